@@ -1,18 +1,24 @@
-/** Which gateway of a store tells what all of them know: the first that claims it, and another should that one end before it was told. */
+/**
+ * Decides which gateway of a store sends a notice that all of them could send: the first to claim it, and another one if that
+ * gateway ends before it is sent.
+ */
 import { randomUUID } from 'node:crypto'
 import type { RedisStore } from './redis/store.ts'
 
 export interface Claims {
-  /** others: they are about to tell it. Without an answer of the store it is told twice rather than never. Never rejects. */
+  /**
+   * others: another gateway is about to send the notice. Where the store does not answer it is sent twice rather than never.
+   * Never rejects.
+   */
   take(name: string): Promise<'own' | 'others' | 'done'>
-  /** It was told; nobody else needs to, until then (Unix time). */
+  /** The notice was sent; no other gateway sends it before untilMs (Unix time in ms). */
   done(name: string, untilMs: number): Promise<void>
 }
 
-/** Longer than an attempt takes; renewed with each. */
+/** A claim lasts longer than an attempt takes, and is renewed with each. */
 const CLAIM_MS = 15_000
 
-/** Of commands that the user of a gateway may run in any case (store.redis in config/gateway.yaml): GET is none of them. */
+/** Uses only commands that a gateway's Redis user may run in any case (store.redis in config/gateway.yaml); GET is not one. */
 const script = `
 local holder = redis.call('hget', KEYS[1], 'by')
 if ARGV[1] == 'done' or not holder or holder == ARGV[1] then
@@ -23,7 +29,7 @@ if ARGV[1] == 'done' or not holder or holder == ARGV[1] then
 end
 return {holder}`
 
-/** For a gateway that shares its store with no other. */
+/** The claims of a gateway that shares its store with no other. */
 export const noClaims: Claims = {
   take: () => Promise.resolve('own'),
   done: () => Promise.resolve(),

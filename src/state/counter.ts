@@ -1,26 +1,29 @@
-/** Counters over a time that slides along, in memory or in Redis; the only file that knows rate-limiter-flexible. */
+/** Counters over a sliding time, in memory or in Redis; the only file that knows rate-limiter-flexible. */
 import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
 import type { RedisStore } from './redis/store.ts'
 import { createMemoryCounter, STEPS, type MemoryCounter } from './memory/counter.ts'
 
-/** What a key has come to. */
+/** The count of a key. */
 export interface Count {
   readonly total: number
-  /** Since the oldest of the additions that are counted. */
+  /** Time since the oldest addition that is counted. */
   readonly forMs: number
 }
 
 /**
- * One number per key: what was added to it within the latest `withinMs`, however it was spread. An addition counts until that
- * time is over, and a thousandth of it longer at most.
+ * One number per key: the sum of the additions within the latest `withinMs`, however they were spread. An addition counts until
+ * that time is over, and a thousandth of it longer at most.
  */
 export interface Counter {
-  /** Other processes add to the same numbers, so that an answer may have to be waited for. */
+  /** Other processes add to the same numbers, so that an answer may be a promise. */
   readonly isShared: boolean
-  /** Adds whole points and says what the key has come to. Never rejects for a total being high. nowMs: Unix time, for a count of this process. */
+  /**
+   * Adds whole points and returns the count of the key. Never rejects because a total is high. nowMs: Unix time in ms, for a
+   * count of this process.
+   */
   add(key: string, points: number, nowMs: number): Count | Promise<Count>
   reset(key: string): void | Promise<void>
-  /** Another withinMs from here on. */
+  /** Sets withinMs from now on. */
   useTime(withinMs: number): void
 }
 
@@ -32,16 +35,16 @@ interface CounterOptions {
   readonly timeoutMs: number
 }
 
-/** A counter for all processes on one Redis; without `redis` of this process. */
+/** Creates a counter for all processes on one Redis, or for this process where `redis` is undefined. */
 export function createCounter({ redis, ...options }: CounterOptions): Counter {
   const own = createMemoryCounter(options.withinMs)
   return redis === undefined ? own : createRedisCounter({ ...options, redis, own })
 }
 
 /**
- * What memory-counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total, and
- * "START POINTS" of each step. The library passes the points and, as ARGV[4], the time in seconds; it takes back the total, and
- * how long the oldest step still counts in place of how long the key lives.
+ * Counts as memory/counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total,
+ * and "START POINTS" of each step. The library passes the points and, as ARGV[4], the time in seconds. It receives the total,
+ * and how long the oldest step still counts in place of how long the key lives.
  */
 export const ADD_SCRIPT = `
 local key, timeMs = KEYS[1], math.floor(1000 * tonumber(ARGV[4]) + 0.5)
@@ -84,7 +87,7 @@ function createRedisCounter({
   timeoutMs,
   own,
 }: CounterOptions & { redis: RedisStore; own: MemoryCounter }): Counter {
-  // What a total means is not for the library to say.
+  // No total is too high for the library: the callers judge it.
   const limiter = new RateLimiterRedis({
     keyPrefix,
     points: Number.MAX_SAFE_INTEGER,

@@ -1,9 +1,9 @@
-/** What clients did on a day, summed up. */
+/** The totals of clients by day. */
 
 /** One client on one day, under one plan. */
 export interface DayRow {
   readonly client: string
-  /** The requests were decided under it. */
+  /** The plan under which the requests were decided. */
   readonly plan: string
   readonly admitted: number
   readonly refusedMinute: number
@@ -11,7 +11,7 @@ export interface DayRow {
   readonly refusedBan: number
 }
 
-/** Sums by day, plan and client, no more than maxRows of them. */
+/** Sums by day, plan and client, in at most maxRows rows. */
 export class DayTable {
   readonly #days = new Map<number, Map<string, Map<string, DayRow>>>()
   readonly #maxRows: number
@@ -21,7 +21,7 @@ export class DayTable {
     this.#maxRows = maxRows
   }
 
-  /** false: there is no room for it. */
+  /** Returns false where there is no room. */
   add(day: number, row: DayRow): boolean {
     const plans = this.#days.get(day)
     const clients = plans?.get(row.plan)
@@ -39,7 +39,7 @@ export class DayTable {
     return true
   }
 
-  /** Removes up to atMost rows of one day; undefined: there are none. */
+  /** Removes and returns up to atMost rows of one day; undefined: there are none. */
   take(atMost: number): { readonly day: number; readonly rows: readonly DayRow[] } | undefined {
     for (const [day, plans] of this.#days) {
       const rows: DayRow[] = []
@@ -89,7 +89,7 @@ export class DayTable {
   }
 }
 
-/** Nothing else that the row may have. */
+/** Copies these fields alone, as the row may have others. */
 const copyOf = (row: DayRow): DayRow => {
   const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } = row
   return { client, plan, admitted, refusedMinute, refusedDay, refusedBan }
@@ -104,13 +104,13 @@ const plus = (one: DayRow, other: DayRow, sign: 1 | -1 = 1): DayRow => ({
   refusedBan: one.refusedBan + sign * other.refusedBan,
 })
 
-/** Rows of one client, at least one, in one row with the plan of the first. */
+/** Sums the rows of one client, at least one, under the plan of the first. */
 export const totalOf = (rows: readonly DayRow[]): DayRow =>
   rows.reduce((sum, row) => plus(sum, row))
 
 /**
- * A row for each plan, from the total of a client on one day, and from what of that total was counted under which plan. The rest
- * was counted under the plan that the total names.
+ * Returns a row for each plan, from the total of a client on one day and the parts of it that were counted under other plans.
+ * The rest was counted under the plan that the total names.
  */
 export function splitByPlan(total: DayRow, parts: readonly DayRow[]): readonly DayRow[] {
   if (parts.length === 0) return [copyOf(total)]

@@ -3,9 +3,9 @@ import type { OutageMode } from '../config/config.ts'
 import { StoreUnavailable } from './store-unavailable.ts'
 
 export interface QuotaObserver {
-  /** A request was decided. window: the one that refused it, none otherwise. */
+  /** A request was decided. window: the one that refused it, or none. */
   decision(window: 'minute' | 'day' | 'none', outcome: 'admitted' | 'refused' | 'unavailable'): void
-  /** A call to a remote authority ended; `seconds` since it was sent. */
+  /** A call to a remote authority ended; seconds: since it was sent. */
   storeCall(outcome: 'ok' | 'timeout' | 'error', seconds: number): void
   /** A request was decided without the authority, in this mode. */
   degraded(mode: OutageMode): void
@@ -13,7 +13,7 @@ export interface QuotaObserver {
 
 export type CallObserver = Pick<QuotaObserver, 'storeCall'> | undefined
 
-/** The reply to a call of a remote authority that begins now, as `parse` reads it; tells the observer how it ended. */
+/** Waits for a call of a remote authority, reports its outcome to the observer, and returns the reply as `parse` reads it. */
 export async function observedCall<Raw, Reply>(
   call: Promise<Raw>,
   parse: (raw: Raw) => Reply,

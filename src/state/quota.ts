@@ -1,7 +1,7 @@
-/** The words that a lessee (a gateway process) and the authority (Redis, or this process) speak: one atomic call, `take`. */
+/** The protocol between a lessee (a gateway process) and the authority (Redis, or this process): one atomic call, `take`. */
 import type { Limits } from '../config/config.ts'
 
-/** Where a client stands in one window, as the headers tell it. */
+/** A client's standing in one window, as the headers state it. */
 export interface WindowView {
   readonly limit: number
   readonly remaining: number
@@ -16,21 +16,24 @@ export interface QuotaView {
   readonly day: WindowView
 }
 
-/** What one process states that it holds of one window: absolute and cumulative within that window. */
+/** One process's statement about one window: absolute and cumulative within that window. */
 export interface Statement {
-  /** Which window: floor(store time / window length). A process that holds nothing may name any that has ended. */
+  /** The window: floor(store time / window length). A process that holds nothing may name any that has ended. */
   readonly index: number
-  /** Tokens the process has spent in that window. */
+  /** Tokens that the process has spent in that window. */
   readonly used: number
-  /** Tokens the process has been granted and keeps, spent ones included. */
+  /** Tokens that the process was granted and keeps, including spent ones. */
   readonly held: number
-  /** Tokens handed out to all processes in that window, as the latest answer had it; undefined: it was told nothing. */
+  /** Tokens handed out to all processes in that window, by the latest answer; undefined: there was no answer. */
   readonly taken?: number | undefined
-  /** Tokens that it held until now, and returns with this call. */
+  /** Tokens that the process held until now and returns with this call. */
   readonly returned?: number
   /** When the window was last reset, by the latest answer. */
   readonly resetMs?: number
-  /** Requests admitted since the latest call that was answered was sent: no more than these can be of after a reset that it did not tell. */
+  /**
+   * Requests admitted since the latest answered call was sent: at most these can have come after a reset that its answer did
+   * not report.
+   */
   readonly fresh?: number
 }
 
@@ -38,42 +41,46 @@ export interface TakeRequest {
   readonly client: string
   /** Unique per boot of a process. */
   readonly process: string
-  /** Rises with every call of this process; a number already seen changes nothing. */
+  /** Rises with every call of this process; a call with a number already seen changes nothing. */
   readonly sequence: number
-  /** From the caller's configuration, so that a changed limit acts at once. */
+  /** The limits in the caller's configuration, so that a changed limit acts at once. */
   readonly limits: Limits
   readonly minute: Statement
   readonly day: Statement
   /**
-   * Sequence number of its latest call that was answered in the day it names; undefined: none was. An authority that does not know
-   * that call has lost data: it is empty, or an old copy.
+   * Sequence number of the caller's latest call that was answered in the day it names; undefined: none was. An authority that
+   * does not know that call has lost data: it is empty, or an old copy.
    */
   readonly heard?: number | undefined
-  /** Number of its latest call before it met the client, again maybe: what it stated by then, and has forgotten, stays counted. */
+  /**
+   * Number of the caller's latest call before it met the client, perhaps not for the first time: what it stated by then, and
+   * has forgotten, stays counted.
+   */
   readonly since?: number | undefined
-  /** Tokens that waiting requests will spend on arrival; 0 only states the hold, and so returns what is no longer in it. */
+  /** Tokens that waiting requests will spend on arrival; a call with 0 only states the hold, and so returns what is no longer in it. */
   readonly need: number
-  /** Tokens wished in all, at least `need`. */
+  /** Tokens wanted in all, at least `need`. */
   readonly want: number
 }
 
 /**
- * granted: at least `need` was granted (or need was 0). short: less than `need`, the rest is refused.
- * stale: the sequence number is older than the last one seen; nothing changed.
- * lost: the authority has just lost data of the client, or met it; others may have used more than it knows, so ask again in about
- * 15 ms, when they have stated it.
+ * granted: at least `need` was granted (or need was 0).
+ * short: less than `need` was granted; the rest is refused.
+ * stale: the sequence number is older than the latest one seen; nothing changed.
+ * lost: the authority has just lost data of the client, or does not know it. Others may have used more than it knows, so the
+ * caller has to ask again in about 15 ms, when they have stated it.
  */
 export type TakeStatus = 'granted' | 'short' | 'stale' | 'lost'
 
 export interface WindowReply {
   readonly index: number
-  /** What the caller holds after the call. */
+  /** Tokens that the caller holds after the call. */
   readonly held: number
   /** Tokens handed out to all processes in this window. */
   readonly taken: number
   /** Tokens reported or known to be spent by all processes. */
   readonly used: number
-  /** When its use was last set back to 0, by the authority's clock; 0: never. */
+  /** When the window's use was last set back to 0, by the authority's clock; 0: never. */
   readonly resetMs: number
 }
 
@@ -83,46 +90,47 @@ export interface TakeReply {
   readonly nowMs: number
   readonly minute: WindowReply
   readonly day: WindowReply
-  /** What all processes were told of the client because of this call. */
+  /** The notice that this call has caused, sent to all processes. */
   readonly notice: Notice | undefined
 }
 
-/** What was taken of both windows when a notice went out, as the reply has it that went out with it: held is the hold of its caller. */
+/** Tokens taken in both windows when a notice was sent, as in the reply sent with it; held: of the caller that got this reply. */
 export type Totals = Readonly<
   Record<'minute' | 'day', Pick<WindowReply, 'index' | 'taken' | 'held'>>
 >
 
 /**
- * short: requests are refused for want of tokens that others may hold: all that no request waits for is to be returned, now and
- * whenever one is handed back. unknown: the same, and use is to be stated again, since the authority has lost what it knew of the
- * client, or never knew it. free: tokens are left: since somebody was refused, some were returned, so that refusals in memory are
- * to be forgotten; or another sixteenth of a window was taken while others hold tokens, so that what they say is left stays true.
- * reset: the client's use is set back to 0: as short and unknown, and free.
+ * short: requests are refused for lack of tokens that others may hold. A process returns all tokens that no request waits for,
+ * now and whenever one is refunded.
+ * unknown: as short, and use has to be stated again, since the authority has lost what it knew of the client, or never knew it.
+ * free: tokens are left. Some were returned since a refusal, so that refusals in memory have to be forgotten; or another
+ * sixteenth of a window was taken while others hold tokens, so that the remainder they report stays true.
+ * reset: the client's use is set back to 0: as short, unknown and free together.
  */
 export type Notice = 'short' | 'unknown' | 'free' | 'reset'
-/** by: the process whose call caused the notice, where that may be the listener's own. totals: unknown after a reset. */
+/** by: the process whose call caused the notice, where that may be the listener's own. totals: undefined after a reset. */
 export type NoticeListener = (client: string, notice: Notice, by?: string, totals?: Totals) => void
 
-/** A sign of life of one process; isLast: it is about to end. */
+/** A sign of life of one process; isLast: the process is about to end. */
 export interface Beat {
   readonly process: string
   readonly isLast: boolean
 }
 
-/** By process: what its latest beat was; the next one differs. Those of processes that are long gone may be among them. */
+/** The latest beat of each process; a later one differs. Processes that are long gone may be included. */
 export type Beats = ReadonlyMap<string, number>
 
-/** Owner of the counters. A thrown or rejected call means the store is away, never that quota is used up. */
+/** The owner of the counters. A thrown or rejected call means that the store is away, never that quota is used up. */
 export interface Authority {
   /** The embedded authority answers at once; a remote one answers with a promise. */
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
-  /** Takes the beat of one process and tells those of all. Absent where nobody else can ask. */
+  /** Takes the beat of one process and returns those of all. Absent where only one process can ask. */
   beat?(beat: Beat): Promise<Beats>
   /** Calls the listener each time the authority can be reached again; it may have lost its data meanwhile. */
   onReturn?(listener: () => void): void
   /**
-   * Calls the listener with every notice; they may be repeated. onFlow: called with false when notices may be missed from then on,
-   * and with true when they come again. Until it is called they come.
+   * Calls the listener with every notice; notices may be repeated. onFlow: called with false when notices may be missed from
+   * then on, and with true when they arrive again. They arrive until it is first called.
    */
   onNotice?(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void
   close(): Promise<void>
@@ -130,13 +138,13 @@ export interface Authority {
 
 /**
  * A denial is a result, not an error.
- * view is undefined in a degraded mode, and where notices are missed: headers are true or absent.
+ * view: undefined in a degraded mode, and where notices are missed, so that headers are true or absent.
  */
 export type QuotaDecision =
   | {
       readonly kind: 'admitted'
       readonly view: QuotaView | undefined
-      /** The store is away and the request was decided by store.onOutage. */
+      /** The store was away and store.onOutage decided the request. */
       readonly degraded: boolean
       /** The windows that were charged, for refund. */
       readonly minuteIndex: number
@@ -153,7 +161,7 @@ export type QuotaDecision =
       readonly limit: number
       readonly retryAfterSeconds: number
     }
-  /** The store is away, and store.onOutage is closed or this process has no share of the limit left, though others may. */
+  /** The store is away, and store.onOutage is closed, or this process has no share of the limit left. */
   | { readonly kind: 'unavailable' }
 
 /** The charge of an admitted request. */

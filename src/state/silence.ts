@@ -1,17 +1,17 @@
-/** Decides when a store that is late counts as away: a late answer costs those who waited for it, and nobody else. Time is an argument. */
+/** Decides when a late store counts as away: a late answer affects only the requests that waited for it. Time is an argument. */
 
-/** What a store that is well does now and then (a fork, a slow disk, a lost packet) takes less. */
+/** Shorter silences are normal in a healthy store (a fork, a slow disk, a lost packet). */
 const AWAY_AFTER_MS = 1_000
-/** So much between two calls counts at most: a process that stood still itself has asked nothing meanwhile. */
+/** Time between two calls counts up to this: a process that itself stood still has asked nothing meanwhile. */
 const COUNTED_AT_MOST_MS = 250
 
-/** One store, or one server of it. */
+/** The silence of one store, or of one of its servers. */
 export class Silence {
   #lastedMs = 0
-  /** When the latest call went without an answer; undefined: it had one. */
+  /** When the latest call timed out; undefined: it was answered. */
   #latestMs: number | undefined
 
-  /** A call went without an answer, and none has had one since. */
+  /** A call had no answer, and none has had one since. */
   get isOn(): boolean {
     return this.#latestMs !== undefined
   }
@@ -22,7 +22,7 @@ export class Silence {
     this.#latestMs = undefined
   }
 
-  /** A call had no answer for timeoutMs. The result is whether the store is away: so of calls bounded by less than 250 ms five in a row had none. */
+  /** A call had no answer for timeoutMs. Returns whether the store is away: with calls bounded by less than 250 ms, after five in a row. */
   goesOn(nowMs: number, timeoutMs: number): boolean {
     const askedMs = nowMs - timeoutMs
     const lastedMs = nowMs - (this.#latestMs ?? askedMs)

@@ -1,9 +1,9 @@
 /**
- * The store's Unix time as far as a process knows it, so that all processes mean the same moment whatever the clocks of their
- * machines say. What the store said last goes on with the process's own clock, also while the store is away.
+ * The store's Unix time as far as a process knows it, so that all processes mean the same time, whatever the clocks of their
+ * machines say. The latest time from the store goes on with the process's own clock, even while the store is away.
  */
 
-/** nowMs: monotonic, in ms. epochMs: Unix time in ms, which counts until the store has said its time. */
+/** nowMs: monotonic, in ms. epochMs: Unix time in ms, used until the store has reported its time. */
 interface OwnClock {
   nowMs(): number
   epochMs(): number
@@ -11,22 +11,22 @@ interface OwnClock {
 
 export class StoreClock {
   readonly #own: OwnClock
-  /** The store's Unix time less the monotonic clock. Written by set. */
+  /** The store's Unix time minus the monotonic clock. Written by set. */
   #aheadMs: number | undefined
 
   constructor(own: OwnClock) {
     this.#own = own
   }
 
-  /** In whole ms. */
+  /** Unix time in whole ms. */
   nowMs(): number {
     const { nowMs, epochMs } = this.#own
     return Math.floor(this.#aheadMs === undefined ? epochMs() : nowMs() + this.#aheadMs)
   }
 
   /**
-   * The store said this Unix time at some moment of the call, which took so long and is over now. What was known before stays where
-   * that agrees, so a reply that was late does not set the clock back.
+   * The store reported the Unix time storeMs at some moment of a call that took tookMs and has just ended. The known time stays
+   * where it agrees with that, so that a late reply does not set the clock back.
    */
   set(storeMs: number, tookMs: number): void {
     const leastMs = storeMs - this.#own.nowMs()

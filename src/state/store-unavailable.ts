@@ -1,6 +1,6 @@
-/** The faults of a store that cannot be asked, or does not answer, whichever store it is. */
+/** Errors of a store that cannot be asked, or does not answer, whichever store it is. */
 
-/** The store is away or of no use; never a statement about quota. */
+/** The store is away or of no use; this never means that quota is used up. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable'
   readonly reason: 'timeout' | 'error'
@@ -11,7 +11,7 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** The store was asked for a change and did not say that it is made: it may have been, may be yet, or never. */
+/** The store did not confirm a change: it may have been made, may still be made, or never. */
 export class MayBeDone extends Error {
   override readonly name = 'MayBeDone'
 

@@ -1,12 +1,15 @@
-/** A ban as stores keep it and processes tell each other of it. */
+/** The form of a ban in stores and in messages between processes. */
 import { MAX_REASON_LENGTH, type BanRecord } from './bans.ts'
 
-/** The stored form: compact JSON, without what is undefined, as releases before there were acts of operators wrote it. */
+/**
+ * Returns the stored form, compact JSON. It leaves out undefined members, so that a ban without acts of operators looks as
+ * older releases wrote it.
+ */
 export function formatBan({ untilMs, count, startedMs, epochMs, by, reason }: BanRecord): string {
   return JSON.stringify({ untilMs, count, startedMs, epochMs, by, reason })
 }
 
-/** Reads the stored form; undefined for anything that is not a ban. */
+/** Reads the stored form; undefined for anything else. */
 export function parseBan(text: string): BanRecord | undefined {
   try {
     return toBan(JSON.parse(text))
@@ -15,7 +18,7 @@ export function parseBan(text: string): BanRecord | undefined {
   }
 }
 
-/** A ban from data of unknown origin; undefined unless its members are of their types and fit together. */
+/** Makes a ban from data of unknown origin; undefined unless its members have their types and fit together. */
 export function toBan(value: unknown): BanRecord | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const { untilMs, count, startedMs, epochMs, by, reason } = value as Record<string, unknown>

@@ -1,8 +1,8 @@
-/** Waiting, as an argument: tests bring their own. */
+/** Timers as an argument, as tests bring their own. */
 import { setTimeout as delay } from 'node:timers/promises'
 
 export interface Timers {
-  /** Runs the task again and again, without keeping the process alive; the result stops it. */
+  /** Runs the task at this interval, without keeping the process alive; the function returned stops it. */
   every(intervalMs: number, task: () => void): () => void
   after(delayMs: number): Promise<void>
 }

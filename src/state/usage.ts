@@ -1,30 +1,28 @@
-/** Where the totals of days are kept: the seam, and the store that keeps them in memory alone. */
+/** The interface of stores for the totals of days, and the store that keeps them in memory alone. */
 import { DayTable, type DayRow } from './day-totals.ts'
 
-/** Today among them. */
+/** Number of days kept, including today. */
 export const KEPT_DAYS = 400
 
-/** What is to be added, each client once under each plan. */
+/** Rows to be added, each client once under each plan. */
 export interface Batch {
   /** Unique per boot of a process. */
   readonly process: string
-  /** Rises with every batch of the process; all those before were kept, or given up. */
+  /** Rises with every batch of the process; all earlier ones were kept, or given up. */
   readonly sequence: number
   readonly day: number
   readonly rows: readonly DayRow[]
 }
 
-/**
- * A day has a row for each client and plan. Days are those of Unix time. Rejects where the store is away: then an addition was made or not.
- */
+/** A day of Unix time has a row for each client and plan. Calls reject where the store is away; an addition was then made or not. */
 export interface UsageStore {
-  /** store: it outlives this process, and is all there is of it. */
+  /** store: it outlives this process and is complete. */
   readonly scope: 'store' | 'process'
-  /** Adds all of it or nothing, and once, however often it is sent. */
+  /** Adds all rows or none, and once, however often the batch is sent. */
   add(batch: Batch): Promise<void>
-  /** All rows of a day, each once, in pieces. */
+  /** Yields all rows of a day, each once, in pieces. */
   day(day: number): AsyncIterable<readonly DayRow[]>
-  /** All rows of one client, by day. */
+  /** Returns all rows of one client, by day. */
   client(
     client: string,
     from: number,
@@ -34,7 +32,7 @@ export interface UsageStore {
 }
 
 const PAGE_ROWS = 1_000
-/** With more rows the oldest days are forgotten, and of one day those rows that come last. */
+/** With more rows the oldest days are forgotten, and within one day the rows that come last. */
 const MAX_ROWS = 200_000
 
 export function createMemoryUsageStore(): UsageStore {

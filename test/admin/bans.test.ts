@@ -60,7 +60,7 @@ describe('a store that is away', () => {
 
     const client = { id: 'acme', limits: { perMinute: 1, perDay: 1 } }
     const tell = () => store.load().then(() => undefined)
-    const reset = new Counters({ tell, attend: away }).reset(client, ['day'])
+    const reset = new Counters({ announceReset: tell, attend: away }).reset(client, ['day'])
     const { body } = notDone(await reset.catch((error: unknown) => error))
     expect(String(body)).toMatch(message)
   })

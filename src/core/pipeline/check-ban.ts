@@ -18,11 +18,11 @@ interface BanAnswer {
   readonly headers: readonly string[]
 }
 
-export function createCheckBan(bans: BanBook, { lessee, tally, moments }: Charges) {
+export function createCheckBan(bans: BanBook, { lessee, tally, timestamps }: Charges) {
   /** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
   const answers = new WeakMap<Caller, BanAnswer>()
   return function checkBan(exchange: Judged, caller: Caller): Refusal | undefined {
-    exchange.decidedMs = moments.next()
+    exchange.decidedMs = timestamps.next()
     const ban = bans.check(caller.keyId)
     if (ban === undefined) return undefined
     const nowMs = bans.now()

@@ -21,7 +21,7 @@ import type { Route } from '../rules/routes.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import type { ShadowCharge } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
-import type { Moments } from '../record/moments.ts'
+import type { UniqueTimestamps } from '../record/unique-timestamps.ts'
 
 /** Parts that all requests share, whatever configuration they began under. */
 export interface PipelineParts {
@@ -32,7 +32,7 @@ export interface PipelineParts {
   readonly tracing: Tracing
   readonly lessee: Lessee
   readonly tally: Tally
-  readonly moments: Moments
+  readonly timestamps: UniqueTimestamps
   readonly recent: RecentDecisions
   /** Written by the front door alone. */
   isDraining: boolean
@@ -140,7 +140,7 @@ export class Exchange {
   refusedCaller: Caller | undefined
 
   // take-quota
-  /** Time of the last decision on the request, see Moments; undefined before. Written by check-ban too. */
+  /** Time of the last decision on the request, see UniqueTimestamps; undefined before. Written by check-ban too. */
   decidedMs: number | undefined
   /** Time at which the charge was handed back; undefined: it was not. Written by refund(). */
   refundedMs: number | undefined

@@ -9,7 +9,7 @@ import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
 import type { JudgeByShadow } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
-import type { Moments } from '../record/moments.ts'
+import type { UniqueTimestamps } from '../record/unique-timestamps.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
 
@@ -17,7 +17,7 @@ type Denial = QuotaDecision & { kind: 'refused' }
 export interface Charges {
   readonly lessee: Lessee
   readonly tally: Pick<Tally, 'admitted' | 'refused' | 'refunded'>
-  readonly moments: Pick<Moments, 'next'>
+  readonly timestamps: Pick<UniqueTimestamps, 'next'>
 }
 
 export interface Deciding extends Charges {
@@ -33,7 +33,7 @@ export const STORE_LOST = refuse('service_unavailable', {
 const NO_HEADERS: readonly string[] = []
 
 export function createTakeQuota(
-  { lessee, tally, moments, judgeByShadow }: Deciding,
+  { lessee, tally, timestamps, judgeByShadow }: Deciding,
   bans: BanBook,
 ) {
   const answers = new WeakMap<Caller, AnsweredDenial>()
@@ -45,7 +45,7 @@ export function createTakeQuota(
     // Limits that are only tried come after the decision, which never waits for them.
     if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
     const settle = (decided: QuotaDecision): Admission | Refusal => {
-      const atMs = decidedAt(decided, exchange.decidedMs ?? moments.next())
+      const atMs = decidedAt(decided, exchange.decidedMs ?? timestamps.next())
       exchange.decidedMs = atMs
       if (decided.kind === 'unavailable') {
         exchange.degraded = true
@@ -71,18 +71,18 @@ export function createTakeQuota(
     const askedMs = trace?.isSampled === true ? performance.now() : 0
     return decision.then((decided) => {
       if (trace?.isSampled === true) trace.storeAnswered(askedMs, decided.kind)
-      exchange.decidedMs = moments.next()
+      exchange.decidedMs = timestamps.next()
       return settle(decided)
     })
   }
 }
 
 /** Hands the charge back, once, and corrects the quota in the answer where it is known at once. */
-export function refund({ lessee, tally, moments }: Charges, exchange: Exchange): void {
+export function refund({ lessee, tally, timestamps }: Charges, exchange: Exchange): void {
   const { caller, admission } = exchange
   if (caller === undefined || admission === undefined) return
   exchange.admission = undefined
-  exchange.refundedMs = moments.next()
+  exchange.refundedMs = timestamps.next()
   lessee.refund(caller.clientId, admission)
   exchange.shadow?.refund()
   tally.refunded(caller, admission)

@@ -1,6 +1,7 @@
 /**
- * Looks after the tokens this process holds: returns what lies idle, and what others wait for as notices tell it, and states again
- * what the authority may not know. `uncertain` and `holders` are the clients it has to see to; at drain it sees to all of them.
+ * Looks after the tokens that this process holds: returns idle ones, and those that others wait for according to notices, and
+ * restates what the authority may not know. `uncertain` and `#holders` are the clients that need attention; drain settles all
+ * of them.
  */
 import type { Client } from './client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
@@ -8,24 +9,27 @@ import type { Notice } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 
 const SWEEP_EVERY_MS = 100
-/** A holder comes under review once in so many sweeps, so that no sweep is long. */
+/** Each holder is reviewed once in so many sweeps, so that no sweep is long. */
 const SWEEPS_PER_ROUND = 5
-/** What a client has left when it is idle for so long goes back, so that what others tell to remain is true, and a crash loses less. */
+/** Tokens of a client that is idle for so long are returned, so that others report the true remainder, and a crash loses less. */
 const IDLE_BEFORE_RETURN_MS = 6_000
 const SETTLING_AT_ONCE = 64
-/** States what was used; what is in hand goes back. */
+/** States what was used and returns what is in hand. */
 const RETURNING = { returns: true }
 
 export class Holdings {
-  /** Their use is stated as soon as the authority listens. Written by client.ts. */
+  /** Clients whose use is stated as soon as the authority answers. Written by client.ts. */
   readonly uncertain = new Set<Client>()
   readonly #calls: LeaseCalls
   readonly #clock: { nowMs(): number }
-  /** Clients with tokens in hand or use unstated. A list, since a Set that changes with every lease would leave dead tables for the collector to walk. */
+  /**
+   * Clients with tokens in hand or unstated use. A list, since a Set that changes with every lease would leave dead tables for
+   * the garbage collector to walk.
+   */
   readonly #holders: Client[] = []
-  /** The place in #holders that comes under review next. */
+  /** Index in #holders of the client to be reviewed next. */
   #reviewed = 0
-  /** Calls of settleUncertain that are under way. */
+  /** Calls of settleUncertain under way. */
   #settling = 0
   readonly #stopSweeping: () => void
 
@@ -38,27 +42,27 @@ export class Holdings {
     })
   }
 
-  /** A call for this client is over, or a charge was refunded: tokens may be in hand, or use unstated. */
+  /** A call for this client has ended, or a charge was refunded: there may be tokens in hand or unstated use. */
   watch(client: Client): void {
-    for (const notice of client.takeDeferred()) this.hear(client, notice)
+    for (const notice of client.takeDeferred()) this.handleNotice(client, notice)
     if (client.isHolder || !client.lease.isHolding()) return
     client.isHolder = true
     this.#holders.push(client)
   }
 
-  /** The authority has told all processes something of this client. */
-  hear(client: Client, notice: Notice): void {
-    // Also while a refused request waits for this very news: who comes meanwhile waits with it.
+  /** Handles a notice that the authority has sent to all processes. */
+  handleNotice(client: Client, notice: Notice): void {
+    // This applies during a call, too: a refused request may wait for this notice, and new ones wait with it.
     if (notice === 'free' || notice === 'reset') client.lease.forgetRefusals()
     if (client.isCalling) return client.defer(notice)
-    client.hear(notice)
+    client.applyNotice(notice)
     const isAsked = notice === 'unknown' || notice === 'reset'
-    const isForgotten = isAsked && client.lease.isTold(this.#clock.nowMs())
+    const isForgotten = isAsked && client.lease.knowsDay(this.#clock.nowMs())
     const isHolding = notice !== 'free' && client.lease.isHolding()
     if (isHolding || isForgotten) this.#calls.call(client, RETURNING)
   }
 
-  /** States all that is uncertain, a bounded number at a time. */
+  /** States the use of all uncertain clients, a bounded number at a time. */
   settleUncertain(): void {
     for (const client of this.uncertain) {
       if (this.#settling >= SETTLING_AT_ONCE) return
@@ -67,7 +71,7 @@ export class Holdings {
       this.#settling += 1
       void Promise.resolve(client.inFlight).then(() => {
         this.#settling -= 1
-        // After a failure the next sweep tries again; going on at once would be a storm.
+        // After a failure the next sweep tries again; a retry at once would cause a storm of calls.
         if (!client.isUncertain) this.settleUncertain()
       })
     }
@@ -87,7 +91,7 @@ export class Holdings {
     await Promise.all(Array.from({ length: SETTLING_AT_ONCE }, worker))
   }
 
-  /** Returns the tokens of clients that are idle, and forgets those that hold nothing any more. */
+  /** Returns the tokens of idle clients, and removes clients that hold nothing. */
   #review(): void {
     const nowMs = this.#clock.nowMs()
     let left = Math.ceil(this.#holders.length / SWEEPS_PER_ROUND)
@@ -98,7 +102,7 @@ export class Holdings {
       const { lease } = client
       if (!lease.isHolding()) {
         client.isHolder = false
-        // The last holder takes its place.
+        // The last holder moves to the free index.
         const last = this.#holders.pop()
         if (last !== undefined && last !== client) this.#holders[this.#reviewed] = last
         continue

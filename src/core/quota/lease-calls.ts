@@ -1,7 +1,8 @@
 /**
- * When this process calls the authority, and who waits for it: one call in flight per client, shared by all who wait. Who
- * arrives during a call goes with the next, so nobody waits much longer than two calls may take. A call that fails costs those who
- * waited for it and nobody else: outage.ts decides for them, and the next request asks again.
+ * Decides when this process calls the authority, and who waits for the call: each client has at most one call in flight, shared
+ * by all requests that wait. A request that arrives during a call goes with the next, so that it waits hardly longer than two
+ * calls may take. A call that fails affects only the requests that waited for it: outage.ts decides them, and the next request
+ * asks again.
  */
 import type { Limits } from '../../config/config.ts'
 import {
@@ -17,19 +18,19 @@ import type { Timers } from '../../state/timers.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 16
 const LOSSES_IN_A_ROW = 3
-/** The others return tokens within this after a reclaim, on a network that is well. */
+/** On a network in good order the other processes return tokens this soon after a reclaim. */
 const ASK_AGAIN_AFTER_RECLAIM_MS = 10
-/** An authority so slow is not asked a second time by the same request. */
+/** Where a call took longer, the same request does not ask a second time. */
 const SLOW_CALL_MS = 20
 
 export interface LeaseCallsOptions extends AuthorityCallsOptions {
   readonly timers: Timers
   readonly outage: Outage
-  /** A call that was answered is over. */
+  /** A call was answered and has ended. */
   onAnswered(client: Client): void
 }
 
-/** Waiting requests for whom a reply decided nothing, and how long to wait before the next call for them. */
+/** Waiting requests that a reply did not decide, and how long to wait before the next call for them. */
 interface Undecided {
   readonly waiters: readonly Waiter[]
   readonly pauseMs: number
@@ -44,7 +45,7 @@ export class LeaseCalls {
     this.authority = new AuthorityCalls(options)
   }
 
-  /** Asks for one token; the caller has found no answer in memory. */
+  /** Asks for one token, as the caller has found no answer in memory. */
   take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
     if (client.isCalling) return new Promise((resolve) => client.queue({ limits, resolve }))
     const sent = this.authority.send(client, { need: 1, ahead: true, limits })
@@ -57,8 +58,8 @@ export class LeaseCalls {
   }
 
   /**
-   * A call that no request waits for: it states what was used, and asks for more or returns what is in hand. false: the authority
-   * is away. Not while a call is under way.
+   * Makes a call that no request waits for: it states what was used, and asks for more or returns what is in hand. Returns
+   * false where the authority is away. Must not be called while a call is under way.
    */
   call(client: Client, order: Pick<Order, 'ahead' | 'returns'>): boolean {
     const sent = this.authority.send(client, { ...order, need: 0, limits: client.lease.limits })
@@ -67,7 +68,7 @@ export class LeaseCalls {
     return sent !== undefined
   }
 
-  /** Asks for one token of an authority in this process, again if it has lost its data; undefined: it has no answer. */
+  /** Asks an authority in this process for one token, and again if it has lost its data. Returns undefined where it has no answer. */
   #takeAtOnce(client: Client, limits: Limits, first: SentCall): QuotaDecision | undefined {
     let sent: SentCall | undefined = first
     for (let attempt = 0; attempt < LOSSES_IN_A_ROW && sent !== undefined; attempt++) {
@@ -84,7 +85,7 @@ export class LeaseCalls {
     return undefined
   }
 
-  /** isAway: the authority is; else it was late, or answered with an error. */
+  /** isAway: the authority is away; false: it was late, or answered with an error. */
   #decideAlone(client: Client, limits: Limits, isAway: boolean): QuotaDecision {
     const nowMs = this.#options.clock.nowMs()
     const storeNowMs = this.authority.storeNowMs()
@@ -92,24 +93,24 @@ export class LeaseCalls {
     return this.#options.outage.decide(client, limits, { nowMs, storeNowMs, isAway })
   }
 
-  /** Sees a call through, and begins the next if anybody waits for one. */
+  /** Waits for the reply of a call, and begins the next call if requests wait for one. */
   async #follow(client: Client, batch: readonly Waiter[], sent: SentCall): Promise<void> {
     let undecided: Undecided | undefined
     try {
       undecided = this.#serveReply(client, batch, { sent, reply: await sent.reply })
     } catch {
-      // The reason is the adapter's to count; here it only means that nobody answered.
+      // The adapter counts the reason; here it only means that there is no answer.
     }
     if (undecided?.pauseMs) await this.#options.timers.after(undecided.pauseMs)
     const queued = client.end()
-    // Those who queued behind a call that failed do not wait for a second time-out.
+    // Requests queued behind a failed call do not wait for a second time-out.
     if (undecided === undefined) return this.#lose(client, [...batch, ...queued], false)
     const waiting = [...undecided.waiters, ...queued]
     if (waiting.length > 0) this.#callAgain(client, waiting)
     if (!client.isCalling) this.#options.onAnswered(client)
   }
 
-  /** undefined: the reply is as good as none. */
+  /** Returns undefined where the reply is of no use. */
   #serveReply(
     client: Client,
     batch: readonly Waiter[],
@@ -122,13 +123,13 @@ export class LeaseCalls {
       return isAskedAgain ? { waiters: batch, pauseMs: ASK_AGAIN_AFTER_LOSS_MS } : undefined
     }
     const waits = outcome.isReclaimed && clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
-    // Who comes while the others return their tokens waits for them, too.
+    // Requests that arrive while the others return their tokens wait for them, too.
     if (waits) client.lease.forgetRefusals()
     const waiters = this.#serve(client, batch, outcome.tokens, outcome.receivedMs)
     return { waiters, pauseMs: waits && waiters.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }
 
-  /** Hands tokens out in order of arrival, then decides from memory; returns those for whom nothing is decided. */
+  /** Gives tokens to the requests in order of arrival, then decides from memory; returns the requests still undecided. */
   #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, nowMs: number): Waiter[] {
     let left = tokens
     lease.awaited = 0
@@ -141,7 +142,7 @@ export class LeaseCalls {
     })
   }
 
-  /** Decides for those who wait what memory can decide, and asks for the rest: first for those under the limits of the first. */
+  /** Decides what memory can decide, and makes a call for the rest: first for those with the limits of the first. */
   #callAgain(client: Client, waiting: readonly Waiter[]): void {
     const undecided = this.#serve(client, waiting, 0, this.#options.clock.nowMs())
     const [first] = undecided

@@ -1,4 +1,4 @@
-/** One window of a lease. Its methods alone write its fields; time is an argument, on this process's monotonic clock in ms. */
+/** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
 import type { Statement, TakeReply, Totals, WindowView } from '../../state/quota.ts'
 
@@ -10,28 +10,31 @@ const ROUNDING_MS = 1
 export class LeaseWindow {
   readonly kind: 'minute' | 'day'
   readonly lengthMs: number
-  /** floor(store time / lengthMs). A new lease begins in window 0, which ended in 1970. */
+  /** The window: floor(store time / lengthMs). A new lease begins in window 0, which ended in 1970. */
   index = 0
-  /** Spent by this process. */
+  /** Tokens spent by this process. */
   used = 0
-  /** Granted to this process and kept, spent ones included. */
+  /** Tokens granted to this process and kept, including spent ones. */
   held = 0
-  /** Handed out to all processes, this one included, when the authority last spoke; undefined: it has not spoken in this window. */
+  /** Tokens handed out to all processes, including this one, by the authority's latest reply; undefined: there was none in this window. */
   taken: number | undefined
-  /** Under which the authority last spoke: what is in hand was granted under it or a lower one. */
+  /** The limit of the latest reply: tokens in hand were granted under it or a lower one. */
   grantedLimit = 0
-  /** Tokens may be spent before this: the earliest moment at which the window can end. */
+  /** Tokens may be spent until then, the earliest moment at which the window can end. */
   spendUntilMs = -Infinity
-  /** The window has ended by then: the latest moment at which it can end. */
+  /** The latest moment at which the window can end. */
   endsByMs = -Infinity
-  /** Until then requests under refusedLimit or a lower limit are refused from memory. */
+  /** Requests with refusedLimit or a lower limit are refused from memory until then. */
   refusedUntilMs = -Infinity
   refusedLimit = 0
-  /** When the authority last set its use back to 0, as far as this process was told; 0: never. */
+  /** When the authority last set the use back to 0, as far as this process knows; 0: never. */
   resetMs = 0
-  /** Tokens that go back with the next statement, as their requests were refunded since the latest. */
+  /** Tokens to be returned with the next statement, as their requests were refunded since the latest. */
   refunded = 0
-  /** The most that notices have said to be taken since the latest statement, by all or by others: they may be newer than the reply. */
+  /**
+   * The most tokens taken, in all or by other processes, that notices since the latest statement reported; they may be newer
+   * than the reply.
+   */
   #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
 
   constructor(kind: 'minute' | 'day', lengthMs: number) {
@@ -43,17 +46,17 @@ export class LeaseWindow {
     return this.kind === 'minute' ? limits.perMinute : limits.perDay
   }
 
-  /** What the client may still ask for: tokens that nobody was granted, and those in hand, but for those awaited. */
+  /** Tokens that the client may still spend: those granted to nobody and those in hand, less those awaited. */
   remaining(limit: number, awaited: number): number {
     return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used) - awaited)
   }
 
-  /** Whole seconds after which the window has ended for certain, so that whoever waits for them is not refused by it again. */
+  /** Whole seconds after which the window has certainly ended, so that a client that waits as long is not refused by it again. */
   secondsLeft(nowMs: number): number {
     return Math.max(1, Math.ceil((this.endsByMs - nowMs) / 1000))
   }
 
-  /** Of a window that runs; one in which the authority has not spoken looks unused. */
+  /** The standing in a running window; one without a reply of the authority looks unused. */
   view(limit: number, nowMs: number, awaited: number): WindowView {
     return {
       limit,
@@ -65,19 +68,19 @@ export class LeaseWindow {
 
   canSpend(limit: number, nowMs: number): boolean {
     const isInHand = this.held > this.used && nowMs < this.spendUntilMs
-    // A lowered limit acts at once: the others may have used it up since tokens were granted under the old one.
+    // A lowered limit acts at once: other processes may have used it up since tokens were granted under the old one.
     return isInHand && limit >= this.grantedLimit && this.remaining(limit, 0) > 0
   }
 
-  /** Whether the refusal in memory still holds; it does not while tokens are in hand, or more were refunded since than are awaited. */
+  /** Whether the refusal in memory still holds. It does not while tokens are in hand, or when more were refunded since than are awaited. */
   isRefused(limit: number, nowMs: number, awaited: number): boolean {
     const isRemembered = nowMs <= this.refusedUntilMs && limit <= this.refusedLimit
     return isRemembered && this.remaining(limit, awaited) === 0
   }
 
   /**
-   * The hold as the authority is to hear it; returns: without the unspent tokens. What was spent without asking, during an outage,
-   * is stated as held: it is true use.
+   * Makes the statement for the authority; returns: leave out unspent tokens. What was spent without asking, during an outage,
+   * is stated as held, as it is true use.
    */
   statement(returns: boolean, fresh: number): Statement {
     this.refunded = 0
@@ -93,8 +96,8 @@ export class LeaseWindow {
   }
 
   /**
-   * Takes one charge of the window `index` back, unless that window is over or was reset since. The token goes back to the authority:
-   * it may just have been reset, and count it no more.
+   * Refunds one charge of the window `index`, unless that window has ended or was reset since. The token goes back to the
+   * authority, which may just have reset the window and no longer count it.
    */
   refund(index: number, resetMs: number): void {
     if (this.index !== index || this.resetMs !== resetMs || this.used === 0) return
@@ -104,7 +107,7 @@ export class LeaseWindow {
     this.#giveBack(1)
   }
 
-  /** The unspent tokens go back. */
+  /** Removes the unspent tokens, which are returned to the authority. */
   returnUnspent(): void {
     this.#giveBack(Math.max(0, this.held - this.used))
   }
@@ -114,7 +117,7 @@ export class LeaseWindow {
     if (this.taken !== undefined) this.taken -= tokens
   }
 
-  /** Takes in what the authority said. sentMs and receivedMs frame the moment at which it was true; fresh: see Lease. */
+  /** Applies the authority's reply, which was true at a moment between sentMs and receivedMs; fresh: see Lease. */
   apply(
     reply: TakeReply,
     at: { limit: number; fresh: number; sentMs: number; receivedMs: number },
@@ -126,14 +129,14 @@ export class LeaseWindow {
       this.used = at.fresh
       this.refunded = 0
     }
-    // An authority that has lost its data knows of none.
+    // An authority that has lost its data knows of no reset.
     this.resetMs = Math.max(this.resetMs, resetMs)
     this.held = held
     this.taken = taken
     this.#giveBack(this.refunded)
     this.grantedLimit = at.limit
     this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
-    // More than a whole window is left only where the authority has kept one that its clock has not reached yet.
+    // More than a whole window is left only where the authority keeps one that its clock has not reached yet.
     const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs
     this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
     const refusedUntilMs = this.taken < at.limit ? -Infinity : this.spendUntilMs
@@ -141,7 +144,7 @@ export class LeaseWindow {
     this.#heed()
   }
 
-  /** Takes in what a notice said. Of one that an own call has caused the own hold may be another by now. */
+  /** Applies the totals of a notice. If a call of this process caused it, its hold may have changed since. */
   note({ index, taken, held }: Totals['minute'], isOwn: boolean): void {
     if (this.#noted === undefined || this.#noted.index < index)
       this.#noted = { index, taken: 0, ofOthers: 0 }
@@ -152,7 +155,7 @@ export class LeaseWindow {
     this.#heed()
   }
 
-  /** As notices may be older than the latest reply, only more than that said counts. */
+  /** Notices may be older than the latest reply, so that only a higher count matters. */
   #heed(): void {
     const { index, taken, ofOthers } = this.#noted ?? { index: -1, taken: 0, ofOthers: 0 }
     if (index === this.index && this.taken !== undefined)
@@ -164,7 +167,7 @@ export class LeaseWindow {
     this.refusedLimit = limit
   }
 
-  /** Without the authority: opens the window that runs now, if the one before has ended for certain. */
+  /** Opens the present window without the authority, once the window before has certainly ended. */
   rollOver(nowMs: number, storeNowMs: number): void {
     if (nowMs < this.endsByMs) return
     const index = Math.max(this.index + 1, Math.floor(storeNowMs / this.lengthMs))

@@ -1,6 +1,6 @@
 /**
  * A lease is what this process holds and knows of one client: tokens of the minute and the day that the authority has already
- * deducted, and the refusals it has given. Its methods decide from it and change it; time is an argument.
+ * deducted, and the refusals it has given. Its methods decide from this and change it; time is an argument.
  */
 import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
@@ -17,13 +17,13 @@ import type {
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 
 /**
- * A refusal that others may undo by returning tokens is remembered until they do, as a notice tells; in case that is lost, for so
- * long at first, and each later one RETRY_FACTOR times as long as the one before.
+ * A refusal that others may undo by returning tokens is remembered until a notice reports that. In case the notice is lost, the
+ * refusal expires after this time, and each later one after RETRY_FACTOR times the time before.
  */
 const RETRY_FIRST_MS = 25
 const RETRY_FACTOR = 4
 const RETRY_AT_MOST_MS = 10_000
-/** A reply may be as old when it comes. So a flood of requests that are free asks ten times a second at most what is left. */
+/** A reply up to this old counts as current. So a flood of requests that are not charged asks the authority ten times a second at most. */
 const SAID_FOR_MS = 100
 
 export class Lease {
@@ -36,27 +36,27 @@ export class Lease {
   limits: Limits
   /** See Pace for its writers. */
   readonly pace: Pace
-  /** With so many tokens in hand or fewer the next call begins; undefined: not before one is needed. Written here. */
+  /** The next call begins with so many tokens in hand or fewer; undefined: when a token is needed. Written here. */
   prefetchAt: number | undefined
   /** Number of this process's latest call before the first for this lease. Written by authority-calls.ts. */
   since: number | undefined
   /** Number of the latest call that was answered. Written by authority-calls.ts. */
-  heard: number | undefined
+  answered: number | undefined
   /** Requests admitted since that call was sent. Written here. */
   fresh = 0
-  /** Requests that wait for what was refunded since a refusal: so much of it is nobody else's. Written by lease-calls.ts. */
+  /** Requests that wait for tokens refunded since a refusal; that many of these are reserved for them. Written by lease-calls.ts. */
   awaited = 0
   /** See AuthorityCalls. */
   readonly #followed: { readonly from: number }
-  /** The day's use as the authority has it. */
+  /** The day's use that the authority knows. */
   #dayUsedKnown = 0
   /** When the latest reply came. */
   #answeredMs = -Infinity
-  /** The authority's books say that this process has tokens in hand. */
+  /** The authority counts this process as holding tokens. */
   #isHolder = false
   /** How long the next indefinite refusal is remembered. */
   #retryMs = RETRY_FIRST_MS
-  /** Unspent tokens of others for which they were asked already: those that stay are with processes that have died. */
+  /** Unspent tokens of other processes, which were already asked to return them; tokens that stay are with processes that have died. */
   #stranded = 0
 
   constructor(
@@ -70,7 +70,7 @@ export class Lease {
     this.pace = createPace(nowMs)
   }
 
-  /** Decides without asking, if the answer is known: a token in hand, or a refusal that still holds. */
+  /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */
   decide(limits: Limits, nowMs: number): QuotaDecision | undefined {
     const { minute, day, awaited } = this
     if (minute.canSpend(limits.perMinute, nowMs) && day.canSpend(limits.perDay, nowMs))
@@ -83,8 +83,8 @@ export class Lease {
   }
 
   /**
-   * Spends one token of both windows, which the caller has made sure are held. degraded: without the authority. isTrue: what is left
-   * may be said, as the authority has just said it, or would say it again.
+   * Spends one token of both windows; the caller has made sure that they are held. degraded: without the authority. isTrue: the
+   * remainder may be reported, as the authority has just reported it, or would again.
    */
   spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
     this.minute.spend()
@@ -119,13 +119,13 @@ export class Lease {
     }
   }
 
-  /** Takes the charge of a request back, in those of its windows that still run. */
+  /** Refunds the charge of a request, in those of its windows that still run. */
   refund({ minuteIndex, dayIndex, minuteResetMs, dayResetMs }: Admission): void {
     this.minute.refund(minuteIndex, minuteResetMs)
     this.day.refund(dayIndex, dayResetMs)
   }
 
-  /** Takes in what the authority said of both windows. sentMs and receivedMs frame the moment at which it was true. */
+  /** Applies the authority's reply to both windows; it was true at a moment between sentMs and receivedMs. */
   apply(
     reply: TakeReply,
     { limits, minute }: TakeRequest,
@@ -137,13 +137,13 @@ export class Lease {
     this.#answeredMs = at.receivedMs
   }
 
-  /** Takes in what a notice said of both windows. isOwn: a call of this process has caused it. */
+  /** Applies the totals of a notice to both windows. isOwn: a call of this process caused it. */
   note({ minute, day }: Totals, isOwn: boolean): void {
     this.minute.note(minute, isOwn)
     this.day.note(day, isOwn)
   }
 
-  /** Notes what the authority knows now, and when to call it next; the result is the tokens for requests that wait. */
+  /** Notes what the authority knows now, and when to call it next; returns the number of tokens for waiting requests. */
   credit({ need, minute, day }: TakeRequest, reply: TakeReply, callMs: number): number {
     const granted =
       reply.minute.held - statedOf(minute, reply.minute.index, reply.minute.resetMs).held
@@ -154,16 +154,17 @@ export class Lease {
     }
     this.#dayUsedKnown = statedOf(day, reply.day.index, reply.day.resetMs).used + tokens
     this.#isHolder = reply.day.held > this.#dayUsedKnown
-    // Nothing came ahead: asking for more before it is needed would be a call for nothing.
+    // Without tokens ahead of need, a call before one is needed would be wasted.
     const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)
     this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
     return tokens
   }
 
   /**
-   * Remembers the refusal of a reply that granted less than was needed; a notice may end it. A definite one (every token is spent)
-   * lasts until the window may end, as only the authority knows whether it has; no longer than the minute, so that an authority
-   * whose counters were reset is asked again; and at nowMs, for who waited. true: others hold tokens that they have just been asked for.
+   * Remembers the refusal of a reply that granted less than was needed; a notice may end it. A definite one (every token is
+   * spent) lasts until the window may end, as only the authority knows whether it has; until the minute ends at most, so that
+   * an authority whose counters were reset is asked again; and at least until nowMs, for requests that waited. Returns true
+   * where others hold tokens that they have just been asked to return.
    */
   rememberRefusal(reply: TakeReply, limits: Limits, nowMs: number): boolean {
     let unspent = 0
@@ -182,29 +183,29 @@ export class Lease {
     return isReclaimed
   }
 
-  /** Tokens were returned: the authority is to be asked again. */
+  /** Tokens were returned, so that the authority has to be asked again. */
   forgetRefusals(): void {
     for (const window of [this.minute, this.day]) window.refuseUntil(-Infinity, 0)
   }
 
-  /** The unspent tokens go back. */
+  /** Removes the unspent tokens of both windows, which are returned to the authority. */
   returnTokens(): void {
     for (const window of [this.minute, this.day]) window.returnUnspent()
   }
 
-  /** Whether tokens may go back, or the authority has not heard yet of everything that was spent or refunded. */
+  /** Whether there are tokens to return, or spent or refunded ones that the authority does not know of yet. */
   isHolding(): boolean {
     const { minute, day } = this
     const isUnstated = minute.refunded + day.refunded > 0 || day.used !== this.#dayUsedKnown
     return minute.held > minute.used || day.held > day.used || isUnstated
   }
 
-  /** Whether the authority has spoken in a day that still runs. */
-  isTold(nowMs: number): boolean {
+  /** Whether the authority has answered in a day that still runs. */
+  knowsDay(nowMs: number): boolean {
     return this.day.taken !== undefined && nowMs < this.day.endsByMs
   }
 
-  /** Whether both windows run, and what the authority has said of them is true or was a moment ago. */
+  /** Whether both windows run, and the authority's figures are true or were a moment ago. */
   isCurrent(limits: Limits, nowMs: number): boolean {
     const isSaid = ({ taken, spendUntilMs }: LeaseWindow): boolean =>
       taken !== undefined && nowMs < spendUntilMs
@@ -212,27 +213,28 @@ export class Lease {
     return isSaid(this.minute) && isSaid(this.day) && isTrue
   }
 
-  /** Whether so few tokens are left that the next call is due. */
+  /** Whether the next call is due, as few tokens are left. */
   isRunningOut(): boolean {
     const { minute, prefetchAt } = this
     return prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
   }
 
-  /** Notices were missed since the latest reply, and come again: the authority has to say once more what is taken, or refused. */
+  /** Whether notices were missed since the latest reply and arrive again, so that the authority has to be asked once more. */
   isOutdated(): boolean {
-    const { heard = 0 } = this
+    const { answered = 0 } = this
     const { from } = this.#followed
-    return heard <= from && from !== Infinity
+    return answered <= from && from !== Infinity
   }
 
   /**
-   * Whether what this process knows to be left exceeds the truth by no more than a sixteenth of the limit: the authority says it again
-   * whenever others have taken so much while this process is a holder, or nothing is left that others could take.
+   * Whether the remainder known to this process exceeds the true one by no more than a sixteenth of the limit. The authority
+   * sends a notice whenever others have taken as much while this process is a holder; and with nothing left, others can take
+   * nothing.
    */
   #isTrue({ perMinute, perDay }: Limits): boolean {
-    const { minute, day, heard = 0, awaited } = this
+    const { minute, day, answered = 0, awaited } = this
     const isLowered = perMinute < minute.grantedLimit || perDay < day.grantedLimit
-    if (this.#isHolder && heard > this.#followed.from && !isLowered) return true
+    if (this.#isHolder && answered > this.#followed.from && !isLowered) return true
     return minute.remaining(perMinute, awaited) === 0 || day.remaining(perDay, awaited) === 0
   }
 }

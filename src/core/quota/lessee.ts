@@ -1,4 +1,4 @@
-/** Decides the requests of this process: from the client's lease where the answer is known, else through a call to the authority. */
+/** Decides the requests of this process from the client's lease, or through a call to the authority where the lease has no answer. */
 import type { Limits, OutageMode } from '../../config/config.ts'
 import type { AuthorityCallsOptions } from './authority-calls.ts'
 import { Client } from './client.ts'
@@ -12,12 +12,12 @@ import type { Admission, Authority, QuotaDecision, QuotaView } from '../../state
 import { RecencyTable } from '../../state/memory/recency-table.ts'
 import { systemTimers, type Timers } from '../../state/timers.ts'
 
-/** A client that is idle for so long is forgotten; the authority keeps its counts. */
+/** A client idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000
 const FORGET_EVERY_MS = 60_000
-/** One pass serves all clients that a loss of data has hit, each of which says so. */
+/** One pass serves all clients affected by a loss of data, each of which reports it. */
 const RESTATES_EVERY_MS = 1_000
-/** Enough for tens of thousands of leases; a store that is away ends it sooner. */
+/** Enough time for tens of thousands of leases; a store that is away ends the drain sooner. */
 const DRAIN_AT_MOST_MS = 2000
 
 export interface LesseeOptions extends Pick<AuthorityCallsOptions, 'onClockBack' | 'onTime'> {
@@ -26,20 +26,20 @@ export interface LesseeOptions extends Pick<AuthorityCallsOptions, 'onClockBack'
   readonly processId: string
   /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used only until the first reply of the authority. */
   readonly clock: { nowMs(): number; epochMs(): number }
-  /** How requests are decided while the authority is away. */
+  /** Mode of decision while the authority is away. */
   readonly outage: OutageMode
-  /** Processes known to share each client before the authority tells of them, and which of them this one is. Default 1. */
+  /** Number of processes that share each client until the authority reports them, and the number of this one among them. Default 1. */
   readonly processes?: number
   readonly number?: number | undefined
-  /** auto: tokens are held ahead of need, unless the authority is in this process. off: one call per request. */
+  /** auto: holds tokens ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly observe?: QuotaObserver
   readonly timers?: Timers
-  /** When more clients are met, those not seen lately are forgotten. */
+  /** With more clients, those not seen lately are forgotten. */
   readonly maxClients?: number
 }
 
-/** The only part of the quota that stages see. */
+/** The only part of the quota that pipeline stages use. */
 export class Lessee {
   readonly #options: LesseeOptions
   readonly #clients: RecencyTable<Client>
@@ -48,7 +48,7 @@ export class Lessee {
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
   readonly #stopForgetting: () => void
-  /** When this process last began to state all its use anew. */
+  /** When this process last began to restate all its use. */
   #restatedMs = -Infinity
 
   constructor(options: LesseeOptions) {
@@ -78,12 +78,12 @@ export class Lessee {
       const isOwn = notice === 'unknown' && by === processId
       if (client === undefined || isOwn) return
       if (totals !== undefined) client.lease.note(totals, by === processId)
-      this.#holdings.hear(client, notice)
-      if (notice === 'unknown' && client.lease.isTold(clock.nowMs())) this.#recoverLoss()
+      this.#holdings.handleNotice(client, notice)
+      if (notice === 'unknown' && client.lease.knowsDay(clock.nowMs())) this.#recoverLoss()
     }, follow)
   }
 
-  /** Charges one request in both windows or in neither. Synchronous whenever the answer is known. Never throws or rejects. */
+  /** Charges one request in both windows or in neither. Returns at once whenever the answer is known. Never throws or rejects. */
   take(id: string, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
@@ -101,7 +101,7 @@ export class Lessee {
     return decision instanceof Promise ? this.#awaited(client, decision) : this.#observed(decision)
   }
 
-  /** Where the client stands, charging nothing; undefined while the store is away. */
+  /** Returns the client's standing without a charge; undefined while the store is away. */
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const client = this.#clientOf(id, limits, nowMs)
@@ -113,7 +113,7 @@ export class Lessee {
     return client.inFlight?.then(view) ?? view()
   }
 
-  /** The same as far as this process can tell without asking another; undefined where it cannot. */
+  /** Returns the same as far as this process knows it without asking another; undefined where it does not. */
   known(id: string, limits: Limits): QuotaView | undefined {
     if (this.#calls.authority.isImmediate) {
       const view = this.peek(id, limits)
@@ -125,7 +125,7 @@ export class Lessee {
     return client.lease.isCurrent(limits, nowMs) ? client.lease.view(limits, nowMs) : undefined
   }
 
-  /** Takes back the charge of a request that never reached a backend, in those of its windows that still run. */
+  /** Refunds the charge of a request that never reached a backend, in those of its windows that still run. */
   refund(id: string, admission: Admission): void {
     const client = this.#clients.get(id)
     if (client === undefined) return
@@ -155,7 +155,7 @@ export class Lessee {
     return client
   }
 
-  /** Apart from take, whose fast path must not pay for the closure. */
+  /** Separate from take, whose fast path must not pay for the closure. */
   #awaited(client: Client, decision: Promise<QuotaDecision>): Promise<QuotaDecision> {
     client.pending += 1
     return decision.then((decided) => {
@@ -181,22 +181,22 @@ export class Lessee {
         this.#clients.delete(id)
   }
 
-  /** Nobody has spent a share: the authority answers, and waits itself for what it has lost. */
+  /** Handles a loss of data. No process has spent its share, as the authority answers and itself waits for the statements it has lost. */
   #recoverLoss(): void {
     const isHandled = this.#options.clock.nowMs() < this.#restatedMs + RESTATES_EVERY_MS
     // The embedded authority loses single clients only.
     if (!isHandled && !this.#calls.authority.isImmediate) this.#restateAll()
   }
 
-  /** The authority was away, and is back. */
+  /** Called when the authority is back. */
   #resume(): void {
-    // At a start nobody has spent a share yet.
-    if (this.#clients.size > 0 || this.#membership.hasHeard)
+    // At a start no process has spent a share yet.
+    if (this.#clients.size > 0 || this.#membership.hasAnswer)
       this.#outage.settle(this.#options.clock.nowMs())
     this.#restateAll()
   }
 
-  /** The authority hears again what every client used today. */
+  /** States again to the authority what every client used today. */
   #restateAll(): void {
     const nowMs = this.#options.clock.nowMs()
     this.#restatedMs = nowMs

@@ -1,24 +1,25 @@
 /**
- * Who shares the limits: each process tells the authority once a second that it lives, and hears of the others; so it knows its
- * share of every limit, of clients that it has never met too, before the authority is lost.
+ * Knows which processes share the limits: each reports to the authority once a second that it lives, and receives the others'
+ * reports. So it knows its share of every limit before the authority is lost, even for clients it has never met.
  *
- * Shares sum to exactly the limit if each process that has one is known to all others that have. So who joins has none until each
- * of the others has spoken since, and who falls silent keeps its own for some beats. If some know sooner than others that one is
- * gone, it does no harm: without it each share is as large or larger, and still they sum to the limit.
+ * Shares sum to exactly the limit if each process that has one is known to all others that have. So a process that joins has
+ * none until each of the others has reported since, and one that falls silent keeps its own for some beats. It does no harm if
+ * some notice sooner than others that a process is gone: without it each share is as large or larger, and still they sum to the
+ * limit.
  */
 import type { Authority, Beats } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 
 const BEAT_EVERY_MS = 1_000
-/** Who has said nothing new in more answers is gone. Not a time: while the authority is away nobody can speak. */
+/** A process is gone after more answers without a new beat of it. Not a time: while the authority is away no process can report. */
 const SILENT_ANSWERS = 5
 
 interface Other {
-  /** The latest that was told. */
+  /** The latest beat of the process. */
   readonly beat: number
-  /** Told since, the first time included. */
+  /** Answers since that beat, including the first that had it. */
   answers: number
-  /** Since this process joined, of which it so knows. */
+  /** It has reported since this process joined, so that it knows of this process. */
   readonly hasSpoken: boolean
 }
 
@@ -26,19 +27,19 @@ export interface MembershipOptions {
   readonly authority: Authority
   readonly timers: Timers
   readonly processId: string
-  /** Known before the first answer: this is `number` of so many. */
+  /** Known before the first answer: this process is `number` of so many. */
   readonly processes: number
   readonly number: number
 }
 
 export class Membership {
   readonly #options: MembershipOptions
-  /** By name, those that are gone and still told of included. */
-  readonly #heard = new Map<string, Other>()
-  /** Names of this process and the others that live; until the first answer their numbers. All three written by #hear. */
+  /** Other processes by name, including those gone but still reported. */
+  readonly #records = new Map<string, Other>()
+  /** Names of this process and the other living ones; their numbers until the first answer. All three are written by #receive. */
   #own: string
   #others: readonly string[]
-  /** All others know of this process. */
+  /** All other processes know of this one. */
   #isKnown = true
   readonly #stopBeating: () => void
 
@@ -49,8 +50,8 @@ export class Membership {
     const names = Array.from({ length: processes }, (_, at) => String(at + 1))
     this.#others = names.filter((name) => name !== this.#own)
     this.#stopBeating = timers.every(BEAT_EVERY_MS, () => this.#beat())
-    // Once only: with more than one beat a second the silence of others would look longer than it is.
-    authority.onReturn?.(() => void (this.hasHeard || this.#beat()))
+    // This beat is sent once only: with more than one a second the others would seem silent for longer than they are.
+    authority.onReturn?.(() => void (this.hasAnswer || this.#beat()))
     this.#beat()
   }
 
@@ -58,26 +59,29 @@ export class Membership {
     return this.#others.length === 0
   }
 
-  /** Of a number of tokens of the client. What does not divide goes to the first in an order that each client has of its own. */
+  /**
+   * Returns the function that computes this process's share of a number of the client's tokens. The remainder of the division
+   * goes to the first processes, in an order that differs by client.
+   */
   shareOf(client: string): (tokens: number) => number {
     if (!this.#isKnown) return () => 0
-    const own = placeOf(this.#own, client)
+    const own = rankOf(this.#own, client)
     const before = this.#others.filter((name) => {
-      const place = placeOf(name, client)
-      return place < own || (place === own && name < this.#own)
+      const rank = rankOf(name, client)
+      return rank < own || (rank === own && name < this.#own)
     }).length
     const processes = this.#others.length + 1
     return (tokens) => Math.max(0, Math.ceil((tokens - before) / processes))
   }
 
-  /** This process admits nothing any more. */
+  /** Called when this process admits no more requests. */
   leave(): void {
     this.#stopBeating()
     this.#beat(true)
   }
 
-  /** The authority has told who else lives. */
-  get hasHeard(): boolean {
+  /** The authority has reported which processes live. */
+  get hasAnswer(): boolean {
     return this.#own === this.#options.processId
   }
 
@@ -85,30 +89,30 @@ export class Membership {
     const { authority, processId: process } = this.#options
     const unanswered = (): void => undefined
     try {
-      authority.beat?.({ process, isLast }).then((beats) => this.#hear(beats), unanswered)
+      authority.beat?.({ process, isLast }).then((beats) => this.#receive(beats), unanswered)
     } catch {
-      // Known to be away: what was heard last stays true.
+      // The authority is known to be away: its latest answer remains valid.
     }
   }
 
-  #hear(beats: Beats): void {
-    if (!this.hasHeard) this.#isKnown = false
+  #receive(beats: Beats): void {
+    if (!this.hasAnswer) this.#isKnown = false
     this.#own = this.#options.processId
     for (const [name, beat] of beats) {
-      const other = this.#heard.get(name)
+      const other = this.#records.get(name)
       if (name !== this.#own && other?.beat !== beat)
-        this.#heard.set(name, { beat, answers: 0, hasSpoken: other !== undefined })
+        this.#records.set(name, { beat, answers: 0, hasSpoken: other !== undefined })
     }
-    for (const [name, other] of this.#heard)
-      if (++other.answers > SILENT_ANSWERS && !beats.has(name)) this.#heard.delete(name)
-    const living = [...this.#heard].filter(([, { answers }]) => answers <= SILENT_ANSWERS)
+    for (const [name, other] of this.#records)
+      if (++other.answers > SILENT_ANSWERS && !beats.has(name)) this.#records.delete(name)
+    const living = [...this.#records].filter(([, { answers }]) => answers <= SILENT_ANSWERS)
     this.#others = living.map(([name]) => name)
     this.#isKnown ||= living.every(([, { hasSpoken }]) => hasSpoken)
   }
 }
 
 /** FNV-1a of both names, mixed once more, as the last few letters would not reach every bit. */
-function placeOf(process: string, client: string): number {
+function rankOf(process: string, client: string): number {
   let hash = 0x811c9dc5
   for (const text of [process, client])
     for (let at = 0; at < text.length; at++)

@@ -1,37 +1,37 @@
-/** What the log is given of one request, and what its line says of it. */
+/** The access record of one request and the fields of its log line. */
 import type { IncomingMessage } from 'node:http'
 import type { QuotaView } from '../../state/quota.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import { plainText } from './log-text.ts'
 
-/** One request, as its line tells it. Strings from clients may hold anything: they are cut and escaped here. */
+/** One request, for its log line. Strings from clients may hold anything: accessFields cuts and escapes them. */
 export interface AccessRecord {
   readonly id: string
-  /** Which process decided, where the id does not tell. */
+  /** The process that decided; undefined where the request id names it. */
   readonly process: string | undefined
   readonly terms: { readonly revision: string }
   readonly clientAddress: string
   readonly caller:
     { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
-  /** Whose key was refused, where that is known. */
+  /** The owner of a refused key, where it is known. */
   readonly refusedCaller: AccessRecord['caller']
   readonly request: Pick<IncomingMessage, 'method'>
-  /** That have come of its body, be it whole or not. */
+  /** Bytes received of the body, whether complete or not. */
   readonly receivedBytes: number
   readonly path: string | undefined
-  /** As received, where no sound path was found in it. */
+  /** The request target as received, where it holds no valid path. */
   readonly target: string | undefined
   readonly route: { readonly name: string } | undefined
   readonly quota: QuotaView | undefined
-  /** Unix time in ms at which a believed caller was decided on, and at which the charge was handed back; see Moments. */
+  /** Unix time in ms when a request with a valid credential was decided, and when its charge was refunded; see UniqueTimestamps. */
   readonly decidedMs: number | undefined
   readonly refundedMs: number | undefined
   readonly refusedWindow: 'minute' | 'day' | undefined
   readonly backend: string | undefined
   readonly retried: string | undefined
   readonly degraded: boolean
-  /** How long the client had to be waited for. */
+  /** Time spent waiting for the client. */
   readonly waitedMs: number
   readonly responseBytes: number
   readonly status: number
@@ -84,7 +84,7 @@ export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs
     cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
     tunnelEnd: exchange.tunnelEnd,
     degraded: exchange.degraded ? true : undefined,
-    // What a replay of the log needs, and what does not follow from the rest of the line.
+    // A replay of the log needs these; they do not follow from the other fields.
     window: quota === undefined ? exchange.refusedWindow : undefined,
     agoMs: decidedMs === undefined ? undefined : micros(nowMs - decidedMs),
     refundAgoMs: refundedMs === undefined ? undefined : micros(nowMs - refundedMs),

@@ -1,11 +1,11 @@
-/** The metrics of the backends, read from those who keep them when a scrape asks. */
+/** The metrics of the backends, read at each scrape. */
 import type { Balancer } from '../backends/balancer.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 
-/** A balancer, as metrics read it. */
+/** The part of a balancer that metrics read. */
 export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
 
-/** view: undefined before there is one. */
+/** view: returns undefined before there is a balancer. */
 export function backendFamilies(view: () => BackendsView | undefined): Family[] {
   return [
     gauge.min(

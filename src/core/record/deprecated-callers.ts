@@ -1,9 +1,12 @@
-/** Who still calls what is deprecated, by route, client and user agent: the busiest are kept, of the others only how many calls there were. */
+/**
+ * Counts the calls of deprecated routes by client and user agent. The busiest callers are kept; of the others only the sum of
+ * their calls.
+ */
 
 export interface DeprecatedCall {
   readonly route: string
   readonly client: string
-  /** Visible ASCII, and no more than its beginning. */
+  /** The beginning of the user agent, in visible ASCII. */
   readonly userAgent: string
   readonly count: number
   /** Unix time in ms. */
@@ -13,14 +16,17 @@ export interface DeprecatedCall {
 /** Plain data. */
 export interface DeprecatedCalls {
   readonly calls: readonly DeprecatedCall[]
-  /** Calls of those that are not kept. */
+  /** Calls by clients that are not kept. */
   readonly others: number
 }
 
-/** Clients of a route that are kept, once there are GROWTH times as many: to sort for each thousand that is new would hold up all requests. */
+/**
+ * The table is cut to this many clients when it has GROWTH times as many: sorting after every thousand new ones would delay all
+ * requests.
+ */
 const KEPT_CLIENTS = 1_000
 const GROWTH = 8
-/** Of one client at one route: who sends another with each request is not to push others out. */
+/** User agents kept per client and route, so that a client that changes its own with each request displaces no others. */
 const AGENTS = 8
 const OTHER_AGENTS = '(others)'
 const NO_AGENT = '(none)'
@@ -39,7 +45,7 @@ interface Client {
 }
 
 export class DeprecatedCallers {
-  /** By route and client. */
+  /** Keyed by route and client. */
   readonly #clients = new Map<string, Client>()
   #others = 0
 
@@ -53,10 +59,10 @@ export class DeprecatedCallers {
     this.#others += others
   }
 
-  /** All that was called since it was taken last; undefined: nothing. */
+  /** Removes and returns the calls since the last take; undefined: there were none. */
   take(): DeprecatedCalls | undefined {
     if (this.#clients.size === 0) return undefined
-    // What is sent to another process stays small.
+    // The result is sent to another process and has to stay small.
     if (this.#clients.size > 2 * KEPT_CLIENTS) this.#cut()
     const taken = this.busiest()
     this.#clients.clear()
@@ -64,7 +70,7 @@ export class DeprecatedCallers {
     return taken
   }
 
-  /** Those who call most first; no more than so many. */
+  /** Returns at most `atMost` callers, the busiest first. */
   busiest(atMost = Infinity): DeprecatedCalls {
     const calls = [...this.#clients.values()]
       .flatMap(({ route, client, agents }) =>
@@ -100,7 +106,7 @@ export class DeprecatedCallers {
     seen.lastSeenMs = Math.max(seen.lastSeenMs, lastSeenMs)
   }
 
-  /** Lets those go that call least. */
+  /** Removes the clients with the fewest calls. */
   #cut(): void {
     const least = [...this.#clients].sort(([, one], [, other]) => other.count - one.count)
     for (const [key, { count }] of least.slice(KEPT_CLIENTS)) {

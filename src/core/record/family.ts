@@ -1,20 +1,20 @@
-/** What a metric is made of: a name, and a way to read its values when a scrape asks. */
+/** A metric family has a name and a function that reads its values at each scrape. */
 import type { HistogramSeries } from '../backends/histogram-series.ts'
 
 type Labels = Readonly<Record<string, string | number>>
 export interface Sample {
   readonly labels: Labels
   readonly value: number
-  /** Where it differs from the family's name: _bucket, _sum and _count of a histogram. */
+  /** The name, where it differs from the family's: _bucket, _sum or _count of a histogram. */
   readonly metricName?: string
 }
 export interface Family {
   readonly name: string
   readonly help: string
   readonly type: 'counter' | 'gauge' | 'histogram'
-  /** How the values of several workers become one. */
+  /** How the values of several workers are merged. */
   readonly aggregator: 'sum' | 'min' | 'max' | 'first'
-  /** A number has no labels. */
+  /** Returns a number where the metric has no labels. */
   readonly read: () => number | Sample[]
 }
 
@@ -37,7 +37,7 @@ const family =
     read,
   })
 export const counter = family('counter', 'sum')
-/** By how the values of several workers become one. */
+/** Gauges, named after how the values of several workers are merged. */
 export const gauge = {
   sum: family('gauge', 'sum'),
   min: family('gauge', 'min'),

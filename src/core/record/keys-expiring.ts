@@ -1,4 +1,4 @@
-/** How many keys end soon: counted once for each configuration and hour, as there may be millions. */
+/** Counts the keys that expire soon, once for each configuration and hour, as there may be millions. */
 import type { Clients } from '../../config/config.ts'
 import { EXPIRING_MS } from '../../config/clients/warnings.ts'
 import { gauge, type Family } from './family.ts'

@@ -1,11 +1,11 @@
-/** Bounds how many log lines a second may come of what anyone can cause at will. */
+/** Limits how many log lines a second anyone can cause at will. */
 
 export type LineBudget = ReturnType<typeof createLineBudget>
 
 /** One key gets at most this part of a budget, so that its lines leave room for those of others. */
 const SHARE_OF_A_KEY = 1 / 10
 
-/** So many lines a second; how many went beyond is reported within the next second, or by settle(). */
+/** Allows `perSecond` lines a second; the number suppressed is reported within the next second, or by settle(). */
 export function createLineBudget(perSecond: number, suppressed: (lines: number) => void) {
   const share = Math.ceil(perSecond * SHARE_OF_A_KEY)
   let second = 0
@@ -14,7 +14,7 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
   /** Lines of each key in this second; has at most as many entries as lines were written. */
   const spentByKey = new Map<string, number>()
   let reporting: NodeJS.Timeout | undefined
-  /** Reports at once what was left out. */
+  /** Reports suppressed lines at once. */
   function settle(): void {
     clearTimeout(reporting)
     reporting = undefined
@@ -35,7 +35,7 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
   }
   return {
     settle,
-    /** Whether one more line may be written; key: whose line it is, where lines of one key are bounded. */
+    /** Returns whether one more line may be written. key: the API key whose share the line uses; undefined: no share applies. */
     spend(key?: string): boolean {
       const now = Math.floor(Date.now() / 1000)
       if (now !== second) {
@@ -51,16 +51,16 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
   }
 }
 
-/** One line a second at most, with how often it happened and the last time's particulars. */
-export function createTally<Particulars>(tell: (count: number, last: Particulars) => void) {
+/** Reports at most once a second how often something happened, with the particulars of the last time. */
+export function createTally<Particulars>(report: (count: number, last: Particulars) => void) {
   let count = 0
   let last: Particulars | undefined
-  let telling: NodeJS.Timeout | undefined
-  /** Tells at once. */
+  let reporting: NodeJS.Timeout | undefined
+  /** Reports at once. */
   function settle(): void {
-    clearTimeout(telling)
-    telling = undefined
-    if (last !== undefined) tell(count, last)
+    clearTimeout(reporting)
+    reporting = undefined
+    if (last !== undefined) report(count, last)
     count = 0
     last = undefined
   }
@@ -69,7 +69,7 @@ export function createTally<Particulars>(tell: (count: number, last: Particulars
     add(particulars: Particulars): void {
       count += 1
       last = particulars
-      telling ??= setTimeout(settle, 1_000).unref()
+      reporting ??= setTimeout(settle, 1_000).unref()
     },
   }
 }

@@ -1,4 +1,4 @@
-/** One flat JSON object per line, of the levels that are wanted; on a terminal the same as readable text. */
+/** Writes log lines of the configured levels: one flat JSON object per line, or readable text on a terminal. */
 import { isatty } from 'node:tty'
 import type { LogFormat, LogLevel } from '../../config/config.ts'
 import { DescriptorDestination } from './log-destination.ts'
@@ -15,9 +15,9 @@ export interface LineStyle {
 }
 
 export interface LineWriterOptions extends LineStyle {
-  /** A file descriptor, or something that takes whole lines. Default 2: stdout is for what commands print. */
+  /** A file descriptor, or something that takes whole lines. Default 2, as stdout is for the output of commands. */
   readonly destination?: number | { write(line: string): unknown }
-  /** Number of this worker, on each of its lines. Its supervisor makes them readable, if anyone is to read them. */
+  /** Number of this worker, written on each of its lines. A worker writes JSON; its supervisor makes text of it where configured. */
   readonly worker?: number | undefined
 }
 
@@ -29,7 +29,7 @@ export type Say = (
 
 const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
-/** `dropped` is told how many lines found no room, once there is room again. */
+/** dropped: called with the number of lost lines, once lines can be written again. */
 export function createLineWriter(
   { destination = 2, worker, ...first }: LineWriterOptions,
   dropped: (lines: number) => void,
@@ -51,16 +51,16 @@ export function createLineWriter(
   use(first)
   const pass = (lines: string): void => target.write(readable?.(lines) ?? lines)
   return {
-    /** For lines from here on. */
+    /** Applies to lines from now on. */
     use,
     isEnabled: (of: LineLevel): boolean => severities.indexOf(of) >= lowest,
-    /** Fields are written as they are: whatever comes from outside is cut and escaped before. */
+    /** Writes the fields as they are: the caller has cut and escaped all text from outside. */
     write: (of: LineLevel, fields: object, nowMs = Date.now()): void =>
       // JSON.stringify takes a fifth of the time that pino needs for the same line.
       pass(`{"level":"${of}"${timestamp(nowMs)},${JSON.stringify(fields).slice(1)}\n`),
-    /** Whole lines of JSON, ends included. */
+    /** Writes whole lines of JSON, line ends included. */
     pass,
-    /** Why lines are being lost at the moment; undefined while they are written. */
+    /** The reason why lines are being lost at the moment; undefined while they are written. */
     get fault(): string | undefined {
       return target.fault
     },
@@ -73,7 +73,7 @@ export function createLineWriter(
   }
 }
 
-/** The time, and the worker, as a fragment of the line; formatted once per millisecond, as that costs more than a short line. */
+/** Formats time and worker as a fragment of a line, once per millisecond, as it costs more than a short line. */
 function createTimestamp(worker: number | undefined): (nowMs: number) => string {
   const origin = worker === undefined ? '' : `,"worker":${worker}`
   let lastMs = 0

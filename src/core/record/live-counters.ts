@@ -1,4 +1,4 @@
-/** What the latest seconds are told from: every second is the difference of two looks. */
+/** A snapshot of the counters for the live view, where each second is the difference of two snapshots. */
 import type { newState } from './metric-families.ts'
 
 export type LiveCounters = ReturnType<typeof liveCounters>

@@ -3,7 +3,7 @@ import { write, writeSync } from 'node:fs'
 
 const BATCH_CHARS = 16 * 1024
 const FLUSH_AFTER_MS = 200
-/** A reader that stands still costs this much memory, then lines. */
+/** Characters that wait at most for a reader that stands still; further lines are dropped. */
 const PENDING_CHARS = 4 * 1024 * 1024
 const RETRY_AFTER_MS = 20
 /** Pause before the next attempt after the disk has refused a batch. */
@@ -51,7 +51,7 @@ export class DescriptorDestination {
     this.#dropped = dropped
   }
 
-  /** Why lines are being lost at the moment, and what mends it; undefined while they are written. */
+  /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
   get fault(): string | undefined {
     if (this.#fault === undefined) return undefined
     return this.#isOver
@@ -64,7 +64,7 @@ export class DescriptorDestination {
     return this.#lostLines
   }
 
-  /** One whole line or several, each with its end. */
+  /** Queues one or more whole lines, line ends included. */
   write(lines: string): void {
     if (this.#isOver || this.#pending.length > PENDING_CHARS) return this.#lose(lines)
     this.#pending += lines
@@ -119,7 +119,7 @@ export class DescriptorDestination {
 
   #tryAgain(): void {
     this.#stopTimer()
-    // After a fault the number of lost lines is itself what is tried first, however quiet the gateway is.
+    // After a fault the line about lost lines is written first, even where there are no other lines.
     if (this.#fault !== undefined) this.#nameLost()
     this.#write()
   }
@@ -138,7 +138,7 @@ export class DescriptorDestination {
   }
 
   #takePending(): Buffer {
-    // Half a line may stand there already: what follows it begins a line of its own.
+    // Half a line may have been written already: the next one begins on a line of its own.
     const lines = Buffer.from(this.#isLineCut ? `\n${this.#pending}` : this.#pending)
     this.#pending = ''
     return lines
@@ -165,12 +165,12 @@ export class DescriptorDestination {
     return batch.subarray(written)
   }
 
-  /** Lets the rest of a batch go: a disk that has room again gets what comes later, within a second. */
+  /** Drops the rest of a batch. Later lines are tried again within a second, when the disk may have room. */
   #fail(error: unknown, rest: Buffer): void {
     this.#fault = codeOf(error)
     this.#lose(rest.toString())
     if (this.#namedLines > 0) {
-      // The line that named them is lost too, and no loss of its own.
+      // The line that named them is lost too; it does not count as a lost line itself.
       this.#unnamedLines += this.#namedLines - 1
       this.#lostLines -= 1
       this.#namedLines = 0

@@ -1,11 +1,11 @@
-/** Makes text from outside safe to log: short, and nothing in it that a terminal or a log reader acts upon. */
+/** Makes text from outside safe to log: short, and without characters that a terminal or a log reader acts upon. */
 
 // Printable ASCII only. JSON escapes what is below 0x20, but not DEL, the C1 controls (0x9B begins an
 // escape sequence), U+2028 or the characters that reverse the direction of writing.
 const unprintable = /[^\x20-\x7e]/
 const everyUnprintable = /[^\x20-\x7e]/g
 
-/** At most `maxChars` of the text, and three more for an ellipsis; odd characters become `\u{hex}`. */
+/** Cuts the text to `maxChars`, and three more for an ellipsis; odd characters become `\u{hex}`. */
 export function plainText(value: string, maxChars: number): string {
   const short = value.length > maxChars ? `${value.slice(0, maxChars)}...` : value
   return unprintable.test(short)
@@ -13,7 +13,7 @@ export function plainText(value: string, maxChars: number): string {
     : short
 }
 
-/** Only these fields: libraries hang commands and their arguments on errors, and those may hold credentials. */
+/** Copies only these fields: libraries attach commands and their arguments to errors, and those may hold credentials. */
 export function describeError(error: unknown): { error: string; code?: string; stack?: string } {
   if (!(error instanceof Error)) return { error: plainText(String(error), 500) }
   const { code } = error as NodeJS.ErrnoException
@@ -24,5 +24,5 @@ export function describeError(error: unknown): { error: string; code?: string; s
   }
 }
 
-/** Of a line's field that may come from outside. */
+/** Makes a field from outside safe to log, with at most 500 characters. */
 export const text = (value: string): string => plainText(value, 500)

@@ -1,4 +1,4 @@
-/** Every line the gateway logs, as a named method: one JSON object per line, without credentials or queries. */
+/** Every log line of the gateway, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
 import type { ConnectionRoom } from '../http/connection-limits.ts'
 import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
@@ -33,7 +33,7 @@ export interface LogStyle extends LineStyle {
 export interface LogOptions extends LogStyle, LineWriterOptions {
   /** Lines a second for requests without a valid credential, so that a flood cannot fill the disk. Default 1000. */
   readonly anonymousLinesPerSecond?: number
-  /** The same for requests refused with 429 to clients whose quota is used up or whose key is banned. Default 1000. */
+  /** Lines a second for requests refused with 429 because a quota is used up or a key is banned. Default 1000. */
   readonly overQuotaLinesPerSecond?: number
 }
 
@@ -47,7 +47,7 @@ export function createLog(options: LogOptions) {
   const tallies = createTallies(say)
   const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
 
-  /** Lines of which there are few should be seen at once, not when a batch is full. */
+  /** Writes a rare line and flushes it at once, without waiting for a full batch. */
   function say(...[level, line]: Parameters<Say>): void {
     if (!out.isEnabled(level)) return
     out.write(level, line)
@@ -56,7 +56,7 @@ export function createLog(options: LogOptions) {
 
   const style = { access: options.access }
   return {
-    /** For lines from here on. */
+    /** Applies to lines from now on. */
     use({ access, ...lines }: LogStyle): void {
       style.access = access
       out.use(lines)
@@ -67,15 +67,18 @@ export function createLog(options: LogOptions) {
     ...storeLines(say),
     ...faultLines(say),
     ...lastLines(out),
-    /** A change was asked for by somebody who may not: one line a second at most, with the last one's particulars. */
+    /** Somebody without permission asked for a change; at most one line a second, with the particulars of the last one. */
     auditRefused: tallies.intruders.add,
-    /** A connection was closed at once, for this bound; one line a second at most, with the last one's address. */
+    /** A connection was closed at once because of a limit; at most one line a second, with the address of the last one. */
     connectionRefused: tallies.connections.add,
-    /** Too many wait for the receiver of notify: one line a second at most, with the last one's type. */
+    /** A notice was dropped, as too many wait for the receiver of notify; at most one line a second, with the type of the last one. */
     noticeDropped: tallies.notices.add,
-    /** As connectionRefused, of TLS; cause: the code of OpenSSL or Node.js, or why a client certificate is not believed. */
+    /**
+     * A TLS handshake failed; at most one line a second. cause: the code of OpenSSL or Node.js, or why a client certificate is
+     * not trusted.
+     */
     handshakeFailed: tallies.handshakes.add,
-    /** Whole lines of a worker, ends included; what is no log line becomes one. */
+    /** Passes on whole lines of a worker, line ends included; what is no log line becomes one. */
     relay(lines: string): void {
       out.pass(lines.replace(foreignLine, ''))
       out.flush()
@@ -95,7 +98,7 @@ export function createLog(options: LogOptions) {
   }
 }
 
-/** Of what anyone can cause at will, each at most one line a second. */
+/** Events that anyone can cause at will: each gets at most one line a second. */
 const createTallies = (say: Say) => ({
   connections: createTally<{ address: string; reason: string }>((count, last) =>
     say('warn', { event: 'connectionsRefused', count, ...last }),
@@ -112,7 +115,7 @@ const createTallies = (say: Say) => ({
 })
 
 const lossesOf = (out: LineWriter) => ({
-  /** Why lines are being lost at the moment, and what mends it; undefined while they are written. */
+  /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
   fault: (): string | undefined => out.fault,
   /** Lines lost since the start. */
   lostLines: (): number => out.lostLines,
@@ -124,24 +127,25 @@ function requestLines(
   { anonymous, overQuota }: Record<'anonymous' | 'overQuota', LineBudget>,
 ) {
   return {
-    /** One line per request, at the level of its refusal; nothing if access lines are switched off. */
+    /** Writes one line per request, at the level of its refusal, unless access lines are switched off. */
     access(exchange: AccessRecord, times: Omit<ExchangeTimes, 'nowMs'>): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
-      // What anyone can cause at will must not fill the disk: apart, so that anonymous hide no client's lines, nor one key another's.
+      // A flood must not fill the disk. The budgets are separate, so that anonymous requests suppress no client's lines, and
+      // one key none of another's.
       if (caller === undefined) {
         if (!anonymous.spend()) return
       } else if (isOverQuota(refusal) && !overQuota.spend(caller.keyId)) return
       const nowMs = Date.now()
       out.write(level, accessFields(exchange, { ...times, nowMs }), nowMs)
     },
-    /** backend: undefined: it never got as far as one. */
+    /** backend: undefined where the request reached none. */
     backendFailed(line: BackendFailure & { id: string; backend: string | undefined }): void {
       if (out.isEnabled('warn'))
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
-    /** What arrived on a connection was not a request; id: of the answer. */
+    /** The bytes that arrived on a connection were not a request. id: the request id of the answer. */
     clientError(line: Pick<AccessRecord, 'id' | 'target'> & { address: string; code: string }) {
       const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
@@ -158,7 +162,7 @@ function requestLines(
 const lifecycleLines = (say: Say) => ({
   listening: (line: { listener: string; host: string; port: number }) =>
     say('info', { event: 'listening', pid, ...line }),
-  /** The process may open so few files that it takes fewer connections than it was configured for. */
+  /** The limit of open files allows fewer connections than configured. */
   filesAreFew: ({ openFiles, connections, isFar, wanted }: ConnectionRoom & { wanted: number }) =>
     say(isFar ? 'warn' : 'info', {
       event: 'filesAreFew',
@@ -166,17 +170,17 @@ const lifecycleLines = (say: Say) => ({
       connections,
       message: `raise the limit of open files (ulimit -n, LimitNOFILE) to ${wanted}`,
     }),
-  /** A signal that does nothing here. */
+  /** The signal has no meaning here. */
   signalIgnored: (line: { signal: string; message: string }) =>
     say('info', { event: 'signalIgnored', ...line }),
-  /** What Node.js warns of. */
+  /** Node.js has issued a warning. */
   warning: (warning: Error) => say('warn', { event: 'warning', ...describeError(warning) }),
-  /** What a supervisor does with its workers. */
+  /** The supervisor reports an event of its workers. */
   supervision: ({ level, ...line }: SupervisionLine) => say(level, line),
-  /** The event loop is late: what is refused for it from here on; nothing at the end. */
+  /** The event loop is late. refused: what is refused from now on; 'nothing' when the overload has ended. */
   shedding: (line: { refused: string; lagMs: number }) =>
     say(line.refused === 'nothing' ? 'info' : 'warn', { event: 'shedding', ...line }),
-  /** Not ready from here on; requests are still taken for so long. */
+  /** The gateway is not ready from now on, but still takes requests for delayMs. */
   drainDelayed: (line: { delayMs: number }) => say('info', { event: 'drainDelayed', ...line }),
   draining: (line: { inFlight: number; timeoutMs: number }) =>
     say('info', { event: 'draining', ...line }),
@@ -184,13 +188,13 @@ const lifecycleLines = (say: Say) => ({
 })
 
 const faultLines = (say: Say) => ({
-  /** forMs: it gets no requests for so long; undefined: it cannot be spared. */
+  /** forMs: how long the backend gets no requests; undefined: it still gets them, as it cannot be spared. */
   backendDown: (line: { backend: string; cause: string; forMs: number | undefined }) =>
     say('error', { event: 'backendDown', ...line, cause: text(line.cause) }),
   backendUp: (line: { backend: string; downMs: number }) =>
     say('info', { event: 'backendUp', ...line }),
   backendSurplus: (line: { backend: string }) => say('error', { event: 'backendSurplus', ...line }),
-  /** Spans do not reach it and are dropped, until collectorBack. */
+  /** Spans do not reach the collector and are dropped, until collectorBack. */
   collectorLost: (line: { collector: string; cause: string }) =>
     say('warn', { event: 'collectorLost', ...line }),
   collectorBack: (line: { collector: string; dropped: number }) =>
@@ -203,7 +207,7 @@ const faultLines = (say: Say) => ({
     say('error', { event: 'internalError', id, ...describeError(error) }),
   /** An answer of the admin listener could not be made. */
   adminFailed: (error: unknown) => say('error', { event: 'adminFailed', ...describeError(error) }),
-  /** The receiver of notify takes nothing; cause: undefined: it does again. */
+  /** The receiver of notify accepts nothing; cause: undefined: it accepts again. */
   notifying: ({ cause }: { cause: string | undefined }) =>
     cause === undefined
       ? say('info', { event: 'notifyBack' })
@@ -213,29 +217,29 @@ const faultLines = (say: Say) => ({
     say('error', { event: 'catalogueFailed', message: text(message) }),
 })
 
-/** Written before the call returns. Why nothing starts is said even where nothing else is to be. */
+/** Lines that are written before the call returns. A refused configuration and a failed start are logged whatever the level. */
 function lastLines(out: LineWriter) {
   const last = (level: LineLevel, line: object): void => {
     out.write(level, line)
     out.flushSync()
   }
   return {
-    /** `problems` as a person should read them, with file, line and column. */
+    /** problems: for a person to read, with file, line and column. */
     configRefused: (line: { problems: readonly string[] }) =>
       last('error', { event: 'configRefused', ...line }),
-    /** The process ends, as it cannot begin; says why and what to do. */
+    /** The process ends because it cannot start; message: fault and remedy. */
     startFailed: ({ message }: { readonly message: string }) =>
       last('fatal', { event: 'startFailed', message }),
-    /** The process ends over this error. */
+    /** The process ends because of this error. */
     crash(error: unknown): void {
       if (out.isEnabled('fatal')) last('fatal', { event: 'crash', ...describeError(error) })
     },
   }
 }
 
-/** A word of the engine's own, such as of a heap that is full, or of a library that does not ask. */
+/** Matches a line that is not of this log, such as one of the JavaScript engine about a full heap. */
 const foreignLine = /^(?!\{"level").+\n/gm
 
-/** Of which a client can cause as many as it likes; overloaded is the time for anything but long logs. */
+/** Refusals that a client can cause as often as it likes; under overload, too, the log has to stay short. */
 const isOverQuota = (refusal: RefusalCode | undefined): boolean =>
   refusal === 'rate_limit_exceeded' || refusal === 'api_key_banned' || refusal === 'overloaded'

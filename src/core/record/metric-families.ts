@@ -1,4 +1,4 @@
-/** Every metric of the gateway by name, with its labels, read from plain numbers when a scrape asks. */
+/** Every metric of the gateway by name, with its labels, read from plain numbers at each scrape. */
 import { version as nodeVersion } from 'node:process'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { connectionBounds, connectionRefusals } from '../http/connection-limits.ts'
@@ -12,7 +12,7 @@ import { tunnelEnds } from '../rules/websocket.ts'
 import { readRefusals, readRequests, RequestSeries } from './request-series.ts'
 import { lossFamilies, type ReloadsView, type WholeGateway } from './whole-families.ts'
 
-/** The names that bound the labels; anything else is counted as unmatched or other. */
+/** The names allowed as labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
   readonly revision: string
   readonly plans: readonly string[]
@@ -21,7 +21,7 @@ export interface ConfigNames {
 
 type MetricsState = ReturnType<typeof newState>
 
-/** What the hot path writes and a scrape reads. */
+/** The numbers that the hot path writes and a scrape reads. */
 export function newState(names: ConfigNames, version: string) {
   const outcomes = () => zeros(['admitted', 'refused', 'unavailable'])
   return {
@@ -36,7 +36,7 @@ export function newState(names: ConfigNames, version: string) {
     storeUp: true,
     storeOutages: 0,
     degraded: zeros(['local', 'open', 'closed']),
-    /** By plan. */
+    /** Keyed by plan. */
     shadowRefusals: new Map<string, { minute: number; day: number; unjudged: number }>(),
     keySet: { failures: 0, fetchedAtMs: undefined as number | undefined },
     unavailable: zeros(['no_key_set', 'unknown_key', 'busy']),
@@ -195,7 +195,7 @@ function quotaFamilies(state: MetricsState): Family[] {
   ]
 }
 
-/** Of credentials, bans and the configuration. */
+/** The metrics of losses, credentials, bans and the process itself. */
 function otherFamilies(state: MetricsState): Family[] {
   const { keySet } = state
   return [

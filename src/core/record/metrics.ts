@@ -1,4 +1,4 @@
-/** Counts what happens, in plain numbers, and renders it through prom-client's registry. */
+/** Counts events in plain numbers and renders them through prom-client's registry. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   AggregatorRegistry,
@@ -44,7 +44,7 @@ export interface RequestRecord {
   /** undefined when no backend was asked. */
   readonly backendSeconds: number | undefined
   readonly refusal: RefusalCode | undefined
-  /** That was used up. Default: it was refused for another reason, if it was. */
+  /** The window whose limit refused the request; undefined: it was refused for another reason, if at all. */
   readonly refusedWindow?: RefusedWindow | undefined
   /** The route is deprecated. */
   readonly deprecated: boolean
@@ -60,7 +60,7 @@ export interface MetricsPage {
 /** The values of one process at one moment; plain data. */
 export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
-/** `version` is the gateway's own. */
+/** version: of the gateway. */
 export function createMetrics(
   options: ConfigNames & {
     readonly version: string
@@ -84,7 +84,7 @@ export function createMetrics(
   ])
   return {
     requestStarted: () => void state.inFlight++,
-    /** Once for every requestStarted. */
+    /** Called once for every requestStarted. */
     requestDone(record: RequestRecord): void {
       state.inFlight--
       const route = state.requests.route(record.route)
@@ -96,10 +96,10 @@ export function createMetrics(
         countRefusal(state.refusals, plan, record.refusal, record.refusedWindow)
       if (record.deprecated) plan.deprecated++
     },
-    /** Something that never became a request was refused. */
+    /** Counts the refusal of something that never became a request. */
     refusedUnparsed: (code: RefusalCode) =>
       countRefusal(state.refusals, state.requests.unparsed, code),
-    /** Those of the configuration in force. */
+    /** Takes the names of a new configuration. */
     use(names: ConfigNames): void {
       state.requests.use(names)
       for (const plan of state.shadowRefusals.keys())
@@ -109,34 +109,31 @@ export function createMetrics(
     ...connectionWriters(state),
     quota: quotaObserver(state),
     ...credentialWriters(state),
-    /** As they are now. */
     live: () => liveCounters(state),
     ...wholeWriters(state),
-    /** The page for a scrape. Rejects only if one of the Node.js collectors fails. */
+    /** Renders the page for a scrape. Rejects only if one of the Node.js collectors fails. */
     render: async (): Promise<MetricsPage> => ({
       contentType: registry.contentType,
       body: await registry.metrics(),
     }),
-    /** All values, for renderSnapshots in another process. Rejects as render does. */
+    /** Returns all values, for renderSnapshots in another process. Rejects as render does. */
     snapshot: () => snapshot(registry),
   }
 }
 
 const wholeWriters = (state: ReturnType<typeof newState>) => ({
-  /** Read at each scrape, as is the next. */
+  /** Sets what each scrape reads, as all watch methods do. */
   watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
   watchDeprecated: (of: WholeGateway['deprecatedCallers']) => void (state.deprecatedCallers = of),
-  /** Requests that are in no total of a day, read at each scrape; each call adds those of another part. */
+  /** Adds a source of requests that are missing from the totals of days. */
   watchUsage: (dropped: () => number) => void state.usageDropped.push(dropped),
-  /** Lines that are missing from the log, read at each scrape. */
+  /** Sets the source of lines that are missing from the log. */
   watchLog: (dropped: () => number) => void (state.logLinesDropped = dropped),
   countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
 })
 
 const backendWriters = (state: ReturnType<typeof newState>) => ({
-  /** Those whose values are read at each scrape. */
   watchBackends: (backends: BackendsView) => void (state.backends = backends),
-  /** Read at each scrape. */
   watchTopClients: (top: WholeGateway['topClients']) => void (state.topClients = top),
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
   spans: (outcome: 'exported' | 'dropped', count: number) => void (state.spans[outcome] += count),
@@ -148,7 +145,7 @@ const credentialWriters = (state: ReturnType<typeof newState>) => ({
     if (isGood) state.keySet.fetchedAtMs = Date.now()
     else state.keySet.failures++
   },
-  /** Nobody could tell whether a credential is valid. */
+  /** The validity of a credential could not be determined. */
   credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
   banned: () => void state.bans++,
   strike: () => void state.strikes++,
@@ -157,18 +154,17 @@ const credentialWriters = (state: ReturnType<typeof newState>) => ({
 })
 
 const connectionWriters = (state: ReturnType<typeof newState>) => ({
-  /** How many there are, read at each scrape. */
   watchConnections: (connections: () => number) => void (state.connections = connections),
-  /** How late the event loop was at least, at the latest looks. */
+  /** lagMs: the smallest of the latest measurements. */
   eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
   connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
   connectionDisplaced: (reason: ConnectionBound) => void state.connectionsDisplaced[reason]++,
   http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
-  /** How many connections speak HTTP/2, read at each scrape. */
+  /** connections: returns how many speak HTTP/2. */
   watchHttp2: (connections: () => number) => void (state.http2Connections = connections),
   handshakeFailed: (reason: HandshakeFault) => void state.handshakeFaults[reason]++,
   tunnelOpened: () => void state.tunnels++,
-  /** Once for every tunnelOpened, as the next. */
+  /** Called once for every tunnelOpened, as is tunnelClosed. */
   tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,
   tunnelClosed: () => void state.tunnels--,
 })
@@ -181,7 +177,7 @@ function createRegistry(families: readonly Family[]): Registry {
   return registry
 }
 
-/** The library leaves some of Node's values out, or averages them, where several processes meet: there the oldest start and the worst lag tell more. */
+/** prom-client omits or averages some of Node's values over several processes; the oldest start and the worst lag say more. */
 const betterAggregator: Readonly<Record<string, string>> = { omit: 'min', average: 'max' }
 
 async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
@@ -197,8 +193,8 @@ const isCounted = ({ type }: { readonly type: unknown }): boolean =>
   ['counter', 'histogram'].includes(String(type))
 
 /**
- * Rounded to about a microsecond, so that sums are exact whatever the order of processes. Without it the sum of a family falls by
- * a last digit when a worker is replaced, which Prometheus takes for a restart.
+ * Rounds to about a microsecond, so that sums are exact in any order of processes. Otherwise the sum of a family falls by a
+ * last digit when a worker is replaced, which Prometheus takes for a restart.
  */
 const exact = <One extends { readonly value: number }>(one: One): One => ({
   ...one,
@@ -206,13 +202,13 @@ const exact = <One extends { readonly value: number }>(one: One): One => ({
 })
 const PARTS_OF_A_SECOND = 2 ** 20
 
-/** What a supervisor adds to the values of its workers: how many there are, what it keeps for them, and its own Node.js values. */
+/** The values that a supervisor adds to those of its workers: their number, what it counts for them, and its own Node.js values. */
 export function createSupervisorMetrics(whole: WholeGateway, losses: Losses) {
   const registry = createRegistry([...wholeFamilies(whole), ...lossFamilies(losses)])
   return { snapshot: () => snapshot(registry) }
 }
 
-/** Family by family, each in a turn of its own: all at once would hold up the answers that workers wait for. */
+/** Merges one family in each turn of the event loop: all at once would delay the answers that workers wait for. */
 async function* mergedFamilies(snapshots: readonly MetricsSnapshot[]): AsyncGenerator<Registry> {
   const families = Map.groupBy(snapshots.flat(), ({ name }) => name)
   for (const values of families.values()) {
@@ -228,7 +224,7 @@ export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Pr
   return { contentType: new Registry().contentType, body: pages.join('\n') }
 }
 
-/** Several as one, by the same rules. */
+/** Merges several snapshots into one, by the same rules. */
 export async function sumSnapshots(
   snapshots: readonly MetricsSnapshot[],
 ): Promise<MetricsSnapshot> {
@@ -237,7 +233,7 @@ export async function sumSnapshots(
   return summed
 }
 
-/** Without the gauges. */
+/** Leaves out the gauges. */
 export const countersOf = (all: MetricsSnapshot): MetricsSnapshot => all.filter(isCounted)
 
 /**

@@ -1,4 +1,4 @@
-/** What the quota counts. */
+/** Counts the events of the quota. */
 import type { QuotaObserver } from '../../state/observer.ts'
 import type { newState } from './metric-families.ts'
 
@@ -15,7 +15,7 @@ export const quotaObserver = (state: ReturnType<typeof newState>) =>
       if (!available) state.storeOutages++
     },
     degraded: (mode) => void state.degraded[mode]++,
-    /** By limits that are only tried. */
+    /** Counts a request that shadow limits would have refused, or could not judge. */
     shadowRefused(plan: string, by: 'minute' | 'day' | 'unjudged') {
       const counts = state.shadowRefusals.get(plan) ?? { minute: 0, day: 0, unjudged: 0 }
       counts[by]++

@@ -1,4 +1,4 @@
-/** Lines of the log as a person reads them on a terminal. */
+/** Formats log lines for a person at a terminal. */
 import { createRequire } from 'node:module'
 import type pinoPretty from 'pino-pretty'
 import type { BlastRadius } from '../../config/changes/blast-radius.ts'
@@ -6,12 +6,12 @@ import { inWords } from '../../config/changes/radius-in-words.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Takes whole lines of JSON, ends included; anything else comes back as it is. */
+/** Takes whole lines of JSON, line ends included; anything else is returned unchanged. */
 export function createReadableText({ colour }: { colour: boolean }): (lines: string) => string {
-  // Where nobody reads along, its 30 ms are better spent on the start.
+  // Loaded only here: a start without a terminal saves its 30 ms.
   const pretty = createRequire(import.meta.url)('pino-pretty') as typeof pinoPretty
   const readable = pretty.prettyFactory({
-    // NO_COLOR and the like are its own to obey.
+    // pino-pretty obeys NO_COLOR and the like.
     colorize: colour && pretty.isColorSupported,
     translateTime: 'SYS:HH:MM:ss.l',
     messageKey: 'event',
@@ -22,9 +22,9 @@ export function createReadableText({ colour }: { colour: boolean }): (lines: str
   return (lines) => lines.replace(/.+\n/g, (line) => readable(line) ?? line)
 }
 
-/** The event with its short fields on one line, then what takes lines of its own. */
+/** Puts the event with its short fields on one line, and long fields on lines of their own. */
 function describe(fields: Fields): string {
-  // The first three stand before it.
+  // pino-pretty prints the first three itself.
   const {
     level: _level,
     time: _time,

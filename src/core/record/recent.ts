@@ -1,6 +1,6 @@
 /**
- * The latest decisions of one process. Those refused, those refused without a valid credential and the others have rings of
- * their own, so that none displaces another; refused keys have several, so that one key displaces those of few others.
+ * The latest decisions of one process. Refusals of keys, refusals without a valid credential and all others have rings of their
+ * own, so that none displaces another; refusals of keys have several, so that one key displaces those of few others.
  */
 import type { SeenUse } from './tally.ts'
 import { loggedPath, type AccessRecord } from './access-record.ts'
@@ -8,28 +8,28 @@ import { plainText } from './log-text.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
 
-/** In each ring. */
+/** Decisions kept in each ring. */
 export const KEPT_DECISIONS = 1_000
-/** How many rings the refusals of all keys have. */
+/** Number of rings for the refusals of keys. */
 const REFUSED_RINGS = 8
 export const LISTED_DECISIONS = 200
-/** Of a longer target the path is copied: a part of a text holds the whole of it, query and all. */
+/** The path of a longer target is copied: a substring would keep the whole target in memory, query and all. */
 const TARGET_CHARS = 200
-/** Told to a listener. */
-const TOLD_A_SECOND = 50
-const TOLD_AFTER_MS = 200
+/** Decisions passed to the listener each second, at most. */
+const REPORTED_A_SECOND = 50
+const REPORT_AFTER_MS = 200
 const CLOCK_SET_MS = 100
 
-/** A request that is over. */
+/** A finished request. */
 export interface Decided extends AccessRecord {
   readonly request: AccessRecord['request'] & { readonly url?: string | undefined }
   readonly startedMs: number
   readonly refusedWith: Refusal | undefined
-  /** That stands; undefined: none was made, or it was handed back. */
+  /** The charge that stands; undefined: none was made, or it was refunded. */
   readonly admission: object | undefined
 }
 
-/** One recent decision. Event `decision`. */
+/** One recent decision, as listed and as sent in the event `decision`. */
 export interface Decision {
   readonly id: string
   readonly at: string
@@ -40,10 +40,10 @@ export interface Decision {
   readonly client: string | null
   readonly key: string | null
   readonly plan: string | null
-  /** 0: the client left before. */
+  /** 0: the client left before a status was sent. */
   readonly status: number
   readonly refusal: RefusalCode | null
-  /** That refused it. */
+  /** The window whose limit refused the request. */
   readonly window: 'minute' | 'day' | null
   readonly retryAfterSeconds: number | null
   readonly minute: SeenUse | null
@@ -51,15 +51,18 @@ export interface Decision {
   readonly backend: string | null
   readonly gatewayMs: number
   readonly backendMs: number | null
-  /** Of one in each window; refunded: no backend has seen the request; null: none was made. */
+  /**
+   * stands: one token of each window is charged; refunded: it was given back, as no backend has seen the request; null: none
+   * was charged.
+   */
   readonly charge: 'stands' | 'refunded' | null
   readonly degraded: boolean
   readonly cause: string | null
-  /** Under which it was decided: how it begins. */
+  /** The beginning of the revision of the configuration in force at the decision. */
   readonly revision: string
 }
 
-/** Made once and written again and again: what is noted of a request costs no memory of its own. */
+/** A slot of a ring, written again and again, so that noting a request allocates nothing. */
 class Noted {
   id = ''
   startedMs = 0
@@ -85,7 +88,7 @@ export interface RequestQuery {
   readonly id: string | undefined
 }
 
-export type DecisionListener = (decisions: readonly Decision[], untold: number) => void
+export type DecisionListener = (decisions: readonly Decision[], dropped: number) => void
 
 export class RecentDecisions {
   readonly #worker: number
@@ -94,10 +97,10 @@ export class RecentDecisions {
   readonly #others = new Ring()
   /** Written by listen. */
   #listener: DecisionListener | undefined
-  /** To be told; both written by #tell. */
+  /** Decisions not yet passed to the listener, and the number of those left out; both are written by #report and #flush. */
   #waiting: Decision[] = []
-  #untold = 0
-  #told = { second: 0, count: 0 }
+  #dropped = 0
+  #reported = { second: 0, count: 0 }
   /** Written by #epochMs. */
   #originMs = performance.timeOrigin
 
@@ -105,7 +108,6 @@ export class RecentDecisions {
     this.#worker = worker
   }
 
-  /** times: in ms. */
   note(one: Decided, gatewayMs: number, backendMs: number | undefined): void {
     const noted = this.#ringOf(one).next()
     noted.id = one.id
@@ -126,10 +128,10 @@ export class RecentDecisions {
     noted.degraded = one.degraded
     noted.cause = one.cause
     noted.revision = one.terms.revision
-    if (this.#listener !== undefined) this.#tell(noted)
+    if (this.#listener !== undefined) this.#report(noted)
   }
 
-  /** Newest first. */
+  /** Returns the latest decisions that match, newest first. */
   find({ client, refused, id }: RequestQuery): Decision[] {
     const rings = [...this.#refused, this.#keyless, ...(refused ? [] : [this.#others])]
     return rings
@@ -147,20 +149,20 @@ export class RecentDecisions {
     return (key && this.#refused[hashOf(key) % REFUSED_RINGS]) || this.#keyless
   }
 
-  /** undefined: nobody listens any more. */
+  /** listener: undefined: nobody listens any more. */
   listen(listener: DecisionListener | undefined): void {
     this.#listener = listener
   }
 
-  #tell(noted: Noted): void {
+  #report(noted: Noted): void {
     const second = Math.floor(performance.now() / 1000)
-    if (this.#told.second !== second) this.#told = { second, count: 0 }
-    if (this.#waiting.length + this.#untold === 0) setTimeout(() => this.#flush(), TOLD_AFTER_MS)
-    if (this.#told.count++ < TOLD_A_SECOND) this.#waiting.push(this.#decision(noted))
-    else this.#untold++
+    if (this.#reported.second !== second) this.#reported = { second, count: 0 }
+    if (this.#waiting.length + this.#dropped === 0) setTimeout(() => this.#flush(), REPORT_AFTER_MS)
+    if (this.#reported.count++ < REPORTED_A_SECOND) this.#waiting.push(this.#decision(noted))
+    else this.#dropped++
   }
 
-  /** Of performance.now(): told anew where the clock was set, and else the same, so that a decision keeps its time. */
+  /** Unix time in ms of performance.now() 0. It changes only where the clock was set, so that a decision keeps its time. */
   #epochMs(): number {
     const nowMs = Date.now() - performance.now()
     if (Math.abs(nowMs - this.#originMs) > CLOCK_SET_MS) this.#originMs = nowMs
@@ -168,9 +170,9 @@ export class RecentDecisions {
   }
 
   #flush(): void {
-    this.#listener?.(this.#waiting, this.#untold)
+    this.#listener?.(this.#waiting, this.#dropped)
     this.#waiting = []
-    this.#untold = 0
+    this.#dropped = 0
   }
 
   #decision({ caller, refusal, quota, cause, ...noted }: Noted): Decision {

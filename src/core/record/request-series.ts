@@ -16,12 +16,12 @@ const NO_PLAN = 'none'
 const UNKNOWN_PLAN = 'other'
 
 const codes = Object.keys(refusalKinds) as RefusalCode[]
-/** Of the quota that is used up, if any is. */
+/** The window whose limit refused the request, if one did. */
 const windows = ['none', 'minute', 'day'] as const
 export type RefusedWindow = Exclude<(typeof windows)[number], 'none'>
 
 export interface PlanSeries {
-  /** By code and window; undefined before the first one. */
+  /** Refusals by code and window; undefined before the first one. */
   refusals: Float64Array | undefined
   /** Requests by method and status class. */
   readonly requests: Float64Array
@@ -48,7 +48,7 @@ export class RequestSeries {
     this.use(names)
   }
 
-  /** What has no name any more is counted no more: names may come and go for ever. */
+  /** Takes new names and drops the series of those that are gone, as names may come and go for ever. */
   use({ routes, plans }: Names): void {
     const named = routes.map((name) => [name, this.routes.get(name) ?? new RouteSeries()] as const)
     this.routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
@@ -61,7 +61,7 @@ export class RequestSeries {
     return name === undefined ? this.#unmatched : (this.routes.get(name) ?? this.#unmatched)
   }
 
-  /** Of what never became a request. */
+  /** The series of what never became a request. */
   get unparsed(): PlanSeries {
     return this.plan(this.#unmatched, undefined)
   }
@@ -87,7 +87,7 @@ export function countRequest(series: PlanSeries, method: string, status: number)
   series.requests[slot] = (series.requests[slot] ?? 0) + 1
 }
 
-/** The slots that were ever used, with their labels. */
+/** Yields the counts above 0 with their labels. */
 export function* readRequests(
   series: PlanSeries,
 ): Generator<{ method: string; status: string; count: number }> {
@@ -99,7 +99,7 @@ export function* readRequests(
   }
 }
 
-/** totals: over all plans. */
+/** totals: counts over all plans. */
 export function countRefusal(
   totals: Record<RefusalCode, number>,
   series: PlanSeries,
@@ -112,7 +112,7 @@ export function countRefusal(
   counts[slot] = (counts[slot] ?? 0) + 1
 }
 
-/** What is likely is there from the start, at 0, so that the first refusal shows as an increase; the rest once there was one. */
+/** Likely refusals are there from the start, at 0, so that the first one shows as an increase; others once there was one. */
 export function readRefusals({ routes, plans }: RequestSeries): Sample[] {
   const byPlan = new Map<string, number[]>(Array.from(plans, (plan) => [plan, []]))
   for (const [plan, { refusals }] of [...routes.values()].flatMap((route) => [...route.plans])) {

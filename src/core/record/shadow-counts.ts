@@ -1,15 +1,15 @@
-/** Who would have been refused today by limits that are only tried: sums of plans, and of their clients. Time is an argument. */
+/** Counts whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
 import type { PlanConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 
-/** Of a day; those that come later count for their plan alone. */
+/** Clients kept for a day; those that come later count for their plan alone. */
 const KEPT_CLIENTS = 100_000
 
-/** What became of one request. */
+/** The result for one request. */
 export interface Judgement {
-  /** degraded: nobody could tell. */
+  /** degraded: the request could not be judged. */
   readonly shadow: 'admitted' | 'minute' | 'day' | 'degraded'
-  /** The live limits did refuse it. */
+  /** The window whose live limit refused the request. */
   readonly live: 'minute' | 'day' | undefined
 }
 
@@ -22,7 +22,7 @@ const columns = [
   'liveDay',
 ] as const
 
-/** Of a plan, or of one client. */
+/** The counts of a plan or of one client. */
 export class ShadowCount {
   requests = 0
   degraded = 0
@@ -30,7 +30,7 @@ export class ShadowCount {
   refusedDay = 0
   liveMinute = 0
   liveDay = 0
-  /** Of the first refusal, Unix time in ms; Infinity: none. */
+  /** Unix time in ms of the first refusal; Infinity: there was none. */
   firstMs = Infinity
 
   get refused(): number {
@@ -47,7 +47,7 @@ export class ShadowCount {
     if (this.refused > 0) this.firstMs = Math.min(this.firstMs, nowMs)
   }
 
-  /** numbers: as `pack` has written them, from there on. */
+  /** Adds the numbers that `pack` has written, beginning at `from`. */
   add(numbers: Float64Array, from: number): void {
     for (const [at, column] of columns.entries()) this[column] += numbers[from + at] ?? 0
     this.firstMs = Math.min(this.firstMs, numbers[from + columns.length] ?? Infinity)
@@ -61,7 +61,7 @@ export class ShadowCount {
 
 const WIDTH = columns.length + 1
 
-/** What one process has judged in a second, of one plan: its sum, then each client's. Plain data. */
+/** The counts of one process, second and plan: first the plan's sum, then each client's. Plain data. */
 export interface ShadowSecond {
   readonly plan: string
   readonly clients: readonly string[]
@@ -73,12 +73,12 @@ interface Plan {
   readonly clients: Map<string, ShadowCount>
 }
 
-/** In a process that serves it is taken every second; over all of them it is kept for the day. */
+/** Each serving process takes its counts every second; their sum over all processes is kept for the day. */
 export class ShadowCounts {
   readonly #plans = new Map<string, Plan>()
-  /** Clients of all plans. */
+  /** Number of clients over all plans. */
   #kept = 0
-  /** From when on is counted; Unix time in ms. Written by #begin. */
+  /** Unix time in ms at which counting began. Written by #begin. */
   #sinceMs: number
   #config: ReadonlyMap<string, PlanConfig> | undefined
 
@@ -92,7 +92,7 @@ export class ShadowCounts {
     this.#client(known, client)?.note(judged, nowMs)
   }
 
-  /** All since the last call; undefined: nothing. */
+  /** Removes and returns the counts since the last call; undefined: there were none. */
   take(): readonly ShadowSecond[] | undefined {
     if (this.#plans.size === 0) return undefined
     const taken = Array.from(this.#plans, ([plan, { sum, clients }]) => {
@@ -108,7 +108,7 @@ export class ShadowCounts {
     return taken
   }
 
-  /** atMs: when it was judged. */
+  /** atMs: Unix time in ms of the judgement. */
   add(seconds: readonly ShadowSecond[], atMs: number): void {
     this.#beginDay(atMs)
     if (atMs < dayOf(this.#sinceMs)) return
@@ -120,7 +120,7 @@ export class ShadowCounts {
     }
   }
 
-  /** With other limits to try it begins anew. */
+  /** Begins anew where the shadow limits have changed. */
   use(plans: ReadonlyMap<string, PlanConfig>, nowMs: number): void {
     if (plans === this.#config) return
     const before = this.#config
@@ -138,7 +138,7 @@ export class ShadowCounts {
     return this.#plans.get(name)?.sum ?? new ShadowCount()
   }
 
-  /** Clients with a refusal, by plan, and the worst of all plans first. */
+  /** Returns the clients with most refusals over all plans, and how many clients of each plan have one. */
   refused(atMost: number, nowMs: number) {
     this.#beginDay(nowMs)
     const worst: { readonly client: string; readonly plan: string; readonly count: ShadowCount }[] =
@@ -150,8 +150,8 @@ export class ShadowCounts {
         byPlan.set(plan, (byPlan.get(plan) ?? 0) + 1)
         const least = worst.length < atMost ? 0 : (worst.at(-1)?.count.refused ?? Infinity)
         if (count.refused <= least) continue
-        const place = worst.findLastIndex((other) => other.count.refused >= count.refused)
-        worst.splice(place + 1, 0, { client, plan, count })
+        const index = worst.findLastIndex((other) => other.count.refused >= count.refused)
+        worst.splice(index + 1, 0, { client, plan, count })
         if (worst.length > atMost) worst.pop()
       }
     return { worst, byPlan }

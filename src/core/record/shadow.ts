@@ -1,6 +1,6 @@
 /**
- * Judges requests by limits that are only tried, beside the live ones and by the same code: the authority counts each client once
- * more, under an id that none can have. Nobody waits for it, and nobody is refused.
+ * Judges requests by shadow limits, beside the live ones and by the same code: the authority counts each client once more,
+ * under an id that no client can have. No request waits for it, and none is refused.
  */
 import type { PlanConfig } from '../../config/config.ts'
 import type { Lessee, LesseeOptions } from '../quota/lessee.ts'
@@ -9,21 +9,21 @@ import type { Caller } from '../rules/credentials.ts'
 import { shadowId } from '../../state/memory/client-counters.ts'
 import type { ShadowCounts } from './shadow-counts.ts'
 
-/** Requests whose judgement is awaited; those beyond are not judged. */
+/** Requests whose judgement is awaited, at most; further ones are not judged. */
 const PENDING_AT_MOST = 1_000
 
 type Decision = QuotaDecision | Promise<QuotaDecision>
 
 export interface ShadowOptions {
   readonly authority: Authority
-  /** Called once, when there is something to try; it reports nothing as decisions of this process. */
+  /** Called once, when there are shadow limits; the lessee must not count its decisions among those of this process. */
   openLessee(own: Pick<LesseeOptions, 'authority' | 'outage'>): Lessee
   readonly counts: ShadowCounts
-  /** Every refusal, and every request that could not be judged. */
+  /** Called for every refusal, and for every request that could not be judged. */
   refused(plan: string, by: 'minute' | 'day' | 'unjudged'): void
 }
 
-/** live: what the live limits say of the same request. undefined: its plan tries nothing. */
+/** live: the decision of the live limits on the same request. Returns undefined where its plan has no shadow limits. */
 export type JudgeByShadow = (caller: Caller, live: Decision) => ShadowCharge | undefined
 
 export class Shadow {
@@ -35,7 +35,7 @@ export class Shadow {
     this.#options = options
   }
 
-  /** undefined: nothing is tried. */
+  /** Returns undefined where no plan has shadow limits. */
   judgeFor(plans: ReadonlyMap<string, PlanConfig>): JudgeByShadow | undefined {
     if (![...plans.values()].some(({ shadow }) => shadow !== undefined)) return undefined
     const lessee = (this.#lessee ??= this.#open())
@@ -54,7 +54,7 @@ export class Shadow {
     }
   }
 
-  /** Without beats: one more of those who share the limits would halve what is admitted while the store is away. */
+  /** The lessee sends no beats: as one more process that shares the limits it would halve what is admitted while the store is away. */
   #open(): Lessee {
     const { beat: _, ...authority } = this.#options.authority
     return this.#options.openLessee({ authority, outage: 'closed' })
@@ -89,7 +89,7 @@ export class Shadow {
 
 const NOT_JUDGED = { kind: 'unavailable' } as const
 
-/** What a request may be handed back of it, whether it was judged yet or not. */
+/** The shadow charge of a request, which may be refunded before it is judged. */
 export class ShadowCharge {
   readonly #lessee: Lessee
   readonly #id: string
@@ -107,7 +107,7 @@ export class ShadowCharge {
     if (this.#isRefunded) this.#handBack()
   }
 
-  /** The live charge was handed back. */
+  /** Called when the live charge was refunded. */
   refund(): void {
     this.#isRefunded = true
     this.#handBack()

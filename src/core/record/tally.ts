@@ -1,4 +1,4 @@
-/** What this process counts of each key, second by second: all that is said of clients' use, now or later, is summed up from it. */
+/** Counts the requests of each key second by second; all figures about the use of clients are summed up from these counts. */
 import type { Admission, QuotaView, WindowView } from '../../state/quota.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { Caller } from '../rules/credentials.ts'
@@ -6,50 +6,50 @@ import type { RefusalCode } from '../rules/refusals.ts'
 import { DeprecatedCallers } from './deprecated-callers.ts'
 import { ShadowCounts } from './shadow-counts.ts'
 
-/** What a client has used of one window. */
+/** A client's use of one window. */
 export interface SeenUse {
-  /** With what other processes were handed, spent or not. */
+  /** Includes what other processes were granted, spent or not. */
   readonly used: number
   readonly limit: number
 }
 
-/** What one key did in one second, in one process. Plain data. */
+/** The counts of one key in one second and process. Plain data. */
 export interface TallyRow {
   readonly client: string
   readonly key: string
   readonly plan: string
   /** The quota's day: floor(Unix ms / DAY_MS). */
   readonly dayIndex: number
-  /** Charged, less what was handed back: below 0 where that was charged in a second before. */
+  /** Charges less refunds; below 0 where a refunded charge was made in an earlier second. */
   readonly admitted: number
   readonly refusedMinute: number
   readonly refusedDay: number
   readonly refusedBan: number
-  /** For any other reason, before or after they were admitted. */
+  /** Refusals for any other reason, before or after admission. */
   readonly refusedOther: number
-  /** That have ended; of these, not refused: what the times are of. */
+  /** Requests that have ended; answered: those of them that were not refused, to which the times belong. */
   readonly requests: number
   readonly answered: number
   readonly totalMsSum: number
   readonly totalMsMax: number
-  /** As the latest answer had it: what other processes hold counts as used. */
+  /** The use as of the latest answer; what other processes hold counts as used. */
   readonly minute: SeenUse | undefined
   readonly day: SeenUse | undefined
   /** Unix time in ms, to the second. */
   readonly lastUsedMs: number
 }
 
-/** Beyond it nothing is counted until the next second: more keys than a process can answer in one. */
+/** Rows a second at most, more than a process can answer; further keys are not counted until the next second. */
 const MAX_ROWS = 100_000
 
-/** Each method costs a look into a map and an addition; but for the first of a key in a second nothing is made. */
+/** Each method costs a map look-up and an addition, and allocates only for the first request of a key in a second. */
 export class Tally {
-  /** By key; a key's row of another day, or client, hangs on it. */
+  /** Keyed by API key; a key's rows of another day or client are linked to its latest. */
   #rows = new Map<string, Counts>()
   #size = 0
   readonly deprecated = new DeprecatedCallers()
   readonly shadow = new ShadowCounts()
-  /** Charges and refusals that found no room. Written by #add. */
+  /** Charges and refusals not counted for lack of room. Written by #add. */
   lost = 0
 
   admitted(caller: Caller, { dayIndex, view }: Admission): void {
@@ -62,7 +62,7 @@ export class Tally {
     this.#of(caller, dayIndex).admitted -= 1
   }
 
-  /** view: where the client stands; undefined: not known. */
+  /** view: the client's standing; undefined: unknown. */
   refused(
     caller: Caller,
     by: 'minute' | 'day' | 'ban',
@@ -76,9 +76,9 @@ export class Tally {
     counts.view = view ?? counts.view
   }
 
-  /** A request has ended; totalMs: undefined of a tunnel, whose life is no time that an answer took. */
+  /** Counts a request that has ended; totalMs: undefined for a tunnel, whose lifetime is no response time. */
   done(caller: Caller, totalMs: number | undefined, refusal: RefusalCode | undefined): void {
-    // Without room what it was charged is missed already.
+    // Where there is no room, its charge already counts as lost.
     const counts =
       this.#rows.get(caller.keyId) ??
       this.#add(caller, Math.floor(Date.now() / DAY_MS), undefined, 0)
@@ -92,7 +92,7 @@ export class Tally {
       counts.refusedOther += 1
   }
 
-  /** All rows since the last call; may hold two days or plans of one key. */
+  /** Removes and returns all rows; a key may have several, of two days or plans. */
   take(): TallyRow[] {
     const taken: TallyRow[] = []
     for (const latest of this.#rows.values()) latest.rowsInto(taken)
@@ -143,7 +143,7 @@ class Counts {
     this.other = other
   }
 
-  /** A reload may have changed whose key it is, and the plan. */
+  /** A reload may have changed the client and the plan of a key. */
   isOf(caller: Caller, dayIndex: number): boolean {
     if (this.dayIndex !== dayIndex) return false
     const own = this.caller
@@ -156,7 +156,7 @@ class Counts {
     taken.push(this.row())
   }
 
-  /** Field by field: with the spread operator those of 20,000 keys took 25 ms, instead of 1. */
+  /** Written field by field: with the spread operator the rows of 20,000 keys took 25 ms instead of 1. */
   row(): TallyRow {
     const { caller, view } = this
     return {

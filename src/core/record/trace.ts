@@ -1,4 +1,7 @@
-/** The trace of one request: its ids, and its spans in the words of OpenTelemetry's conventions for HTTP. They hold nothing that could be a secret: no query, no header, no path that no route has. */
+/**
+ * The trace of one request: its ids, and its spans by OpenTelemetry's conventions for HTTP. Spans hold nothing that could be
+ * secret: no query, no header, no path that matches no route.
+ */
 import { randomFillSync } from 'node:crypto'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import {
@@ -19,11 +22,11 @@ export interface Span {
   /** undefined while it lasts. */
   endedMs: number | undefined
   readonly attributes: Record<string, string | number | undefined>
-  /** Why it failed; undefined: it has not. */
+  /** The cause of its failure; undefined: it has not failed. */
   fault: string | undefined
 }
 
-/** A request that is over. */
+/** A finished request. */
 export interface TracedRequest extends Pick<
   AccessRecord,
   'id' | 'path' | 'caller' | 'status' | 'refusal' | 'cause'
@@ -35,7 +38,7 @@ export interface TracedRequest extends Pick<
   readonly backendEndedMs: number | undefined
 }
 
-/** Anybody can make up methods, and each would be a name of its own. */
+/** Other methods share one name: clients can make up any number of them. */
 const methods: ReadonlySet<string | undefined> = new Set(
   'GET HEAD POST PUT PATCH DELETE OPTIONS CONNECT TRACE'.split(' '),
 )
@@ -45,13 +48,13 @@ export class Trace implements TraceParent {
   readonly traceId: string
   readonly spanId = newId(8)
   readonly flags: number
-  /** Whose request it is part of; undefined: it begins here. */
+  /** The caller's span; undefined: the trace begins here. */
   readonly parent: TraceParent | undefined
-  /** Of others, passed on. */
+  /** The caller's tracestate, passed on. */
   readonly state: string | undefined
-  /** All below the request's own. */
+  /** All spans but the request's own. */
   #spans = NO_SPANS
-  /** Of the request to the backend. */
+  /** The fields of the request to the backend. */
   #fields: string[] = []
 
   constructor(parent: TraceParent | undefined, state: string | undefined, isSampled: boolean) {
@@ -61,18 +64,18 @@ export class Trace implements TraceParent {
     this.state = state
   }
 
-  /** Only then there are spans. */
+  /** Only a sampled trace has spans. */
   get isSampled(): boolean {
     return (this.flags & SAMPLED) !== 0
   }
 
-  /** The fields of the request to whichever backend, flat, so that it is part of this trace. */
+  /** Returns the fields of the request to a backend, flat, with the context of this trace. */
   along(fields: readonly string[]): string[] {
     this.#fields = withTraceContext(fields, writeTraceParent(this), this.state)
     return this.#fields
   }
 
-  /** after: why the attempt before failed. */
+  /** after: the failure of the attempt before. */
   sentTo(backend: string, method: string | undefined, after: BackendFailure | undefined): void {
     if (!this.isSampled) return
     if (after !== undefined) this.failed(after)
@@ -86,11 +89,11 @@ export class Trace implements TraceParent {
       'server.port': Number(port || (protocol === 'https:' ? 443 : 80)),
       'tollgate.backend': backend,
     })
-    // Where along() has put it.
+    // along() has put the value of traceparent last.
     this.#fields[this.#fields.length - 1] = writeTraceParent({ traceId, flags, spanId })
   }
 
-  /** The latest attempt, if there was one. */
+  /** Ends the latest attempt, if there is one. */
   failed({ kind, cause }: BackendFailure): void {
     const latest = this.#spans.at(-1)
     if (latest === undefined || latest.endedMs !== undefined) return
@@ -105,12 +108,12 @@ export class Trace implements TraceParent {
     if (outcome === 'unavailable') span.fault = 'the quota store is away'
   }
 
-  /** The request's own span first. */
+  /** Returns all spans, the request's own first. */
   spans(exchange: TracedRequest, endedMs: number): Span[] {
     const { refusal, status, backendEndedMs } = exchange
     const latest = this.#spans.at(-1)
     if (latest !== undefined && 'server.address' in latest.attributes) {
-      // 499 is our own word for a client that has left.
+      // 499 is the gateway's own status for a client that has left.
       if (refusal === undefined && status > 0 && status !== 499) answered(latest, status, 400)
       latest.endedMs ??= backendEndedMs ?? endedMs
     }
@@ -155,7 +158,7 @@ export class Trace implements TraceParent {
   }
 }
 
-/** failsFrom: the lowest status that is an error to this side. */
+/** failsFrom: the lowest status that counts as an error on this side. */
 function answered(span: Span, status: number, failsFrom: number): void {
   span.attributes['http.response.status_code'] = status
   if (status < failsFrom) return
@@ -170,7 +173,7 @@ const methodOf = (method: string | undefined) => ({
   'http.request.method': methods.has(method) ? method : '_OTHER',
 })
 
-/** Randomness is cheap by the page. */
+/** Random bytes are drawn in blocks, which is cheaper. */
 const pool = Buffer.alloc(4_096)
 let drawn = pool.length
 

@@ -1,4 +1,4 @@
-/** Spans on their way to an OpenTelemetry collector: the only file that knows the SDK, loaded where tracing is on. */
+/** Sends spans to an OpenTelemetry collector. Only this file knows the SDK; it is loaded where tracing is on. */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { pid } from 'node:process'
@@ -23,15 +23,15 @@ import type { Span, Trace } from './trace.ts'
 
 export interface SpanSinkOptions {
   readonly url: string
-  /** Of the gateway. */
+  /** Version of the gateway. */
   readonly version: string
-  /** The collector has so many more; cause: or they are lost, and why. */
+  /** The export of `count` spans has ended; cause: why they are lost; undefined: the collector has them. */
   onExport(count: number, cause: string | undefined): void
-  /** A span was dropped, since too many wait. */
+  /** A span was dropped, as too many wait. */
   onFull(): void
 }
 
-/** Beyond it what comes is dropped: a collector that is away must not fill the memory. */
+/** Spans that wait at most; further ones are dropped, as a collector that is away must not fill the memory. */
 const QUEUED_AT_MOST = 2_048
 const BATCH_SPANS = 512
 const DELAY_MS = 1_000
@@ -42,9 +42,9 @@ export class SpanSink {
   readonly #options: SpanSinkOptions
   readonly #provider: TracerProvider
   readonly #tracer: Tracer
-  /** As the processor has them. */
+  /** Number of spans that wait in the processor. */
   #queued = 0
-  /** Of the span that is being made. */
+  /** The ids of the span being made. */
   #ids = { traceId: '', spanId: '' }
 
   constructor(options: SpanSinkOptions) {
@@ -69,7 +69,7 @@ export class SpanSink {
           maxQueueSize: QUEUED_AT_MOST,
           maxExportBatchSize: BATCH_SPANS,
           scheduledDelayMillis: DELAY_MS,
-          // The exporter's own comes first and says why.
+          // The exporter's own time-out comes first and names the cause.
           exportTimeoutMillis: 2 * TIMEOUT_MS,
         }),
       ],
@@ -77,9 +77,9 @@ export class SpanSink {
     this.#tracer = this.#provider.getTracer('tollgate')
   }
 
-  /** Of a request that is over: the first is the parent of the others. */
+  /** all: the spans of a finished request; the first is the parent of the others. */
   add(trace: Trace, all: readonly Span[]): void {
-    // Wall time of now, whatever has become of the clock since the process began.
+    // The time origin by the present wall clock, which may have been set since the process began.
     const epochMs = Date.now() - performance.now()
     for (const span of all) {
       const { name, kind, startedMs, endedMs = startedMs, attributes, fault } = span
@@ -100,7 +100,7 @@ export class SpanSink {
     }
   }
 
-  /** Sends what is there; resolves within about a second even if nobody takes it. */
+  /** Sends the spans that wait; resolves within about a second even if the collector does not answer. */
   async close(): Promise<void> {
     const done = this.#provider.shutdown().catch(() => undefined)
     const late = Promise.withResolvers<void>()
@@ -115,7 +115,7 @@ export class SpanSink {
         this.#queued -= batch.length
         exporter.export(batch, (result) => {
           const { error } = result
-          // Its own words alone, and few: a collector may answer anything.
+          // The message alone, cut short: a collector may answer anything.
           const cause = error && text(error.message || error.name)
           this.#options.onExport(batch.length, cause)
           done(result)

@@ -1,4 +1,4 @@
-/** Which requests are traced. The SDK is loaded where any is: without `telemetry` nothing of it is in the process. */
+/** Decides which requests are traced. Without `telemetry` the SDK is not loaded. */
 import type { Config } from '../../config/config.ts'
 import { readTraceParent, readTraceState, SAMPLED } from '../rules/trace-context.ts'
 import type { Log } from './log.ts'
@@ -8,14 +8,14 @@ import type * as Sdk from './tracing-sdk.ts'
 
 type Telemetry = NonNullable<Config['telemetry']>
 
-/** Header fields as Node.js has them: several of a name are one, joined by commas. */
+/** Header fields as Node.js gives them: several of one name are joined by commas. */
 interface TraceFields {
   readonly traceparent?: string | string[] | undefined
   readonly tracestate?: string | string[] | undefined
 }
 
 interface TracingParts {
-  /** Of the gateway. */
+  /** Version of the gateway. */
   readonly version: string
   readonly log: Pick<Log, 'collectorLost' | 'collectorBack'>
   readonly metrics: Pick<Metrics, 'spans'>
@@ -32,12 +32,12 @@ export class Tracing {
     this.#parts = parts
   }
 
-  /** To be awaited before use(): loads what a configuration with `telemetry` needs. */
+  /** Loads what a configuration with `telemetry` needs; must be awaited before use(). */
   async load(telemetry: Telemetry | undefined): Promise<void> {
     if (telemetry !== undefined) sdk ??= await import('./tracing-sdk.ts')
   }
 
-  /** From here on. What is under way is told to the new collector. */
+  /** Applies from now on; requests under way are reported to the new collector. */
   use(telemetry: Telemetry | undefined): void {
     const before = this.#telemetry
     this.#telemetry = telemetry
@@ -51,8 +51,9 @@ export class Tracing {
   }
 
   /**
-   * The trace id of any client is kept, so that its own trace is found in our log. Whether its request is recorded only a
-   * trusted proxy may say: else anybody could have everything traced. fields: undefined where nothing of the request can be believed.
+   * The trace id of any client is kept, so that its own trace is found in our log. Only a trusted proxy may say whether its
+   * request is recorded: else anybody could have everything traced. fields: undefined where nothing of the request can be
+   * trusted.
    */
   begin(fields: TraceFields | undefined, isTrusted: boolean): Trace {
     const parent = readTraceParent(String(fields?.traceparent))
@@ -64,7 +65,7 @@ export class Tracing {
     return new Trace(parent, state, isDrawn)
   }
 
-  /** It is over. */
+  /** Reports a finished request. */
   ended(exchange: TracedRequest, trace: Trace, endedMs: number): void {
     if (trace.isSampled) this.#sink?.add(trace, trace.spans(exchange, endedMs))
   }
@@ -76,7 +77,7 @@ export class Tracing {
 
 function sinkOptions(collector: string, parts: TracingParts): Sdk.SpanSinkOptions {
   const { version, log, metrics } = parts
-  /** Spans since the collector was lost. */
+  /** Spans lost since the collector was; undefined: it is there. */
   let lost: number | undefined
   return {
     url: collector,

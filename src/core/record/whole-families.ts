@@ -1,10 +1,10 @@
-/** The metrics of the whole gateway, whichever number of processes it has. */
+/** The metrics of the whole gateway, however many processes it has. */
 import type { CertificateEnd } from '../../config/certificates.ts'
 import type { Clients } from '../../config/config.ts'
 import { by, counter, gauge, sample, type Family } from './family.ts'
 import { keysExpiringFamily } from './keys-expiring.ts'
 
-/** The configuration in force, and what has come of wishes for another. */
+/** The configuration in force, and the outcome of attempts to load another. */
 export interface ReloadsView {
   readonly config: {
     readonly revision: string
@@ -13,19 +13,19 @@ export interface ReloadsView {
   }
   readonly takenAtMs: number
   readonly counts: { readonly taken: number; readonly refused: number }
-  /** Why the latest was refused. */
+  /** Why the latest reload was refused; undefined: it was not. */
   readonly fault: string | undefined
 }
 
-/** Of the whole gateway, whichever number of processes it has. */
+/** Figures of the whole gateway, however many processes it has. */
 export interface WholeGateway {
   listening(): number
   restarts(): number
   unsavedSeconds(): number
   reloads(): ReloadsView
-  /** Those that are to be named. */
+  /** The clients to be named. */
   topClients(): readonly { readonly client: string; readonly requests: number }[]
-  /** Clients that are known to have called each, by route. */
+  /** The number of clients known to have called each deprecated route. */
   deprecatedCallers(): ReadonlyMap<string, number>
 }
 
@@ -78,9 +78,9 @@ export function wholeFamilies(whole: WholeGateway): Family[] {
   ]
 }
 
-/** What each process has lost for good since it started. */
+/** Counts of what each process has lost for good since it started. */
 export interface Losses {
-  /** Requests. */
+  /** Requests missing from the totals of days. */
   usage(): number
   logLines(): number
 }

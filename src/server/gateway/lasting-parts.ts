@@ -11,7 +11,7 @@ import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { ConfigNames, Metrics } from '../../core/record/metrics.ts'
 import { Tracing } from '../../core/record/tracing.ts'
-import { Moments } from '../../core/record/moments.ts'
+import { UniqueTimestamps } from '../../core/record/unique-timestamps.ts'
 import { RecentDecisions } from '../../core/record/recent.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import { createSteadyClock } from '../../core/rules/steady-clock.ts'
@@ -24,7 +24,7 @@ import type { Stores } from './stores.ts'
 export interface LastingParts {
   /** Unix time in ms: the clock of the stages. */
   epochMs(): number
-  readonly moments: Moments
+  readonly timestamps: UniqueTimestamps
   readonly log: Log
   readonly metrics: Metrics
   readonly tracing: Tracing
@@ -76,7 +76,7 @@ export function createLastingParts(options: LastingPartsOptions): LastingParts {
   const tally = new Tally()
   return {
     epochMs: Date.now,
-    moments: new Moments(),
+    timestamps: new UniqueTimestamps(),
     log,
     metrics,
     tracing,

@@ -50,7 +50,7 @@ export function createRequestPolicy(
   parts: LastingParts,
   { upstream, verifier }: { upstream: Upstream; verifier: Verifier },
 ) {
-  const { lessee, tally, moments, bans, log, metrics, epochMs } = parts
+  const { lessee, tally, timestamps, bans, log, metrics, epochMs } = parts
   const { server, clients } = config
   const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
   return Object.freeze({
@@ -60,7 +60,7 @@ export function createRequestPolicy(
       upgrader: upstream.upgrader,
       lessee,
       tally,
-      moments,
+      timestamps,
       log,
       metrics,
       bodyLimitBytes: server.limits.bodyBytes,
@@ -80,9 +80,9 @@ export function createDecidingStages(
   parts: DecidingParts,
   { upstream, verifier }: { upstream: object; verifier: Pick<JwtVerifier, 'verify'> | undefined },
 ) {
-  const { lessee, tally, moments, epochMs, bans, load, keyRing } = parts
+  const { lessee, tally, timestamps, epochMs, bans, load, keyRing } = parts
   const judgeByShadow = parts.shadow?.judgeFor(config.plans)
-  const charges = { lessee, tally, moments }
+  const charges = { lessee, tally, timestamps }
   const { server, anonymous, clients, routes } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses, now: epochMs })
   const isStructured = server.structuredQuotaHeaders

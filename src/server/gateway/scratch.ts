@@ -71,7 +71,7 @@ export function createScratch(options: ScratchOptions) {
     take: (_: unknown, limit: number) => turnsTaken < limit,
   }
   const { keyRing = createKeyRing(config.clients, new UsedKeys(), isStructured(config)) } = options
-  const charges = { lessee, tally, moments: { next: epochMs } }
+  const charges = { lessee, tally, timestamps: { next: epochMs } }
   const load = { shed }
   const parts = { ...charges, epochMs, bans, addresses, turns, load, keyRing }
   return {

@@ -4,21 +4,21 @@ import { MINUTE_MS } from '../../config/time.ts'
 
 export interface AddressCount {
   readonly address: string
-  /** 0 looks. */
+  /** 0 reads the count only. */
   readonly points: number
-  /** At this total or above it nobody needs to know more exactly. */
+  /** The exact count does not matter at this total or above. */
   readonly limit: number
 }
 
 export interface CountedAddress {
-  /** Number of the window of Unix time that was counted in. */
+  /** Number of the window of Unix time in which it was counted. */
   readonly window: number
   readonly total: number
 }
 
-/** The counts themselves: of this process, which answers at once, or of all workers of the machine. */
+/** Counts for this process, which answers at once, or for all workers of the machine. */
 export interface AddressCounter {
-  /** Adds the points, 0 or more, and gives the total of the running window. Never throws or rejects. */
+  /** Adds the points, 0 or more, and returns the total of the running window. Never throws or rejects. */
   add(count: AddressCount): CountedAddress | Promise<CountedAddress>
 }
 

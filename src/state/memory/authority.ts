@@ -1,4 +1,4 @@
-/** The embedded authority: the counters of all clients in this process, answered at once but where its journal has to be waited for. */
+/** The embedded authority: the counters of all clients in this process. It answers at once, except where it has to wait for its journal. */
 import { boundedFind } from '../sqlite/bounded-find.ts'
 import type { CountedClient, Journal, UnsavedCounters } from '../sqlite/quota-journal.ts'
 import { firstKeptDay, type Row, type Rows } from '../sqlite/quota-rows.ts'
@@ -11,9 +11,12 @@ export interface EmbeddedAuthority extends Authority {
   beat(beat: Beat): Promise<Beats>
   /** Clients whose counters are in memory. */
   readonly size: number
-  /** undefined: all is kept that has to be. */
+  /** Counters that could not be kept; undefined: there are none. */
   readonly unsaved?: UnsavedCounters | undefined
-  /** Lets somebody see to a client's counters; what he changes is kept like what calls change. Of a client that is not known: to none. */
+  /**
+   * Runs the task on a client's counters; its changes are kept like those of calls. A task on an unknown client changes nothing
+   * that is kept.
+   */
   attend<Result>(
     client: string,
     limits: Limits,
@@ -27,32 +30,32 @@ export interface MemoryAuthority extends EmbeddedAuthority {
 
 type Counted = CountedClient<ClientState>
 
-/** Keeps the counters, also of clients that memory has forgotten. */
+/** Keeps the counters, including those of clients that memory has forgotten. */
 interface Keeper {
   readonly journal: Journal
   readonly rows: Pick<Rows, 'find'>
-  /** What an earlier boot has left. */
+  /** The rows that an earlier process has left. */
   readonly restored: readonly Row[]
 }
 
 interface MemoryOptions {
   /** Unix time in ms; decides the windows. */
   readonly clock: { epochMs(): number }
-  /** When more are counted, those not seen lately are forgotten; without a keeper their limits begin anew. */
+  /** With more clients, those not seen lately are forgotten; without a keeper their counts begin anew. */
   readonly maxClients?: number | undefined
   /** See transition; true only where it stands for an authority elsewhere. */
   readonly losesData?: boolean
-  /** Called the first time that happens without a keeper. */
+  /** Called the first time a client is forgotten without a keeper. */
   readonly onForgotten?: (lost: UnsavedCounters) => void
 }
 
-/** The beat of a process is told on for so long after it has fallen silent. */
+/** The beat of a process is reported for so long after the process has fallen silent. */
 export const BEAT_KEPT_MS = 60_000
 export const MAX_CLIENTS = 200_000
 const SWEEP_EVERY_MS = 600_000
 
 export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
-  // Without a keeper nobody waits.
+  // Without a keeper all answers come at once.
   return createEmbeddedAuthority(options) as MemoryAuthority
 }
 
@@ -64,7 +67,7 @@ export function createEmbeddedAuthority({
   keeper,
 }: MemoryOptions & { keeper?: Keeper }): EmbeddedAuthority {
   let lost: UnsavedCounters | undefined
-  /** There are rows of clients that are not in memory. */
+  /** The file has rows of clients that are not in memory. */
   let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
   const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
   const clients = new RecencyTable<Counted>({
@@ -106,18 +109,18 @@ export function createEmbeddedAuthority({
       return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
     attend: (id, limits, task) => {
-      const see = (client?: Counted) =>
-        seeTo({ client, limits, task, nowMs: clock.epochMs(), journal: keeper?.journal })
+      const run = (client?: Counted) =>
+        runTask({ client, limits, task, nowMs: clock.epochMs(), journal: keeper?.journal })
       const client = clients.peek(id)
-      if (client !== undefined || !hasForgotten || find === undefined) return see(client)
-      return find(id).then((row) => see(clients.peek(id) ?? (row && add(id, row))))
+      if (client !== undefined || !hasForgotten || find === undefined) return run(client)
+      return find(id).then((row) => run(clients.peek(id) ?? (row && add(id, row))))
     },
     beat: createBeats(clock),
     close: async () => keeper?.journal.close(),
   }
 }
 
-/** Forgets days that are over; the result is when to come again. */
+/** Forgets days that have ended; returns when to sweep again. */
 function sweep(
   clients: RecencyTable<Counted>,
   mayDrop: (client: Counted) => boolean,
@@ -129,7 +132,7 @@ function sweep(
   return nowMs + SWEEP_EVERY_MS
 }
 
-interface Seeing<Result> {
+interface TaskOptions<Result> {
   readonly client: Counted | undefined
   readonly limits: Limits
   readonly task: (state: ClientState, nowMs: number) => Result
@@ -137,7 +140,7 @@ interface Seeing<Result> {
   readonly journal: Journal | undefined
 }
 
-function seeTo<Result>({ client, limits, task, nowMs, journal }: Seeing<Result>) {
+function runTask<Result>({ client, limits, task, nowMs, journal }: TaskOptions<Result>) {
   const state = client?.state ?? new ClientState()
   const { minuteResetMs, dayResetMs } = state
   const result = task(state, nowMs)
@@ -145,14 +148,15 @@ function seeTo<Result>({ client, limits, task, nowMs, journal }: Seeing<Result>)
   return whenKept(result, client && journal?.carriedOut(client, limits, isReset))
 }
 
-/** What a change answers, when a crash cannot lose it any more. */
+/** Returns the reply once a crash cannot lose the change any more. */
 function whenKept<Reply>(reply: Reply, written: Promise<void> | undefined): Reply | Promise<Reply> {
   return written === undefined ? reply : written.then(() => reply)
 }
 
 /**
- * The processes that held tokens are gone, and what they did not give back may have been spent: all of it counts as used.
- * What a process states that was there before is in it, where memory alone had forgotten the client.
+ * Restores a client's counters. The processes that held tokens are gone and may have spent what they did not return: all of it
+ * counts as used.
+ * Where only memory had forgotten the client, what a process states that was there before is part of that.
  * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
  */
 function restoredState({ minuteIndex, minuteTaken, dayIndex, dayTaken }: Row): ClientState {

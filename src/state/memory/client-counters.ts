@@ -1,27 +1,30 @@
-/** What the authority knows of one client, for operators: looked at, and set back to 0. counters.lua is this file's twin. */
+/** Reads the authority's counters of one client for operators, and sets them back to 0. counters.lua is this file's twin. */
 import { rollOver, type ClientState } from './transition.ts'
 
-/** Id by which the authority counts a client's tried limits. Neither a configuration nor a token can name a client with a space in it. */
+/**
+ * Returns the id under which the authority counts a client's shadow limits. No configuration or token can name a client with a
+ * space in it.
+ */
 export const shadowId = (client: string): string => `shadow ${client}`
 
 export type Window = 'minute' | 'day'
 
-/** One window of a client, by the authority. */
+/** The authority's counters of one window of a client. */
 export interface WindowCounters {
   readonly index: number
-  /** Handed out, spent or not. */
+  /** Tokens handed out, spent or not. */
   readonly taken: number
   readonly used: number
 }
 
 export interface ClientCounters {
-  /** The authority's clock. */
+  /** Unix time in ms by the authority's clock. */
   readonly nowMs: number
   readonly minute: WindowCounters
   readonly day: WindowCounters
 }
 
-/** Charges and changes nothing. */
+/** Reads the counters; charges and changes nothing. */
 export function look(state: ClientState, nowMs: number): ClientCounters {
   const now = Object.assign(Object.create(null) as ClientState, state, { processes: new Map() })
   rollOver(now, nowMs)
@@ -34,8 +37,9 @@ export function look(state: ClientState, nowMs: number): ClientCounters {
 }
 
 /**
- * Sets the use of these windows back to 0. Tokens that are held stay taken, and so does what the latest call of a process brought: the
- * requests that waited for it may be admitted only now. What a process spent after that call it states with the next one, as new.
+ * Sets the use of these windows back to 0. Tokens that are held stay taken, and so does what a process's latest call brought:
+ * the requests that waited for it may be admitted only now. What a process has spent after that call it states with the next
+ * one, as new.
  */
 export function reset(state: ClientState, windows: readonly Window[], nowMs: number): void {
   // Nothing of this day is counted yet.
@@ -55,7 +59,7 @@ export function reset(state: ClientState, windows: readonly Window[], nowMs: num
     state[`${window}Taken`] = Math.max(0, state[`${window}Taken`] - old)
     state[`${window}Used`] = Math.max(0, state[`${window}Used`] - old)
     state[`${window}Unstated`] = 0
-    // It rises, even if the clock goes back.
+    // The time of a reset rises even if the clock goes back.
     state[`${window}ResetMs`] = Math.max(Math.floor(nowMs), state[`${window}ResetMs`] + 1)
   }
 }

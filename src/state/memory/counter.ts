@@ -1,4 +1,4 @@
-/** A number per key of this process alone, counted at once. */
+/** A counter of this process alone, which answers at once. */
 import type { Count, Counter } from '../counter.ts'
 
 export interface MemoryCounter extends Counter {
@@ -6,7 +6,7 @@ export interface MemoryCounter extends Counter {
   reset(key: string): void
 }
 
-/** What is added within one of so many parts of the counted time is kept as one number: a key takes bounded memory. */
+/** Additions within one of so many parts of the counted time are kept as one number, so that a key takes bounded memory. */
 export const STEPS = 1_000
 
 interface Step {
@@ -22,7 +22,7 @@ interface Counted {
 
 /** withinMs: see Counter. The Redis script of counter.ts counts in the same way. */
 export function createMemoryCounter(withinMs: number): MemoryCounter {
-  /** The key that was added to last stands last, so that those that are over come first. */
+  /** The key added to last stands last, so that keys with nothing left to count come first. */
   const counts = new Map<string, Counted>()
   const isOver = (step: Step | undefined, nowMs: number): boolean =>
     step === undefined ||

@@ -4,10 +4,10 @@ import type { NoticeListener } from '../quota.ts'
 import { look, reset } from './client-counters.ts'
 import type { CounterStore } from '../counters.ts'
 
-/** tell: brings a notice to all who take from this authority. */
+/** notify: sends a notice to all processes that take tokens from this authority. */
 export const createEmbeddedCounters = (
   authority: Pick<EmbeddedAuthority, 'attend'>,
-  tell: NoticeListener,
+  notify: NoticeListener,
 ): CounterStore => ({
   attend: async ({ id, limits }, windows) =>
     authority.attend(id, limits, (state, nowMs) => {
@@ -15,5 +15,5 @@ export const createEmbeddedCounters = (
       reset(state, windows, nowMs)
       return { before, after: look(state, nowMs) }
     }),
-  tell: async (client) => tell(client, 'reset'),
+  announceReset: async (client) => notify(client, 'reset'),
 })

@@ -1,4 +1,7 @@
-/** How many tokens a call is granted: whole ones in both windows or in neither: at least `need` while there is that much, up to `want` within an equal share of what is left. */
+/**
+ * Decides how many tokens a call is granted, in both windows or in neither: at least `need` while so many are left, and up to
+ * `want` within an equal share of what is left.
+ */
 export function grant(ask: {
   need: number
   want: number

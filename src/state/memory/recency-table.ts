@@ -1,12 +1,12 @@
-/** A bounded table that drops the entries nobody has used lately (second chance: cheaper on the hot path than exact LRU order). */
+/** A bounded table that drops entries not used lately (second chance: cheaper on the hot path than exact LRU order). */
 
 interface Entry<Value> {
   readonly value: Value
-  /** Used since makeRoom last came by. */
+  /** The entry was used since #makeRoom last passed it. */
   isRecent: boolean
 }
 
-/** With so many entries in use in a row, the table grows past its bound rather than stall a request; later adds catch up. */
+/** After so many entries in use in a row the table grows past its bound rather than delay a request; later adds catch up. */
 const TRIES_PER_ADD = 16
 
 export class RecencyTable<Value> {
@@ -14,7 +14,7 @@ export class RecencyTable<Value> {
   readonly #maxEntries: number
   readonly #mayDrop: (value: Value) => boolean
 
-  /** mayDrop: whether an entry may go; false keeps it, however long it has been unused. */
+  /** mayDrop: returns whether an entry may be dropped; false keeps it, however long it has been unused. */
   constructor(options: { maxEntries: number; mayDrop: (value: Value) => boolean }) {
     this.#maxEntries = options.maxEntries
     this.#mayDrop = options.mayDrop
@@ -32,12 +32,12 @@ export class RecencyTable<Value> {
     return entry.value
   }
 
-  /** Leaves the mark as it is. */
+  /** Does not mark the entry as used. */
   peek(key: string): Value | undefined {
     return this.#table.get(key)?.value
   }
 
-  /** Adds a new entry; in a full table one that was not used since the last pass makes room. */
+  /** Adds a new entry; in a full table an entry not used since the last pass makes room. */
   add(key: string, value: Value): void {
     if (this.#table.size >= this.#maxEntries) this.#makeRoom()
     this.#table.set(key, { value, isRecent: false })
@@ -57,7 +57,7 @@ export class RecencyTable<Value> {
       if (this.#table.size < this.#maxEntries || tries++ === TRIES_PER_ADD) return
       this.#table.delete(key)
       if (!entry.isRecent && this.#mayDrop(entry.value)) continue
-      // To the back of the line, with one more chance.
+      // The entry moves to the end, with one more chance.
       entry.isRecent = false
       this.#table.set(key, entry)
     }

@@ -1,25 +1,26 @@
 /**
- * What a call states of its process, and what that says of a loss of data: an authority that has just lost data, or is an old copy,
- * knows less than its callers were told.
+ * Applies what a call states of its process, and detects a loss of data: an authority that has just lost data, or is an old
+ * copy, knows less than it has reported to its callers.
  */
 import type { Statement } from '../quota.ts'
 import type { ClientState } from './transition.ts'
 
-/** So long after a loss of data, or the first call for a client, nothing is granted ahead of need. */
+/** Nothing is granted ahead of need for so long after a loss of data, or after the first call for a client. */
 const LEARNING_MS = 1000
-/** So long of it nothing is granted at all, since other processes are about to state their use. */
+/** Nothing is granted at all at the beginning of that time, since other processes are about to state their use. */
 const SETTLING_MS = 15
 type Stated = Omit<Statement, 'index'>
 
-/** Names of what is counted of each window: to put them together for each call is dear. */
+/** Names of the counters of each window; building them for each call would be slow. */
 const FIELDS = {
   minute: { taken: 'minuteTaken', used: 'minuteUsed', unstated: 'minuteUnstated' },
   day: { taken: 'dayTaken', used: 'dayUsed', unstated: 'dayUnstated' },
 } as const
 
 /**
- * A caller that speaks of another window keeps nothing of this one. One that has not heard of its reset yet keeps what it has in hand,
- * and may have spent after it all that it has spent since it was answered.
+ * Returns what a caller holds and has used of the window `index`. A caller that names another window holds nothing of this one.
+ * One that does not know of the window's reset yet keeps what it has in hand, and may have spent after the reset all that it
+ * has spent since its latest answered call.
  */
 export function statedOf(statement: Statement, index: number, resetMs: number): Stated {
   if (statement.index !== index) return { held: 0, used: 0 }
@@ -29,8 +30,9 @@ export function statedOf(statement: Statement, index: number, resetMs: number): 
 }
 
 /**
- * What the caller no longer holds goes back, what it spent without asking is charged: return, drain and repair in one. After a loss
- * of data what it was last told to be taken is a floor under the counts, until those who took it have stated it themselves.
+ * Applies a statement: tokens that the caller no longer holds are returned, and those it spent without asking are charged. This
+ * serves return, drain and repair alike. After a loss of data the counts are raised to what the caller last knew to be taken,
+ * until those who took it have stated it themselves.
  */
 export function takeStatement(
   state: ClientState,
@@ -56,11 +58,11 @@ export function takeStatement(
   state[fields.used] = Math.max(0, used)
 }
 
-/** isLost: the call shows that others may have used more than is known. The first of such calls is the loss. */
-export function learn(state: ClientState, isLost: boolean, atMs: number) {
+/** Notes a loss of data. isLost: the call shows that others may have used more than is known. The first of such calls is the loss. */
+export function noteLoss(state: ClientState, isLost: boolean, atMs: number) {
   const nowMs = Math.floor(atMs)
   const knownLeftMs = state.learningUntilMs - nowMs
-  // More is left only after the clock has gone back.
+  // More time is left only after the clock has gone back.
   const isLoss = isLost && !(knownLeftMs > 0 && knownLeftMs <= LEARNING_MS)
   if (isLoss) state.learningUntilMs = nowMs + LEARNING_MS
   const leftMs = state.learningUntilMs - nowMs

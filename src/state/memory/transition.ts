@@ -1,25 +1,25 @@
 /** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
 import type { Limits } from '../../config/config.ts'
 import { grant } from './grant.ts'
-import { learn, statedOf, takeStatement } from './statements.ts'
+import { noteLoss, statedOf, takeStatement } from './statements.ts'
 import type { Notice, TakeReply, TakeRequest, TakeStatus } from '../quota.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 
-/** What one process was last known to hold, and how its latest call was answered. */
+/** The latest known holdings of one process, and the answer to its latest call. */
 interface ProcessRecord {
   readonly sequence: number
-  /** stale: of before a reset, so that its answer is of no use any more. */
+  /** stale: the answer was given before a reset and is of no use any more. */
   status: TakeStatus
   readonly minuteIndex: number
   minuteHeld: number
   minuteUsed: number
   dayHeld: number
   dayUsed: number
-  /** What that call brought for requests that waited, counted as used before they are answered. */
+  /** Tokens that the call brought for waiting requests, counted as used before those are answered. */
   readonly spent: number
 }
 
-/** Everything the authority knows of one client. Written here, and by the reset of usage/client-counters.ts. */
+/** Everything the authority knows of one client. Written here, and by the reset of client-counters.ts. */
 export class ClientState {
   /** false: nothing is known of this client, and the counters and indexes below mean nothing. */
   isKnown = false
@@ -33,35 +33,41 @@ export class ClientState {
   dayIndex = 0
   dayTaken = 0
   dayUsed = 0
-  /** In this minute somebody was refused, and no token has been free since. */
+  /** In this minute a request was refused, and no token has been free since. */
   isExhausted = false
-  /** Of what was taken: known from what processes were told before a loss of data, but stated by none of those who took it. */
+  /**
+   * The part of the tokens taken that is known from what callers knew before a loss of data, but that none of those who took it
+   * has stated.
+   */
   minuteUnstated = 0
   dayUnstated = 0
-  /** When the use of the window was last set back to 0; 0: never in this day. */
+  /** When the use of the window was last set back to 0; 0: never on this day. */
   minuteResetMs = 0
   dayResetMs = 0
-  /** Until then nothing is granted ahead of need: other processes may not have stated their use yet. */
+  /** Nothing is granted ahead of need until then, as other processes may not have stated their use yet. */
   learningUntilMs = 0
   /**
-   * So much of the minute is known to be taken by all who took part in it; means nothing while one did. It stands for the day too,
-   * of which no more is taken at a time, and which has the larger limit.
+   * Tokens of the minute known to be taken by all processes that took part in it; means nothing while only one did. It stands
+   * for the day too, of which no more is taken at a time, and which has the larger limit.
    */
   minuteAnnounced = 0
-  /** Notices of this minute that tokens are left. */
+  /** Notices `free` sent in this minute. */
   minuteNews = 0
   readonly processes = new Map<string, ProcessRecord>()
 }
 
-/** When more than this part of a minute's limit was taken since all have known what is taken, a notice says it again. */
+/** When more than this part of a minute's limit was taken since all processes knew the count, another notice reports it. */
 const ANNOUNCED_PART = 16
-/** After so many nothing more is granted ahead in this minute, so that what comes back unused and is taken again is no endless news. */
+/**
+ * After so many notices nothing more is granted ahead of need in this minute, so that tokens returned unused and taken again do
+ * not cause endless notices.
+ */
 const NEWS_AT_MOST = 16
 
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
- * nowMs is the authority's own clock in ms and may have a fraction.
- * losesData: others may know what the authority has lost, so that they are waited for.
+ * nowMs: the authority's own clock in ms; may have a fraction.
+ * losesData: others may know what the authority has lost, so that it waits for their statements.
  */
 export function transition(
   state: ClientState,
@@ -76,16 +82,16 @@ export function transition(
     return repeated(state, record, request.sequence, nowMs)
   rollOver(state, nowMs)
   state.isKnown = true
-  // One alone knows all that is taken, also when the second comes.
+  // A process that is alone knows all that is taken, even when the second one comes.
   if (state.activeNow < 2) {
     state.minuteAnnounced = state.minuteTaken
     state.minuteNews = 0
   }
   if (record?.minuteIndex !== state.minuteIndex) state.activeNow += 1
 
-  const { minute, day, isRestating } = hear(state, request, record)
-  const { isLoss, isLearning, settlingLeftMs } = learn(state, isUnknown || isRestating, nowMs)
-  // The first that is heard of a client is granted one request at once; else every new client would have to wait.
+  const { minute, day, isRestating } = applyStatements(state, request, record)
+  const { isLoss, isLearning, settlingLeftMs } = noteLoss(state, isUnknown || isRestating, nowMs)
+  // The first call for a client is granted one request at once; else every new client would have to wait.
   const atOnce = isUnknown && !isRestating ? 1 : 0
   const need = losesData && settlingLeftMs > 0 ? Math.min(request.need, atOnce) : request.need
   const granted = grant({
@@ -97,7 +103,7 @@ export function transition(
     dayFree: day.held - day.used,
     shares: Math.max(state.activeNow, state.activeBefore, 1),
   })
-  // Waiting requests spend their tokens on arrival; so a refusal is definite at once.
+  // Waiting requests spend their tokens on arrival, so that a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
   state.minuteTaken += granted.minute
   state.minuteUsed += spent
@@ -124,17 +130,24 @@ export function transition(
   return reply(state, { status, nowMs, notice }, held)
 }
 
-/** Notes what all know after a call: with a notice all that is taken. */
+/** Notes how much all processes know to be taken after a call: with a notice, all of it. */
 function announce(state: ClientState, notice: Notice | undefined): void {
   if (notice === 'free') state.minuteNews += 1
-  // Who is answered knows no more than this.
+  // The process that is answered knows of no more than this.
   if (notice !== undefined || state.minuteTaken < state.minuteAnnounced)
     state.minuteAnnounced = state.minuteTaken
 }
 
-/** Takes in what the caller states. isRestating: it was told of a call that is not known here. record: of its latest known call. */
-function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | undefined) {
-  // A caller that has forgotten the client since does not take back what it used.
+/**
+ * Applies the caller's statements. isRestating: the caller knows the answer to a call that is not known here. record: of its
+ * latest known call.
+ */
+function applyStatements(
+  state: ClientState,
+  request: TakeRequest,
+  record: ProcessRecord | undefined,
+) {
+  // A caller that has forgotten the client since then does not take back what it used.
   const known = (record?.sequence ?? 0) > (request.since ?? 0) ? record : undefined
   const tookPart = known?.minuteIndex === state.minuteIndex
   const minute = statedOf(request.minute, state.minuteIndex, state.minuteResetMs)
@@ -149,7 +162,7 @@ function hear(state: ClientState, request: TakeRequest, record: ProcessRecord | 
   return { minute, day, isRestating }
 }
 
-/** What the other processes are to know of the client. doOthersHold: one of them may have tokens in hand, and say what is left. */
+/** Returns the notice for the other processes. doOthersHold: one of them may have tokens in hand, and report what is left. */
 function newsOf(
   state: ClientState,
   status: TakeStatus,
@@ -166,7 +179,7 @@ function newsOf(
   return isFreeAgain || (doOthersHold && isMuchTaken) ? 'free' : undefined
 }
 
-/** The answer to a call that was heard before, or comes after a later one: as things stand now, changing nothing. */
+/** Answers a call that is repeated, or comes after a later one, by the present state, changing nothing. */
 function repeated(
   state: ClientState,
   record: ProcessRecord | undefined,
@@ -182,8 +195,8 @@ function repeated(
 }
 
 /**
- * The windows of a call. They do not go back by a small skew of the clock: a window that has ended is not opened again. A clock
- * that goes back by more was wrong before, and what it says now is taken anew.
+ * Returns the windows of a call. A small skew of the clock does not set them back: a window that has ended is not opened again.
+ * A clock that goes back by more was wrong before, so that its new time applies.
  */
 function windowsAt(state: ClientState, nowMs: number): { minuteIndex: number; dayIndex: number } {
   const ofClock = Math.floor(nowMs / MINUTE_MS)
@@ -191,7 +204,7 @@ function windowsAt(state: ClientState, nowMs: number): { minuteIndex: number; da
   return { minuteIndex, dayIndex: Math.floor((minuteIndex * MINUTE_MS) / DAY_MS) }
 }
 
-/** Forgets what belongs to another window. */
+/** Resets the counts of windows that have ended. */
 export function rollOver(state: ClientState, nowMs: number): void {
   const { minuteIndex, dayIndex } = windowsAt(state, nowMs)
   const isSameDay = dayIndex === state.dayIndex
@@ -234,7 +247,7 @@ function reply(
   }
 }
 
-/** Whether a window is used up, but not all of it spent. */
+/** Whether a window is used up, but not all of its tokens are spent. */
 function isHeld(state: ClientState, { perMinute, perDay }: Limits): boolean {
   const { minuteTaken, dayTaken } = state
   return (

@@ -17,15 +17,15 @@ import type {
 } from '../quota.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
-/** By their number in a reply, and their name on the channel. */
+/** Notices, indexed by their number in a reply; the names are those on the channel. */
 const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free', 'reset']
 const NOTICE_AT = 12
 const REPLY_LENGTH = NOTICE_AT + 1
-/** They read the time from the server alone. */
+/** Reads a Lua script. The scripts take the time from the server alone. */
 const scriptOf = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
 
 /**
- * store: stays the caller's; close() leaves it open.
+ * store: belongs to the caller; close() leaves it open.
  * prefix: namespace of the keys.
  * take() throws StoreUnavailable at once while the store is known to be away, else rejects with it.
  */
@@ -40,7 +40,7 @@ export function createRedisAuthority({
 }): Authority {
   const script = store.script({ name: 'tollgateTake', text: scriptOf('take'), keyCount: 1 })
   const beating = store.script({ name: 'tollgateBeat', text: scriptOf('beat'), keyCount: 1 })
-  // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
+  // Thrown for every request of an outage. It is made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const channel = reclaimChannel(prefix)
   const noticeChannel = createNoticeChannel(store, prefix)
@@ -70,7 +70,7 @@ export function createRedisAuthority({
   }
 }
 
-/** The notices that the scripts of all processes publish. */
+/** Receives the notices that the scripts of all processes publish. */
 function createNoticeChannel(store: RedisStore, prefix: string) {
   const keyStart = quotaKey(prefix, '').slice(0, -1)
   const listeners: NoticeListener[] = []
@@ -89,7 +89,7 @@ function createNoticeChannel(store: RedisStore, prefix: string) {
       listener(clientOf(key, keyStart), notice, by, parseTotals(totals))
   }
   return {
-    /** A script could publish, or may not, as then the scripts of the other processes may not either. */
+    /** is: whether a script was allowed to publish; where not, the scripts of the other processes may not be either. */
     published(is: boolean): void {
       if (is !== isPublished) change({ isPublished: is })
     },
@@ -120,7 +120,7 @@ export function quotaKey(prefix: string, client: string): string {
   return `${prefix}:q:{${plain}}`
 }
 
-/** The client of a key that quotaKey has made. */
+/** Returns the client of a key made by quotaKey. */
 function clientOf(key: string, keyStart: string): string {
   return key
     .slice(keyStart.length, -1)
@@ -167,7 +167,7 @@ function parseReply(reply: ScriptReply): TakeReply {
   }
 }
 
-/** undefined: there are none, as after a reset. */
+/** Returns undefined where there are none, as after a reset. */
 function parseTotals(texts: readonly string[]): Totals | undefined {
   const numbers = texts.map(Number)
   if (numbers.length !== 6 || !numbers.every(Number.isSafeInteger)) return undefined

@@ -1,12 +1,12 @@
-/** Keeps bans in one Redis hash, and tells all processes of new ones over a channel of the same name. */
+/** Keeps bans in one Redis hash, and publishes new ones to all processes on a channel of the same name. */
 import type { BanStore, BanStoreListener, BanRecord } from '../bans.ts'
 import type { RedisStore } from './store.ts'
 import type { StoreClock } from '../store-clock.ts'
 import { formatBan, parseBan, toBan } from '../stored-ban.ts'
 
 /**
- * In one step, so that of two processes that ban a key at the same moment what mergeBans would choose stays.
- * What is there counts only if it is a ban that parseBan would read too; anything else is overwritten.
+ * Saves in one step, so that of two bans of a key at the same moment the one that mergeBans would choose stays.
+ * A stored value counts only if parseBan would read it as a ban too; anything else is overwritten.
  */
 const saveScript = `
 local known = redis.call('HGET', KEYS[1], ARGV[1])
@@ -27,7 +27,7 @@ redis.pcall('PUBLISH', ARGV[5], ARGV[6])
 return 1
 `
 
-/** All bans, or that of one key, and the time: with it a process that has asked nothing before knows which of them run. */
+/** Reads all bans, or that of one key, and the time, by which a process that has asked nothing before knows which of them run. */
 const loadScript = `
 local reply = ARGV[1] and { ARGV[1], redis.call('HGET', KEYS[1], ARGV[1]) } or redis.call('HGETALL', KEYS[1])
 local time = redis.call('TIME')
@@ -41,9 +41,9 @@ return redis.call('HDEL', KEYS[1], ARGV[1])
 `
 
 /**
- * `prefix` is store.prefix. `clock` is set by the server's. `reloadMs` is how often the hash is read although no news came: that
- * brings back bans which the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
- * The Redis store stays open when the ban store closes: it has other users.
+ * prefix: store.prefix. clock: is set by the server's time. reloadMs: how often the hash is read even without news, which
+ * brings back bans that the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
+ * The Redis store stays open when the ban store closes, as it has other users.
  */
 export function createRedisBanStore(
   redis: RedisStore,

@@ -1,36 +1,39 @@
-/** Bounds calls, stops them to a store that keeps failing, and probes until it is back, so that no request waits for what is known to be away. */
+/**
+ * Bounds calls, stops them to a store that keeps failing, and probes it until it is back, so that no request waits for a store
+ * known to be away.
+ */
 import { bounded, isKeyFault, isTimeout } from './faults.ts'
 import { Silence } from '../silence.ts'
 
 const ERRORS_IN_A_ROW = 3
 const PROBE_EVERY_MS = 250
-/** A first connection may take so long; one that fails says so by `lost`. */
+/** A first connection may take so long; one that fails is reported by `lost`. */
 const FIRST_PROBE_AFTER_MS = 1000
-/** A store whose calls fail so soon after a probe succeeded refuses something that the probe does not try. */
+/** A store whose calls fail so soon after a successful probe refuses something that the probe does not try. */
 const RELAPSE_MS = 1000
 
 /** Unavailable until the first probe has succeeded. */
 export class StoreBreaker {
   readonly #probe: () => Promise<void>
   readonly #onChange: (available: boolean, isFirst: boolean) => void
-  /** undefined: no probe has ended yet; written by #become and close alone. */
+  /** undefined: no probe has ended yet. Written by #become and close alone. */
   state: 'up' | 'down' | undefined
   #availableSinceMs = -Infinity
-  /** Calls that were answered with an error since the last that was not. */
+  /** Consecutive calls answered with an error. */
   #errors = 0
   readonly #silence = new Silence()
-  /** The one call under way to a silent store that is no probe; resolves when it is answered. Written by call. */
+  /** The one call under way to a silent store that is not a probe; resolves when it is answered. Written by call. */
   #trial: Promise<unknown> | undefined
   #isProbing = false
   #isClosed = false
-  /** Of the next probe. */
+  /** Timer of the next probe. */
   #timer: NodeJS.Timeout | undefined
-  /** Between probes; written by #open and lost. */
+  /** Pause between probes. Written by #open and lost. */
   #pauseMs = PROBE_EVERY_MS
 
   /**
-   * probe: resolves if the store does its work again; must end by itself.
-   * onChange: told on every change, and once when the first state is known.
+   * probe: resolves if the store works again; must end by itself.
+   * onChange: called on every change, and once when the first state is known.
    */
   constructor(
     probe: () => Promise<void>,
@@ -41,14 +44,14 @@ export class StoreBreaker {
     this.#rest(FIRST_PROBE_AFTER_MS)
   }
 
-  /** false: do not call. */
+  /** Whether calls may be made. */
   get available(): boolean {
     return this.state === 'up'
   }
 
   /**
-   * Rejects after timeoutMs; the call may still be carried out. To a store that was late one call at a time is made: the others wait
-   * for its answer, or fail with it. So a store in trouble has no storm to work off.
+   * Rejects after timeoutMs; the call may still be carried out. A store that was late gets one call at a time: the others wait
+   * for its answer, or fail with it, so that a store in trouble has no pile of calls to work off.
    */
   call<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
     if (!this.#silence.isOn) return this.#made(send, timeoutMs)
@@ -104,7 +107,7 @@ export class StoreBreaker {
     this.#become('down')
   }
 
-  /** The connection is gone: unavailable at once. */
+  /** The connection was lost: unavailable at once. */
   lost(): void {
     this.#pauseMs = PROBE_EVERY_MS
     this.#become('down')

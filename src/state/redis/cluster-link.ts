@@ -1,21 +1,21 @@
-/** The masters of a Redis Cluster, each behind its own breaker: one that is away is no trouble of the others' clients. */
+/** The masters of a Redis Cluster, each behind its own breaker, so that one that is away affects only its own clients. */
 import type { Cluster, Redis } from 'ioredis'
 import { slotOf } from './connections.ts'
 import { createProbe, type LinkOptions, type RedisLink } from './link.ts'
 import { StoreBreaker } from './breaker.ts'
 
-/** A refresh opens a connection, so many failures ask for one. */
+/** A refresh opens a connection, so that several failures share one. */
 const REFRESH_EVERY_MS = 100
-/** Decimal tags up to here meet every slot there is. */
+/** Decimal tags up to this number cover all slots. */
 const TAGS = 300_000
 
 /** Connects at once. */
 export class ClusterLink implements RedisLink {
   readonly #cluster: Cluster
   readonly #options: LinkOptions
-  /** By HOST:PORT of the master, as the cluster names it; written by #takeSlots and #createBreaker. */
+  /** Keyed by HOST:PORT of the master, as the cluster names it. Written by #takeSlots and #createBreaker. */
   readonly #breakers = new Map<string, StoreBreaker>()
-  /** As told last. */
+  /** The state reported last. */
   #wasWhole: boolean | undefined
   #isClosed = false
   #mayRefreshAtMs = 0
@@ -30,7 +30,7 @@ export class ClusterLink implements RedisLink {
     cluster.on('ready', () => this.#breakers.forEach((breaker) => breaker.probe()))
     cluster.on('close', () => {
       this.#breakers.forEach((breaker) => breaker.lost())
-      this.#tellWhole()
+      this.#reportWhole()
     })
     // Without a listener ioredis prints every failed attempt.
     cluster.on('error', (fault: Error & { lastNodeError?: unknown }) =>
@@ -43,7 +43,7 @@ export class ClusterLink implements RedisLink {
   breakerOf(key: string): StoreBreaker | undefined {
     const owner = this.#ownerOf(slotOf(key))
     if (owner !== undefined) return this.#breakers.get(owner) ?? this.#createBreaker(owner)
-    // A slot that nobody served when last asked.
+    // No master served this slot at the latest refresh.
     this.#refreshSlots()
     return undefined
   }
@@ -67,7 +67,7 @@ export class ClusterLink implements RedisLink {
     return [...this.#breakers.values()].some((breaker) => breaker.state === state)
   }
 
-  #tellWhole(): void {
+  #reportWhole(): void {
     const isBroken = this.#breakers.size === 0 || this.#has('down')
     const isKnown = isBroken || !this.#has(undefined)
     if (this.#isClosed || !isKnown || this.#wasWhole === !isBroken) return
@@ -82,7 +82,7 @@ export class ClusterLink implements RedisLink {
     this.#cluster.refreshSlotsCache()
   }
 
-  /** A breaker for each master of the slots as they are now, and none for others. */
+  /** Keeps a breaker for each master of the present slots, and for no others. */
   #takeSlots(): void {
     const owners = new Set(this.#cluster.slots.flatMap(([owner]) => owner ?? []))
     for (const [node, breaker] of this.#breakers) {
@@ -91,7 +91,7 @@ export class ClusterLink implements RedisLink {
       this.#breakers.delete(node)
     }
     for (const owner of owners) if (!this.#breakers.has(owner)) this.#createBreaker(owner)
-    this.#tellWhole()
+    this.#reportWhole()
   }
 
   #createBreaker(node: string): StoreBreaker {
@@ -103,13 +103,13 @@ export class ClusterLink implements RedisLink {
     const breaker = new StoreBreaker(
       () =>
         probe(this.#keyAt(node)).catch((fault: unknown) => {
-          // Its slots may have gone to another master meanwhile.
+          // The master's slots may have moved to another one meanwhile.
           this.#refreshSlots()
           throw fault
         }),
       (available, isFirst) => {
-        this.#tellWhole()
-        // At the start once for all of them, then for each.
+        this.#reportWhole()
+        // Recovery is reported once at the start for all masters, later for each.
         if (isFirst ? !this.#has(undefined) && this.#has('up') : available)
           this.#options.state.recover()
       },
@@ -120,7 +120,7 @@ export class ClusterLink implements RedisLink {
     return breaker
   }
 
-  /** A key for probes in a slot of the node; undefined: it has none. */
+  /** Returns a key for probes in a slot of the node; undefined: the node has no slot. */
   #keyAt(node: string): string | undefined {
     if (!this.#cluster.slots.some(([owner]) => owner === node)) return undefined
     for (let tag = 0; tag < TAGS; tag++) {
@@ -131,5 +131,5 @@ export class ClusterLink implements RedisLink {
   }
 }
 
-/** As the slots of the library name it, an IPv6 address too. */
+/** Names a node as the library's slots do, including IPv6 addresses. */
 const nameOf = ({ options: { host, port } }: Redis): string => `${host}:${port}`

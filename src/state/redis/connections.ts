@@ -8,25 +8,25 @@ import type { HostPort, RedisConfig } from '../../config/config.ts'
 import { restoreFastStrings } from './fast-strings.ts'
 
 let loaded: typeof Library | undefined
-/** What has no Redis loads nothing of it: that would be a tenth of its start. */
+/** The library is loaded only where Redis is used, as it takes a tenth of the start. */
 const library = (): typeof Library => (loaded ??= load())
 
 function load(): typeof Library {
   const ioredis = createRequire(import.meta.url)('ioredis') as typeof Library
-  // After ioredis was loaded; see there.
+  // Must follow the loading of ioredis; see there.
   restoreFastStrings()
-  hearEveryError(ioredis)
+  listenForEveryError(ioredis)
   return ioredis
 }
 
 const READONLY_RECONNECT_EVERY_MS = 1000
-/** Slots move without a word when nothing is asked for them; what is asked for them finds out at once. */
+/** Slots may move unnoticed while nothing is asked for them; a call to one finds out at once. */
 const SLOTS_REFRESH_EVERY_MS = 10_000
 
 /**
- * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; ends when it is lost. openSentinel: to
- * one sentinel after the other, likewise; undefined without sentinels. None is connected yet. tls: of all of them.
- * timeoutMs: bound of a call.
+ * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; its connection ends when it is lost.
+ * openSentinel: the same to one sentinel after the other; undefined without sentinels. None is connected yet. tls: used by all
+ * of them. timeoutMs: bound of a call.
  */
 export function createConnections(
   servers: RedisConfig,
@@ -34,7 +34,7 @@ export function createConnections(
   timeoutMs: number,
 ) {
   const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
-  // Twice the bound of a call: it only ends handshakes and the calls of other users of the connection.
+  // Twice the bound of a call, as it only ends handshakes and the calls of other users of the connection.
   const forCommands = { ...common, commandTimeout: Math.max(200, 2 * timeoutMs) }
   const forMessages = { ...common, commandTimeout: 1000, retryStrategy: null }
   const { Redis } = library()
@@ -42,7 +42,7 @@ export function createConnections(
   if (servers.kind === 'cluster') {
     const client = openCluster(servers.nodes, forCommands)
     const openSubscriber = (): Redis => {
-      // Every node of a cluster hears what is published on any.
+      // Every node of a cluster receives what is published on any.
       const known = client
         .nodes()
         .map(({ options: { host, port } }) => ({ host, port }) as HostPort)
@@ -51,10 +51,10 @@ export function createConnections(
     }
     return { client, openSubscriber, openSentinel: undefined, tls }
   }
-  const place = servers.kind === 'server' ? servers.address : sentinelOptions(servers, tls)
-  const client = new Redis({ ...forCommands, ...persistence(), ...place, db: servers.db })
+  const endpoint = servers.kind === 'server' ? servers.address : sentinelOptions(servers, tls)
+  const client = new Redis({ ...forCommands, ...persistence(), ...endpoint, db: servers.db })
   const noRetry = { sentinelRetryStrategy: () => null }
-  const openSubscriber = (): Redis => new Redis({ ...forMessages, ...place, ...noRetry })
+  const openSubscriber = (): Redis => new Redis({ ...forMessages, ...endpoint, ...noRetry })
   if (servers.kind === 'server') return { client, openSubscriber, openSentinel: undefined, tls }
   const { sentinels, sentinelUsername: username, sentinelPassword: password } = servers
   let turn = Math.floor(Math.random() * sentinels.length)
@@ -64,11 +64,11 @@ export function createConnections(
 }
 
 /**
- * A TLS socket that is ended in mid-handshake tells of two errors if the server's certificate is no good: that, and the alert
- * of the server. The library listens for one; the other would end the process. So each socket gets a listener when a
- * connector takes it, those that the library opens by itself (to sentinels and nodes) included.
+ * A TLS socket that is ended during its handshake emits two errors if the server's certificate is not accepted: that, and the
+ * alert of the server. The library listens for one; the other would end the process. So each socket gets a listener when a
+ * connector takes it, including those that the library opens by itself (to sentinels and nodes).
  */
-function hearEveryError({ AbstractConnector }: typeof Library): void {
+function listenForEveryError({ AbstractConnector }: typeof Library): void {
   const sockets = new WeakMap<object, Socket>()
   Object.defineProperty(AbstractConnector.prototype, 'stream', {
     configurable: true,
@@ -82,33 +82,33 @@ function hearEveryError({ AbstractConnector }: typeof Library): void {
   })
 }
 
-/** The hash slot of a key. */
+/** Returns the hash slot of a key. */
 export function slotOf(key: string): number {
   return new (library().Command)('get', [key]).getSlot() ?? 0
 }
 
 const commonOptions = {
   lazyConnect: true,
-  // Nothing waits for a connection, and nothing is sent twice: an answer later than the time-out is of no use.
+  // No call waits for a connection and none is sent twice: an answer after the time-out is of no use.
   enableOfflineQueue: false,
   maxRetriesPerRequest: 0,
   autoResendUnfulfilledCommands: false,
   autoResubscribe: false,
   connectTimeout: 1000,
   disconnectTimeout: 100,
-  // The probes of the breaker tell more, need no permission for INFO, and do not write to the console without it.
+  // The probes of the breaker reveal more, need no permission for INFO, and do not write to the console without it.
   enableReadyCheck: false,
 } satisfies RedisOptions
 
 const reconnectAfterMs = (attempt: number): number =>
   Math.min(25 * 2 ** Math.min(attempt, 10), 500) + Math.random() * 50
 
-/** How a connection that must never end comes back. */
+/** Options of a connection that must never end: how it is opened again. */
 function persistence() {
   let mayReconnectAtMs = 0
   return {
     retryStrategy: reconnectAfterMs,
-    // After a failover the address may lead to the new master; if it does not, asking again and again would be a storm.
+    // After a failover the address may lead to the new master; if it does not, further attempts at once would be a storm.
     reconnectOnError: (fault: Error) => {
       const nowMs = performance.now()
       if (!fault.message.includes('READONLY') || nowMs < mayReconnectAtMs) return false
@@ -130,7 +130,7 @@ function sentinelOptions(
     sentinelPassword,
     sentinelTLS: tls,
     enableTLSForSentinelMode: tls !== undefined,
-    // Those of the configuration: found ones could go by names that no certificate carries, and would pile up.
+    // Only configured sentinels are used: discovered ones may have names that no certificate carries, and would pile up.
     updateSentinels: false,
     sentinelCommandTimeout: 400,
     sentinelRetryStrategy: reconnectAfterMs,
@@ -146,15 +146,16 @@ function openCluster(nodes: readonly HostPort[], redisOptions: typeof commonOpti
     lazyConnect: true,
     enableOfflineQueue: false,
     enableReadyCheck: false,
-    // A redirected call has not been carried out where it came from, so sending it on counts nothing twice.
+    // A redirected call was not carried out by the first node, so that sending it on counts nothing twice.
     maxRedirections: 3,
-    // Waiting is left to the breaker: a call that waits is late.
+    // The library does not wait; a waiting call would be late. The breaker decides when to try again.
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,
     slotsRefreshTimeout: 300,
     slotsRefreshInterval: SLOTS_REFRESH_EVERY_MS,
     clusterRetryStrategy: reconnectAfterMs,
-    // Names stay names, for certificates and so that one that cannot be resolved does not keep the others from use.
+    // Names are not resolved here, for the sake of certificates, and so that one that cannot be resolved does not block the
+    // others.
     dnsLookup: (name, resolved) => resolved(null, name),
     redisOptions,
   })

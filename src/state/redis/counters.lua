@@ -1,8 +1,8 @@
--- What is known of a client, for operators: looked at, and set back to 0; and all processes told of that. `look` and `reset` of
--- transition.ts are this file's twins and explain the rules.
+-- Reads a client's counters for operators, sets them back to 0, and notifies all processes. `look` and `reset` of
+-- client-counters.ts are this file's twins and explain the rules.
 --
 -- KEYS[1]  the client's hash
--- ARGV     1 minute: 1 sets its use back to 0  2 day: the same  3 channel on which processes hear of it; empty: they do not
+-- ARGV     1 minute: 1 sets its use back to 0  2 day: the same  3 channel of the notice to all processes; empty: none is sent
 -- reply    now in ms, minute index, taken, used, day index, taken, used; then taken and used of both once more, as they are afterwards
 local time = redis.call('TIME')
 local MINUTE_MS, DAY_MS, STALE = 60000, 86400000, 2

@@ -1,4 +1,4 @@
-/** The counters in Redis: one script on one hash per client. */
+/** Reads and resets the counters in Redis: one script on one hash per client. */
 import { readFileSync } from 'node:fs'
 import { quotaKey, reclaimChannel } from './authority.ts'
 import type { RedisStore } from './store.ts'
@@ -9,7 +9,7 @@ import type { CounterStore } from '../counters.ts'
 const text = readFileSync(new URL('./counters.lua', import.meta.url), 'utf8')
 const REPLY_LENGTH = 11
 
-/** prefix: store.prefix. The store stays the caller's. */
+/** prefix: store.prefix. The store stays open, as it belongs to the caller. */
 export function createRedisCounters(store: RedisStore, prefix: string): CounterStore {
   const script = store.script({ name: 'tollgateCounters', text, keyCount: 1 })
   const run = async (client: string, windows: readonly Window[], channel: string) => {
@@ -31,6 +31,6 @@ export function createRedisCounters(store: RedisStore, prefix: string): CounterS
   }
   return {
     attend: ({ id }, windows) => run(id, windows, ''),
-    tell: async (client) => void (await run(client, [], reclaimChannel(prefix))),
+    announceReset: async (client) => void (await run(client, [], reclaimChannel(prefix))),
   }
 }

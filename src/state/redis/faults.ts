@@ -1,14 +1,14 @@
-/** What goes wrong between this process and Redis: a word for it, what an operator has to mend, and the bound of every call. */
+/** Describes faults between this process and Redis: a word for the log, and what an operator has to mend. Also bounds every call. */
 
 /**
- * Refusals that waiting does not end, by the code of an error or the answer of a server; the first that fits. Fault; remedy.
- * word: where the text does not begin with it.
+ * Refusals that do not end by waiting, found by an error's code or a server's answer; the first match counts. what: fault and
+ * remedy. word: where the text does not begin with it.
  */
 const refusals: readonly (readonly [pattern: RegExp, what: string, word?: string])[] = [
   [/^WRONGPASS /, 'it knows no such user, or another password; correct username and password'],
   [/^NOAUTH /, 'it asks for a password; give one'],
   [
-    // What a script or a command of a user without the right to it is answered by one version or another.
+    // Answers of different versions to a script or command of a user without the right to it.
     /^NOPERM |ACL failure in script|can't run this command|no permissions/i,
     'its user lacks a right; grant all that config/gateway.yaml lists',
     'NOPERM',
@@ -41,30 +41,30 @@ const refusals: readonly (readonly [pattern: RegExp, what: string, word?: string
   ],
 ]
 
-/** What neither the client library nor Node has an error for. */
+/** Makes an error for a fault for which neither the client library nor Node.js has one. */
 export const serverFault = (code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'): Error =>
   Object.assign(new Error(code), { code })
 
-/** As the library words it when its own bound is passed. */
+/** The library's message when its own bound is exceeded. */
 const TIMED_OUT = 'Command timed out'
 
 /** Rejects after timeoutMs; the call itself may still be carried out. */
 export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    // After a stall of the event loop timers run before sockets are read: give an answer that is already there its turn.
+    // After a stall of the event loop timers run before sockets are read, so an answer that has already arrived gets its turn.
     const timer = setTimeout(() => setImmediate(() => reject(new Error(TIMED_OUT))), timeoutMs)
     reply.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }
 
-/** A key of the wrong type is that key's trouble; the server is well. */
+/** A key of the wrong type concerns that key alone; the server is well. */
 export const isKeyFault = (fault: unknown): boolean =>
   fault instanceof Error && fault.message.includes('WRONGTYPE')
 
 export const isTimeout = (fault: unknown): boolean =>
   fault instanceof Error && fault.message === TIMED_OUT
 
-/** A name that leads nowhere; it may be the resolver that is away. */
+/** The host name could not be resolved; the resolver itself may be away. */
 export const isUnresolved = (fault: unknown): boolean =>
   fault instanceof Error && /\b(ENOTFOUND|EAI_AGAIN)\b/.test(fault.message)
 
@@ -72,8 +72,8 @@ export const areSentinelsAway = (fault: unknown): boolean =>
   fault instanceof Error && fault.message.startsWith('All sentinels are unreachable')
 
 /**
- * word: tells an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout; never more of the message, since
- * servers quote in it what they were sent. what: fault and remedy of a refusal.
+ * word: shows an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout. It contains no more of the
+ * message, as servers quote what they were sent. what: fault and remedy of a refusal.
  */
 export function describeFault(fault: unknown): { word: string; what: string | undefined } {
   if (isTimeout(fault)) return { word: 'timeout', what: undefined }

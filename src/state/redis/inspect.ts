@@ -1,4 +1,4 @@
-/** Asks a server, on a connection of its own, what the client library does not tell: its refusal of TLS, or that it speaks none. */
+/** Finds out, on a connection of its own, what the client library does not report: that a server refuses TLS, or does not speak it. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
@@ -9,7 +9,7 @@ const HANDSHAKE_MS = 500
 /** A server may refuse our certificate only after the handshake has ended here (TLS 1.3). */
 const QUIET_MS = 200
 
-/** tls: as configured, undefined for none. Resolves with what is wrong, undefined if nothing is or it cannot be told. */
+/** tls: as configured; undefined: none. Resolves with the fault; undefined: there is none, or it cannot be determined. */
 export async function inspectServer(
   address: HostPort,
   tls: ConnectionOptions | undefined,
@@ -18,13 +18,13 @@ export async function inspectServer(
   const socket = connectTls({ ...address, ...(tls ?? { rejectUnauthorized: false }) })
   socket.on('error', () => undefined)
   let isSecure = false
-  const heard = (event: string, ms: number): Promise<unknown> =>
+  const emitted = (event: string, ms: number): Promise<unknown> =>
     once(socket, event, { signal: AbortSignal.timeout(ms) })
   try {
-    await heard('secureConnect', HANDSHAKE_MS)
+    await emitted('secureConnect', HANDSHAKE_MS)
     isSecure = true
     if (tls === undefined) return serverFault('TLS_ONLY')
-    await heard('close', QUIET_MS)
+    await emitted('close', QUIET_MS)
   } catch (fault) {
     if (tls === undefined) return isUnresolved(fault) ? fault : undefined
     if (!(fault instanceof Error && fault.name === 'AbortError')) return fault

@@ -1,4 +1,4 @@
-/** The servers behind a store, each behind a breaker of its own: here one server, in cluster-link.ts several. */
+/** The servers of a store, each behind a breaker of its own: this file links one server, cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
 import { areSentinelsAway, bounded, isTimeout, serverFault } from './faults.ts'
 import { StoreUnavailable } from '../store-unavailable.ts'
@@ -6,7 +6,7 @@ import { StoreBreaker } from './breaker.ts'
 import type { StoreState } from './state.ts'
 
 export interface RedisLink {
-  /** That of the server which holds the key; undefined: no such server is known now. */
+  /** Returns the breaker of the server that holds the key; undefined: no such server is known now. */
   breakerOf(key: string): StoreBreaker | undefined
   /** Some server can be called. */
   readonly available: boolean
@@ -18,15 +18,15 @@ export interface LinkOptions {
   readonly prefix: string
   /** Bound of a probe. */
   readonly timeoutMs: number
-  /** Told of what goes wrong outside of calls, and of what servers are usable. */
+  /** Receives faults outside of calls, and which servers are usable. */
   readonly state: StoreState
 }
 
-/** Probes in a row without an answer after which the connection itself is suspected (a peer that vanished without a word). */
+/** After so many probes in a row without an answer the connection itself is suspected (a peer that vanished silently). */
 const SILENT_PROBES_BEFORE_RECONNECT = 4
 const END_RETRY_MS = 500
 
-/** Proves what the calls need: scripts that read and write, which a replica, a full server or a missing permission would refuse. */
+/** Tests what the calls need: scripts that read and write, which a replica, a full server or a missing permission would refuse. */
 const PROBE = `
 local now = redis.call('TIME')[1]
 redis.call('EXISTS', KEYS[1])
@@ -36,8 +36,8 @@ redis.call('PEXPIREAT', KEYS[1], (now + 60) * 1000)
 `
 
 /**
- * Rejects when the server that holds the key does not do its work in time. onSilence: told of too many time-outs in a row.
- * server: see StoreState.note.
+ * Makes a probe that rejects when the server that holds the key does not work in time. onSilence: called after too many
+ * time-outs in a row. server: see StoreState.note.
  */
 export function createProbe(
   client: Redis | Cluster,
@@ -48,7 +48,7 @@ export function createProbe(
   const db = 'slots' in client ? 0 : (client.options.db ?? 0)
   let silent = 0
   const ask = async (key: string): Promise<void> => {
-    // Asked for on connecting too, but where that is refused the library goes on with database 0.
+    // The library selects it on connecting, too, but goes on with database 0 where that is refused.
     if (db !== 0) await client.select(db)
     await client.eval(PROBE, 1, key)
   }
@@ -66,7 +66,7 @@ export function createProbe(
   }
 }
 
-/** One server, or the master that sentinels name. Connects at once. */
+/** Links one server, or the master that sentinels name. Connects at once. */
 export function createServerLink(client: Redis, options: LinkOptions): RedisLink {
   const { prefix, state } = options
   let isClosed = false
@@ -79,7 +79,7 @@ export function createServerLink(client: Redis, options: LinkOptions): RedisLink
     },
   )
   const connect = (): void => void client.connect().catch(() => undefined)
-  // A master that no sentinel knows is told as one that none could be asked for.
+  // The library reports a master that no sentinel knows as if no sentinel could be reached.
   let isUnknown = false
   client.on('sentinelError', ({ message }: Error) => {
     isUnknown ||= message.endsWith('invalid reply: null')

@@ -1,4 +1,7 @@
-/** The Redis that all processes share, one server, sentinels' master or cluster: bounded calls, and a breaker in front of each server. */
+/**
+ * The Redis that all processes share: one server, the master of sentinels, or a cluster. Calls are bounded, and each server is
+ * behind a breaker.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import type { Cluster, Redis } from 'ioredis'
@@ -16,16 +19,16 @@ import type { RedisStore, ScriptReply } from './store.ts'
 import { Subscriber } from './subscriber.ts'
 
 export interface RedisOptions {
-  /** Where the store is. */
+  /** The servers of the store. */
   readonly servers: RedisConfig
-  /** undefined: spoken to in the clear. */
+  /** undefined: connections are not encrypted. */
   readonly tls?: ConnectionOptions | undefined
   /** Bound of every call. */
   readonly timeoutMs: number
   /** Namespace of the key that probes write. */
   readonly prefix?: string
   readonly onState?: StateListener
-  /** Told when RedisStore.warning changes. */
+  /** Called when RedisStore.warning changes. */
   readonly onWarning?: (warning: string | undefined) => void
 }
 
@@ -40,13 +43,13 @@ export function connectRedis(options: RedisOptions): RedisStore {
   const state = new StoreState(servers, onState)
   const parts = { prefix, timeoutMs, state }
   const link = 'slots' in client ? new ClusterLink(client, parts) : createServerLink(client, parts)
-  // Of a cluster it tells what the library keeps to itself, such as a certificate that is not trusted.
+  // In a cluster this reports faults that the library hides, such as a certificate that is not trusted.
   const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
     state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
   )
   const watch = watchSentinels(connections, servers, subscriber, state)
   let warning: string | undefined
-  // Not for good: another server may have taken over.
+  // A warning may change, as another server may have taken over.
   const warn = (found: string | undefined): void => {
     if (found !== warning) options.onWarning?.((warning = found))
   }
@@ -91,7 +94,7 @@ export function connectRedis(options: RedisOptions): RedisStore {
   }
 }
 
-/** As the library adds it to its client. */
+/** A script command, as the library adds it to its client. */
 type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
 
 function createCommands(
@@ -99,7 +102,7 @@ function createCommands(
   link: RedisLink,
   { timeoutMs, state }: LinkOptions,
 ): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
-  // Thrown for every request of an outage: made once, since a stack trace costs more than the decision.
+  // Thrown for every request of an outage. It is made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
     const breaker = link.breakerOf(key)
@@ -123,8 +126,8 @@ function createCommands(
 }
 
 /**
- * Leaves a master for the one the sentinels have named in its place, which the connection itself would not tell: an old
- * master that the sentinels cannot reach goes on taking writes that nobody will keep.
+ * Leaves a master for the one that the sentinels have named in its place, which the connection itself does not report: an old
+ * master that the sentinels cannot reach goes on taking writes that will be lost.
  */
 function watchSentinels(
   { client, openSentinel }: ReturnType<typeof createConnections>,
@@ -143,7 +146,7 @@ function watchSentinels(
       const { remoteAddress, remotePort } = client.stream ?? {}
       const isThere = remoteAddress === host && String(remotePort) === port
       if (name !== servers.name || isThere) return
-      // Any other state leads to the sentinels by itself.
+      // In any other state the library asks the sentinels by itself.
       if (client.status === 'ready') client.disconnect(true)
       subscriber.renew()
     },

@@ -1,8 +1,8 @@
-/** Settings of a server with which the gateway works, but may lose what it counts. */
+/** Finds settings of servers with which the gateway works, but may lose counts. */
 import type { Cluster, Redis } from 'ioredis'
 import { nameOf } from './servers.ts'
 
-/** In words, of all masters; undefined: none, as far as the servers tell. Rejects where they may not be asked. */
+/** Describes the risks of all masters; undefined: there are none, as far as the servers report. Rejects where they may not be asked. */
 export async function findRisks(client: Redis | Cluster): Promise<string | undefined> {
   const nodes = 'slots' in client ? client.nodes('master') : [client]
   const risks = (await Promise.all(nodes.map(risksOf))).flat()
@@ -12,7 +12,7 @@ export async function findRisks(client: Redis | Cluster): Promise<string | undef
 async function risksOf(redis: Redis): Promise<string[]> {
   const [info, saves] = await Promise.all([
     redis.info(),
-    // Often forbidden, and absent from servers that are rented.
+    // CONFIG is often forbidden, and absent from rented servers.
     redis.config('GET', 'save').catch(() => undefined),
   ])
   const field = (name: string): string | undefined =>

@@ -1,15 +1,15 @@
-/** What is known of why a store cannot be used, and whether waiting may help: a server that refuses this gateway needs an operator. */
+/** Keeps why a store cannot be used, and whether waiting may help: a server that refuses this gateway needs an operator. */
 import type { RedisConfig } from '../../config/config.ts'
 import { describeFault } from './faults.ts'
 import { nameServers } from './servers.ts'
 
 /**
- * Told when a server is lost (false), when that turns out to be a refusal or no longer is one, and when all are usable (true),
- * the first time included. cause: one word. refusal: server, fault and remedy.
+ * Called with false when a server is lost, and when that turns out to be a refusal or no longer is one; with true when all
+ * servers are usable, including the first time. cause: one word. refusal: server, fault and remedy.
  */
 export type StateListener = (available: boolean, cause: string, refusal?: string) => void
 
-/** A refusal is repeated with each attempt to connect; one that is not any more has become an outage. */
+/** A refusal repeats with each attempt to connect; one that does not for so long has become an outage. */
 const STANDS_MS = 5_000
 
 export class StoreState {
@@ -20,7 +20,7 @@ export class StoreState {
   /** The last fault and the last refusal since the store was whole; written by note and become. */
   word = 'connection lost'
   #refusal: { readonly word: string; readonly text: string; readonly atMs: number } | undefined
-  /** As told last. */
+  /** The cause reported last. */
   #cause = ''
   readonly #recovered: (() => void)[] = []
 
@@ -29,12 +29,12 @@ export class StoreState {
     this.#onState = onState
   }
 
-  /** Server, fault and remedy, while one refuses this gateway. */
+  /** Server, fault and remedy, while a server refuses this gateway. */
   get refusal(): string | undefined {
     return this.#isWhole === true ? undefined : this.#refusal?.text
   }
 
-  /** fault: undefined: none can be told. server: the one whose fault it is, where that is known. */
+  /** fault: undefined: it could not be determined. server: the one that has it, where known. */
   note(fault: unknown, server = nameServers(this.#servers)): void {
     if (fault === undefined) return
     const { word, what } = describeFault(fault)
@@ -46,7 +46,7 @@ export class StoreState {
     if (this.#isWhole === false && word !== this.#cause) this.become(false)
   }
 
-  /** Whether every server is usable. */
+  /** isWhole: every server is usable. */
   become(isWhole: boolean): void {
     this.#isWhole = isWhole
     if (this.#isStale()) this.#refusal = undefined

@@ -9,23 +9,26 @@ const FIRST_RETRY_MS = 50
 export class Subscriber {
   readonly #open: () => Redis
   readonly #onFault: (fault: unknown, redis: Redis) => void
-  /** By channel. */
+  /** Keyed by channel. */
   readonly #subscriptions = new Map<string, Subscription>()
-  /** Channels of the present connection that are subscribed, or being subscribed. */
+  /** Channels subscribed, or being subscribed, on the present connection. */
   readonly #joined = new Set<string>()
   /** Written by #start, by its end and by close. */
   #connection: Redis | undefined
-  /** From the first channel on, until close. */
+  /** Runs from the first channel on, until close. */
   #ticking: NodeJS.Timeout | undefined
   #retry: NodeJS.Timeout | undefined
 
-  /** open: a connection that is not yet connected and ends when it is lost. onFault: what keeps one from being had. */
+  /**
+   * open: makes a connection that is not yet connected and ends when it is lost. onFault: called with the fault that keeps one
+   * from being opened.
+   */
   constructor(open: () => Redis, onFault: (fault: unknown, redis: Redis) => void) {
     this.#open = open
     this.#onFault = onFault
   }
 
-  /** Once for each channel; takes effect as soon as there is a server. */
+  /** Called once for each channel; takes effect as soon as there is a server. */
   add(channel: string, subscription: Subscription): void {
     this.#subscriptions.set(channel, subscription)
     this.#ticking ??= setInterval(() => this.#tick(), TICK_MS).unref()
@@ -33,7 +36,7 @@ export class Subscriber {
     else if (this.#connection.status === 'ready') this.#join(this.#connection)
   }
 
-  /** Leaves the server that is connected now and connects anew. */
+  /** Leaves the present server and connects anew. */
   renew(): void {
     this.#connection?.disconnect()
   }
@@ -64,13 +67,13 @@ export class Subscriber {
       if (redis !== this.#connection) return
       this.#connection = undefined
       for (const { lost } of this.#subscriptions.values()) lost?.()
-      // What could not be reached at all is tried again by the ticks.
+      // A server that could not be reached at all is tried again by the ticks.
       if (wasReady) this.#retry = setTimeout(() => this.#tick(), FIRST_RETRY_MS).unref()
     })
     redis.connect().catch(() => undefined)
   }
 
-  /** Pings find a peer that has vanished without a word. */
+  /** Pings detect a peer that has vanished silently. */
   #tick(): void {
     const redis = this.#connection
     if (redis === undefined) return this.#start()
@@ -80,14 +83,14 @@ export class Subscriber {
     this.#join(redis)
   }
 
-  /** Asks for the channels that it has not yet asked for. */
+  /** Subscribes to the channels for which it has not asked yet. */
   #join(redis: Redis): void {
     for (const [channel, subscription] of this.#subscriptions) {
       if (this.#joined.has(channel)) continue
       this.#joined.add(channel)
       redis.subscribe(channel).then(
         () => void (redis === this.#connection && subscription.subscribed()),
-        // Refused, perhaps for want of a permission: the next tick asks again.
+        // The server refused, perhaps for lack of a permission; the next tick asks again.
         () => void (redis === this.#connection && this.#joined.delete(channel)),
       )
     }

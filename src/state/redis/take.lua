@@ -4,7 +4,7 @@
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
 --          5 minute index  6 used  7 held  8 taken  9 returned  10 reset  11 fresh
 --          12 to 18 the same of the day   (as the caller states them)
---          19 need  20 want  21 heard  22 since
+--          19 need  20 want  21 latest answered call  22 since
 --          23 channel of the notices, which all processes read
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
 --          minute index, held, taken, used, reset, day index, held, taken, used, reset,
@@ -57,7 +57,7 @@ if isSameDay then
   minuteReset, dayReset = stored(fields[13], 0), stored(fields[14], 0)
 end
 
--- sequence:status:minute:held:used:day held:day used:spent, which reset.lua alone reads
+-- sequence:status:minute:held:used:day held:day used:spent, which counters.lua alone reads
 local lastSequence, lastStatus, tookPart = 0, STALE, false -- 0: below every sequence number
 local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
 if isSameDay and fields[10] then
@@ -81,7 +81,7 @@ if sequence <= lastSequence then
   return { status, replyNow, minute, oldMinuteHeld, minuteTaken, minuteUsed, minuteReset,
     day, oldDayHeld, dayTaken, dayUsed, dayReset, 0 }
 end
--- So much of the minute is known to be taken by all who took part in it; one alone knows all of it, also when the second comes.
+-- Tokens of the minute known to be taken by all who took part in it; a process that is alone knows all of it, even when the second comes.
 local announced, news = minuteTaken, 0
 if activeNow > 1 then
   local part = { string.match(fields[15] or '', '^(%d+):(%d+)$') }
@@ -90,12 +90,12 @@ end
 if not tookPart then activeNow = activeNow + 1 end
 local active = math.max(activeNow, activeBefore, 1)
 
--- What the caller holds and has used, and what that makes of the counts; of another window it keeps nothing of this one.
+-- What the caller holds and has used, applied to the counts. A caller that names another window holds nothing of this one.
 local usedInMinute, heldInMinute, usedInDay, heldInDay = 0, 0, 0, 0
 local isOfMinute, isOfDay = tonumber(ARGV[5]) == minute, tonumber(ARGV[12]) == day
 if isOfMinute then usedInMinute, heldInMinute = tonumber(ARGV[6]), tonumber(ARGV[7]) end
 if isOfDay then usedInDay, heldInDay = tonumber(ARGV[13]), tonumber(ARGV[14]) end
--- A caller that has not heard of a reset yet.
+-- A caller that does not know of a reset yet.
 local knowsMinute, knowsDay = tonumber(ARGV[10]) >= minuteReset, tonumber(ARGV[17]) >= dayReset
 if isOfMinute and not knowsMinute then
   local fresh = tonumber(ARGV[11])
@@ -110,7 +110,7 @@ minuteUsed = minuteUsed + usedInMinute - oldMinuteUsed
 dayTaken = dayTaken + heldInDay - oldDayHeld
 dayUsed = dayUsed + usedInDay - oldDayUsed
 
--- The hash has not the call that was answered: it is new, or an old copy.
+-- The hash does not have the call that was answered: it is new, or an old copy.
 local isRestating = isOfDay and tonumber(ARGV[21]) > lastSequence
 local minuteUnstated, dayUnstated = 0, 0
 if isSameDay and fields[12] then
@@ -147,7 +147,7 @@ if learningLeft > LEARNING_MS - SETTLING_MS then
   want = grantable
 end
 
--- As much as is wished, within an equal share of what is left, but at least what waits.
+-- Grants as much as is wanted, within an equal share of what is left, but at least what waits.
 local function wished(left)
   local share = math.min(want, math.floor(left / active))
   return math.max(0, math.min(math.max(grantable, share), left))
@@ -168,7 +168,7 @@ dayTaken, dayUsed = dayTaken + dayGrant, dayUsed + spent
 heldInMinute, usedInMinute = heldInMinute + minuteGrant, usedInMinute + spent
 heldInDay, usedInDay = heldInDay + dayGrant, usedInDay + spent
 
--- In this minute somebody was refused, and no token has been free since.
+-- In this minute a request was refused, and no token has been free since.
 local exhausted = wasExhausted
 if status == SHORT then
   exhausted = 1
@@ -176,12 +176,12 @@ elseif minuteTaken < tonumber(ARGV[3]) and dayTaken < tonumber(ARGV[4]) then
   exhausted = 0
 end
 
--- A script that has written once is let through by a server that is out of memory: nothing is deleted without need.
+-- A server out of memory lets a script go on that has written once, so that nothing is deleted without need.
 if not isSameDay and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'minuteTaken', minuteTaken, 'minuteUsed', minuteUsed, 'dayTaken', dayTaken, 'dayUsed', dayUsed,
   processField, string.format('%.0f:%d:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
     sequence, status, minute, heldInMinute, usedInMinute, heldInDay, usedInDay, spent))
--- What seldom changes is written only then.
+-- Fields that seldom change are written only when they do.
 if not (isSameMinute and tookPart) then
   redis.call('HSET', KEYS[1], 'minute', minute, 'day', day, 'activeNow', activeNow, 'activeBefore', activeBefore)
 end

@@ -1,25 +1,29 @@
-/** Keeps the totals of days in Redis: of each day some hashes with a field per client, which end by themselves. */
+/** Keeps the totals of days in Redis: several hashes a day with a field per client, which expire by themselves. */
 import { DAY_MS } from '../../config/time.ts'
 import type { RedisStore } from './store.ts'
 import { splitByPlan, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
-/** Each is read whole in one step, so that no client is met twice; of 30,000 clients a day they are still stored compactly. */
+/**
+ * Hashes per day. Each is read whole in one step, so that no client is read twice; with 30,000 clients a day Redis still stores
+ * them compactly.
+ */
 const SHARDS = 64
-/** Calls on the way at once, for one question of an operator. */
+/** Calls under way at once for one question of an operator. */
 const ASKED_AT_ONCE = 50
 
 /**
- * The second field of a client that had several plans on the day; no id of a client has a space. The release before knows the
- * first field alone, and passes over this one.
+ * Suffix of a second field for a client that had several plans on the day; no client id has a space. The release before knows
+ * the first field alone, and ignores this one.
  */
 const BY_PLAN = ' by plan'
 
 /**
- * KEYS: the latest batch of each process, then the shards of the day. The field of a client holds what was admitted and refused by
- * minute, day and ban, and its first plan of the day. From its second plan on, another field holds the same of each plan, such as
- * ';free 5 0 0 0;pro 7 0 0 0'. What the release before adds meanwhile is in the first field alone, under the plan that it names there.
- * In one step with what says that it was done: a batch that is sent again, as its answer was late, adds nothing.
+ * KEYS: the latest batch of each process, then the shards of the day. The field of a client holds what was admitted and refused
+ * by minute, day and ban, and its first plan of the day. From its second plan on, another field holds the same of each plan,
+ * such as ';free 5 0 0 0;pro 7 0 0 0'. What the release before adds meanwhile is in the first field alone, under the plan that
+ * it names there.
+ * The batch number is written in the same step, so that a batch sent again after a late answer adds nothing.
  */
 const addScript = `
 local function plus(plans, plan, a, m, d, b)
@@ -50,7 +54,7 @@ return {1}
 `
 const findScript = "return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2])"
 
-/** prefix: of all keys. The Redis store stays open: it has other users. */
+/** prefix: of all keys. The Redis store stays open, as it has other users. */
 export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageStore {
   const adding = redis.script({ name: 'tollgateUse', text: addScript, keyCount: 1 + SHARDS })
   const finding = redis.script({ name: 'tollgateUsed', text: findScript, keyCount: 1 })
@@ -94,7 +98,7 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
   }
 }
 
-/** The braces put all of a day in one slot of a cluster. Shard 0: what was added last, of each process. */
+/** The braces put all keys of a day in one slot of a cluster. Shard 0 holds the latest batch of each process. */
 const shardKey = (prefix: string, day: number, shard: number): string =>
   `${prefix}:usage:{${new Date(day * DAY_MS).toISOString().slice(0, 10)}}:${shard}`
 
@@ -106,7 +110,7 @@ function shardOf(client: string): number {
   return 1 + ((hash >>> 0) % SHARDS)
 }
 
-/** One row for each plan; none where the field is none of a client. */
+/** Returns one row for each plan; none where the field is not a client's. */
 function parse(client: string, text: string, plans = ''): readonly DayRow[] {
   const [, counts, plan] = /^(-?\d+ -?\d+ -?\d+ -?\d+) (.*)$/s.exec(text) ?? []
   if (counts === undefined || plan === undefined) return []

@@ -1,4 +1,4 @@
-/** The embedded authority that remembers: counted in memory, kept in store.file, and read back from it. */
+/** The embedded authority with a file: it counts in memory, keeps the counts in store.file, and reads them back. */
 import { Journal, type UnsavedCounters } from './quota-journal.ts'
 import { firstKeptDay, Rows } from './quota-rows.ts'
 import type { OnFileEvent } from './file.ts'
@@ -11,10 +11,11 @@ import {
 } from '../memory/authority.ts'
 
 /**
- * file: store.file; undefined keeps nothing over a restart, nor of more clients than maxClients.
- * onFileEvent: called where the file was damaged, or is removed or replaced under the gateway.
+ * file: store.file; undefined: nothing is kept over a restart, nor of more clients than maxClients.
+ * onFileEvent: called where the file was damaged, or is removed or replaced while the gateway runs.
  * onFault: counters can no longer be kept; counting goes on in memory, and writing is tried again until onRecovered.
- * A crash forgets nothing that was admitted; what a client's row says is ahead, it strands. close() keeps the true counts.
+ * A crash forgets nothing that was admitted, but makes the tokens that a client's row counts ahead unusable. close() keeps the
+ * true counts.
  * Throws an Error with file, fault and remedy when the file cannot be opened.
  */
 export function openEmbeddedAuthority({

@@ -6,13 +6,13 @@ import { toBan } from '../stored-ban.ts'
 const columns = ['key_id', 'until_ms', 'count', 'started_ms', 'epoch_ms', 'made_by', 'reason']
 const all = `SELECT ${columns.join()} FROM bans`
 const one = `${all} WHERE key_id = ?`
-/** What a worker has to save that had not heard of an act yet does not come after it. */
+/** Keeps the row where its author knew of a later act of an operator than the author of the new ban. */
 const put = `INSERT INTO bans (${columns.join()}) VALUES (?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (key_id) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join()}
   WHERE coalesce(excluded.epoch_ms, 0) >= coalesce(epoch_ms, 0)`
 const remove = 'DELETE FROM bans WHERE key_id = ? AND until_ms = ?'
 
-/** The value of a column of one row; of none it becomes NULL. */
+/** The value of a column in one row; an absent value becomes NULL. */
 const given = <T>(value: T | undefined): T[] => (value === undefined ? [] : [value])
 
 /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
@@ -21,7 +21,7 @@ export function createSqliteBanStore(file: string, onFileEvent: OnFileEvent): Ba
   let listener: BanStoreListener | undefined
   const numbers = (...values: number[]): Float64Array[] =>
     values.map((value) => Float64Array.of(value))
-  // Bans are rare and rows are few: each is a transaction of its own, made at once.
+  // Bans are rare and rows are few, so that each is a transaction of its own, made at once.
   return {
     watch: (newListener) => {
       listener = newListener

@@ -1,13 +1,13 @@
-/** Rows that requests wait for: for a bounded time, and a bounded number. */
+/** Reads rows that requests wait for, in bounded time and number. */
 import type { Rows } from './quota-rows.ts'
 import { StoreUnavailable } from '../store-unavailable.ts'
 
-/** Whoever has to wait longer for the disk is told that the store is away. */
+/** A read that takes longer fails with StoreUnavailable. */
 const FIND_TIMEOUT_MS = 150
-/** More could not be found in that time, and a disk that hangs is to hold no more calls. */
+/** No more rows could be read in that time, and a disk that hangs must not accumulate calls. */
 const FINDS_AT_MOST = 4_000
 
-/** What cannot be read soon is away. */
+/** Rejects with StoreUnavailable where a row cannot be read in time. */
 export function boundedFind(rows: Pick<Rows, 'find'>): Rows['find'] {
   let finding = 0
   return async (id) => {

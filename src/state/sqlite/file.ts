@@ -1,4 +1,4 @@
-/** store.file as the rest of the gateway sees it: one connection per file and process, in a thread of its own. */
+/** The interface of store.file for the rest of the gateway: one connection per file and process, in a thread of its own. */
 import { extname, resolve } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import type {
@@ -15,31 +15,31 @@ import type {
 export type OnFileEvent = (event: FileEvent) => void
 export type Row = Readonly<Record<string, unknown>>
 
-/** Every call is answered, or rejects with an Error of fault and remedy, within ANSWER_TIMEOUT_MS even if the disk hangs. */
+/** Every call is answered, or rejects with an Error of fault and remedy, within ANSWER_TIMEOUT_MS, even if the disk hangs. */
 export interface SqliteFile {
-  /** All rows of a query, or of a change none. Blocks this thread until they are there: for starts only. */
+  /** Returns all rows of a query; a change has none. Blocks this thread until then: for starts only. */
   readNow(sql: string, ...parameters: Parameter[]): readonly Row[]
   read(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
   /** Runs the statement once per row, all of them in one transaction or none. */
   write(sql: string, columns: Columns): Promise<void>
-  /** The same with several statements, one after the other. */
+  /** Does the same with several statements, one after the other. */
   writeAll(changes: readonly Change[]): Promise<void>
-  /** Resolves when everything asked for is done. */
+  /** Resolves when all calls are answered. */
   close(): Promise<void>
 }
 
-/** Whoever waits longer has met a disk that hangs. */
+/** A call that takes longer has met a disk that hangs. */
 const NOW_TIMEOUT_MS = 10_000
 const ANSWER_TIMEOUT_MS = 5_000
-/** The id of the answer that comes without a call. */
+/** The id of the first answer, which belongs to no call. */
 const OPENING = 0
 
-/** Files open in this process. The lock belongs to the connection, so bans and counters have to share one. */
+/** Files open in this process. The lock belongs to the connection, so that bans and counters have to share one. */
 const openFiles = new Map<string, { readonly file: SqliteFile; users: number }>()
 
 /**
- * Opens the file as openOrSetAside does, or joins those that have it open in this process already; the last one's
- * close() closes it. onEvent: called by the one who opened it first. Throws an Error with file, fault and remedy.
+ * Opens the file as openOrSetAside does, or shares the connection that this process already has; the last user's close() closes
+ * it. onEvent: called for the user who opened it first. Throws an Error with file, fault and remedy.
  */
 export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   const path = resolve(file)
@@ -61,8 +61,9 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
 }
 
 /**
- * Nobody hears a thread's own events while its start is waited for, so it tells of a program that cannot be loaded as of any fault.
- * What Node.js 22 would print of SQLite there, as plain text, is none of the log's.
+ * Loads the thread's program. The thread's own events are not received while its start is awaited, so that a program that
+ * cannot be loaded is reported like any fault.
+ * The plain-text warning of Node.js 22 about SQLite does not belong in the log.
  */
 const loader = `
   process.removeAllListeners('warning')
@@ -77,13 +78,13 @@ const loader = `
 function startThread(file: string, onEvent: OnFileEvent): SqliteFile {
   const { port1: port, port2 } = new MessageChannel()
   const answers = new Int32Array(new SharedArrayBuffer(4))
-  // Beside this file, as source or as built.
+  // The program is next to this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
   const workerData: ThreadData & { program: string } = { file, port: port2, answers, program }
   const thread = new Worker(loader, { eval: true, workerData, transferList: [port2] })
   const calls = createCalls(port, { file, onEvent })
   thread.unref()
-  // Without a listener an error in there would end the gateway.
+  // Without a listener an error in the thread would end the gateway.
   thread.on('error', (cause) =>
     calls.end(new Error(`store.file ${file} failed: its thread has ended`, { cause })),
   )
@@ -152,7 +153,7 @@ function createCalls(
     if ('event' in answer) onEvent(answer.event)
     open.get(answer.id)?.(answer)
     open.delete(answer.id)
-    // A process waits for answers, not for an idle file.
+    // Open calls keep the process alive; an idle file does not.
     if (open.size === 0) port.unref()
   }
   return {
@@ -172,7 +173,7 @@ function createCalls(
       clearTimeout(timer)
       return valueOf(answer)
     },
-    /** No further calls are taken; what was asked before is still answered, or times out. */
+    /** Takes no further calls; earlier ones are still answered, or time out. */
     end: (reason: Error): void => {
       ended ??= reason
     },

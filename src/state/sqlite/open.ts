@@ -1,4 +1,7 @@
-/** Opens store.file for this process alone, sets a damaged one of ours aside, or says what keeps it from being opened and how to mend it. */
+/**
+ * Opens store.file for this process alone; sets a damaged file of the gateway's own aside, or reports why it cannot be opened
+ * and how to mend that.
+ */
 import {
   accessSync,
   closeSync,
@@ -14,9 +17,9 @@ import {
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
-/** "toll" in ASCII: marks the file as a gateway's. */
+/** "toll" in ASCII marks the file as a gateway's. */
 const APPLICATION_ID = 0x746f6c6c
-/** Rises when tables change in a way that older releases would misread. */
+/** The version of the tables, which rises when older releases would misread them. */
 const LAYOUT = 1
 /** A gateway that is being replaced may need a moment to let go of the file. */
 const LOCK_TIMEOUT_MS = 1_000
@@ -48,7 +51,7 @@ const quotaColumns =
   'SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1'
 const usageColumns = (table: string): string =>
   `SELECT day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch FROM ${table} LIMIT 1`
-/** What releases before did not keep yet: they pass over it. */
+/** Columns that earlier releases do not have; they ignore them. */
 const laterColumns = [
   ['quota', 'ahead', `${countColumn('ahead')} DEFAULT 0`],
   ['bans', 'epoch_ms', 'epoch_ms INTEGER'],
@@ -57,14 +60,14 @@ const laterColumns = [
 ] as const
 
 /**
- * Opens the file, making it and its folder where missing. One that was ours and is damaged is renamed to
- * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. What was never ours
- * is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends.
+ * Opens the file, creating it and its folder where missing. A damaged file of the gateway's own is renamed to
+ * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. Any other program's
+ * file is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends.
  * Throws an Error with file, fault and remedy.
  */
 export function openOrSetAside(file: string) {
   try {
-    // A pipe or a device could keep the thread waiting without end.
+    // A pipe or a device could block the thread for ever.
     if (statSync(file, { throwIfNoEntry: false })?.isFile() === false) throw new Refused(unusable)
     makeFolder(dirname(file))
     try {
@@ -79,7 +82,7 @@ export function openOrSetAside(file: string) {
   }
 }
 
-/** Renames the file with all that belongs to it, and returns its new name. */
+/** Renames the file and its companions, and returns the new name. */
 function setAside(file: string, why: 'damaged' | 'replaced'): string {
   const keptAs = `${file}.${why}-${Date.now()}`
   for (const part of ['', '-wal', '-shm', '-journal'])
@@ -87,7 +90,7 @@ function setAside(file: string, why: 'damaged' | 'replaced'): string {
   return keptAs
 }
 
-/** Device and inode of what the path names; undefined where it names nothing. */
+/** Returns device and inode of the file at this path; undefined where there is none. */
 export function identityOf(file: string): string | undefined {
   try {
     const { dev, ino } = statSync(file, { bigint: true })
@@ -98,9 +101,9 @@ export function identityOf(file: string): string | undefined {
 }
 
 /**
- * Writes all that an open database holds to a new file at its path, where somebody has removed or replaced the file under it.
- * What stands at the path meanwhile is renamed to FILE.replaced-<Unix ms> (the value returned), unless another gateway uses it.
- * The database stays open, on the file without a name. Throws what explainSqliteFault explains.
+ * Writes the content of an open database to a new file at its path, after somebody has removed or replaced the file. A file
+ * that has taken its place is renamed to FILE.replaced-<Unix ms> (the value returned), unless another gateway uses it.
+ * The database stays open, on the file without a name. Throws an error for explainSqliteFault.
  */
 export function writeAnew(database: DatabaseSync, file: string): string | undefined {
   const copy = `${file}.new-${Date.now()}`
@@ -135,19 +138,19 @@ function refuseFileInUse(file: string): void {
   }
 }
 
-/** mkdirSync's own way of making the folders above never ends below /proc, where what cannot be made counts as missing. */
+/** mkdirSync with `recursive` never ends below /proc, where a folder that cannot be created counts as missing. */
 function makeFolder(path: string): void {
   if (existsSync(path)) return
   makeFolder(dirname(path))
   try {
     mkdirSync(path)
   } catch (error) {
-    // Another gateway may have made it in this moment.
+    // Another gateway may have created it at the same moment.
     if (!existsSync(path)) throw error
   }
 }
 
-/** Whether the first bytes are those of a file of ours, https://www.sqlite.org/fileformat.html; damage further on leaves them alone. */
+/** Whether the first bytes mark a gateway's file (https://www.sqlite.org/fileformat.html); damage further on leaves them intact. */
 function isMarked(file: string): boolean {
   const head = Buffer.alloc(72)
   const descriptor = openSync(file, 'r')
@@ -165,11 +168,11 @@ function open(file: string): DatabaseSync {
     // SQLite's own lock, which the kernel drops with the process: nothing stale is left behind by a kill -9.
     database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA trusted_schema = OFF')
     refuseForeignFile(database)
-    // Not those of past days: 40 million rows take longer than a start may.
+    // The totals of days are not checked: 40 million rows take longer than a start may.
     for (const table of ['bans', 'quota'])
       if (hasTable(database, table) && pragma(database, `quick_check(${table})`) !== 'ok')
         throw new DamagedFile()
-    // Until COMMIT nothing is changed in a file that will be set aside.
+    // Nothing changes before COMMIT in a file that will be set aside.
     database.exec(`BEGIN IMMEDIATE; ${tables}`)
     const usage = ['usage', 'usage_by_plan'].map(usageColumns)
     for (const columns of [banColumns, quotaColumns, ...usage])
@@ -199,7 +202,7 @@ function refuseForeignFile(database: DatabaseSync): void {
     return
   }
   const names = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all()
-  // Before there was a mark, the file held bans alone.
+  // Files from before the mark hold bans alone.
   const isOlder = names.every(({ name }) => name === 'bans') && canRun(database, banColumns)
   if (owner !== 0 || !(names.length === 0 || isOlder))
     throw new Refused('belongs to another program; name another file')
@@ -208,7 +211,7 @@ function refuseForeignFile(database: DatabaseSync): void {
 const hasTable = (database: DatabaseSync, name: string): boolean =>
   database.prepare('SELECT 1 FROM sqlite_schema WHERE name = ?').get(name) !== undefined
 
-/** false: a table or column is missing. */
+/** Returns false where a table or column is missing. */
 function canRun(database: DatabaseSync, sql: string): boolean {
   try {
     database.exec(sql)
@@ -223,7 +226,7 @@ function pragma(database: DatabaseSync, name: string): string | number {
   return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0] as string | number
 }
 
-/** What SQLite itself did not find out: SQLITE_CORRUPT. */
+/** Damage that SQLite itself did not report, with its code SQLITE_CORRUPT. */
 class DamagedFile extends Error {
   readonly errcode = 11
 }
@@ -250,14 +253,14 @@ const remedies: Readonly<Record<number, string>> = {
   14: unusable,
   26: 'is not an SQLite database; name another file, or move it away to begin with an empty one',
 }
-/** Of making the folder. */
+/** Error codes of creating the folder. */
 const folderFaults = new Set(['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EEXIST', 'ENOENT'])
 
-/** `store.file FILE`, what is wrong with it, and what to do. */
+/** Returns `store.file FILE`, its fault and the remedy. */
 export const explainSqliteFault = (file: string, error: unknown): string =>
   `store.file ${file} ${isOnReadOnlyMount(file, error) ? readOnlyMount : faultAndRemedy(error)}`
 
-/** SQLite calls this a fault of the disk, or a file that cannot be opened. */
+/** Whether the file system is read-only, which SQLite reports as a fault of the disk, or as a file that cannot be opened. */
 function isOnReadOnlyMount(file: string, error: unknown): boolean {
   if (primaryCode(error) === undefined) return false
   try {
@@ -276,7 +279,7 @@ function faultAndRemedy(error: unknown): string {
   return remedies[primaryCode(error) ?? -1] ?? `failed: ${error.message}`
 }
 
-/** Extended codes carry the primary one in their low byte. */
+/** Returns the primary result code, which is the low byte of an extended one. */
 function primaryCode(error: unknown): number | undefined {
   const code = error instanceof Error && 'errcode' in error ? error.errcode : undefined
   return typeof code === 'number' ? code & 0xff : undefined

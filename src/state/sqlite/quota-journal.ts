@@ -1,26 +1,26 @@
 /**
- * Keeps the counters of the embedded authority in store.file while requests go on. A client's row says how many tokens more may
- * be taken before it is written again, so that after a crash it says at least as much as was taken. Only who takes more waits,
- * for one write that all who wait share: the first request of a client, and bursts.
+ * Keeps the counters of the embedded authority in store.file while requests go on. A client's row says how many more tokens may
+ * be taken before it is written again, so that after a crash it counts at least what was taken. Only a request that takes more
+ * waits, for one write shared by all that wait: the first request of a client, and bursts.
  */
 import type { Limits } from '../../config/config.ts'
 import { firstKeptDay, type Row, type Rows } from './quota-rows.ts'
 
-/** What a crash strands of a client's minute and day, at most, but one token at least. */
+/** A crash makes at most this part of a client's minute unusable, in minute and day, but at least one token. */
 const AHEAD_OF_A_MINUTE = 1 / 16
 const SAVE_EVERY_MS = 800
 const BATCH_CLIENTS = 1_000
-/** What calls may wait in all is for the way to them, too. */
+/** The part of a call's bound that may be spent on the disk; the rest is for the way to the authority. */
 const WAIT_FOR_DISK = 0.8
 const SILENT_AFTER_MS = 1_000
 
 export interface UnsavedCounters {
   readonly seconds: number
-  /** Since when, fault and remedy. */
+  /** A text with the time since when, the fault and the remedy. */
   readonly warning: string
 }
 
-/** What a row keeps of a client's counters. */
+/** The counters of a client that a row keeps. */
 export type Counts = Omit<Row, 'client' | 'ahead'>
 
 /** A client of the embedded authority. */
@@ -28,11 +28,11 @@ export interface CountedClient<State extends Counts = Counts> {
   readonly id: string
   /** Written by `transition` alone. */
   readonly state: State
-  /** On disk; undefined: nothing. Written by Journal. */
+  /** The row on disk; undefined: there is none. Written by Journal. */
   row: Row | undefined
-  /** Of the write under way, which a crash may leave instead of `row`. Written by Journal. */
+  /** The row of the write under way, which a crash may leave instead of `row`. Written by Journal. */
   saving?: Row | undefined
-  /** Of its next row. Written by Journal. */
+  /** The value of `ahead` for its next row. Written by Journal. */
   ahead: number
 }
 
@@ -40,35 +40,35 @@ export interface JournalOptions {
   readonly rows: Omit<Rows, 'load' | 'find'>
   readonly clock: { epochMs(): number }
   readonly timers: { every(intervalMs: number, task: () => void): () => void }
-  /** How long a call may take in all. Then nobody waits until the disk answers, and a crash would lose what is taken meanwhile. */
+  /** Bound of a call. After it no call waits until the disk answers, and a crash would lose what is taken meanwhile. */
   readonly timeoutMs: number
   /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
   readonly onFault: (error: unknown) => void
-  /** Called once when something could be written again. */
+  /** Called once when writing works again. */
   readonly onRecovered: () => void
 }
 
-/** Begins at once, by removing the days that have ended. */
+/** Begins at once by removing the days that have ended. */
 export class Journal {
   readonly #options: JournalOptions
   readonly #stop: () => void
-  /** Whose rows are not up to date. */
+  /** Clients whose rows are not up to date. */
   readonly #changed = new Set<CountedClient>()
-  /** How many of them a round was begun for. */
+  /** The number of these that the present round has to write. */
   #due = 0
-  /** Those whose rows have to be written at once, for whoever waits for that. */
+  /** Clients whose rows have to be written at once, as requests wait for that. */
   readonly #urgent = new Set<CountedClient>()
   #urgentWritten = Promise.withResolvers<void>()
-  /** Somebody waits for that, and will not for ever. Written with it and by #whenWritten. */
+  /** The wait for the urgent rows is bounded by a timer. Written by #whenWritten and #renewWaiting. */
   #isTimed = false
-  /** The clients of the write under way, and who waits for it. */
+  /** The clients of the write under way, and the promise that their requests await. */
   #saving: readonly CountedClient[] = []
   #awaited = this.#urgentWritten
-  /** Begin of the write under way, or of the first of those that failed; undefined: all is well. */
+  /** Unix time in ms at the beginning of the write under way, or of the first that failed; undefined: all is well. */
   #askedMs: number | undefined
-  /** Of the last round, if it failed. */
+  /** The error of the latest round, if it failed. */
   #fault: Error | undefined
-  /** The write under way takes too long to wait for. */
+  /** The write under way takes too long for requests to wait. */
   #isLate = false
   #removedDaysBefore = 0
   /** The round under way; never rejects. */
@@ -91,9 +91,9 @@ export class Journal {
   }
 
   /**
-   * A call was carried out. A promise: what it took may be spent when that resolves, as a crash would lose it until then;
-   * undefined: at once. Called with every call, so it costs next to nothing. What a write under way lacks is written, too.
-   * isReset: counts were set back, which a crash would undo.
+   * A call was carried out. Returns a promise where a crash would still lose what it took: that may be spent when the promise
+   * resolves; undefined: at once. Called with every call, so it costs next to nothing. Changes that a write under way lacks are
+   * written, too. isReset: counts were set back, which a crash would undo.
    */
   carriedOut(
     client: CountedClient,
@@ -105,17 +105,17 @@ export class Journal {
     if (!kept.isChanged && saving === undefined) return undefined
     this.#changed.add(client)
     client.ahead = Math.max(1, Math.floor(perMinute * AHEAD_OF_A_MINUTE))
-    // A crash may find either row.
+    // A crash may leave either row.
     const left = Math.min(kept.left, saving ? this.#since(saving, state).left : Infinity)
     const isEnough = !isReset && left >= client.ahead / 2
     if (isEnough || this.#fault !== undefined || this.#closed !== undefined) return undefined
-    // Who comes in the same turn of the event loop goes along.
+    // Calls in the same turn of the event loop share the write.
     if (this.#urgent.size === 0) setImmediate(() => void this.#round(false))
     this.#urgent.add(client)
     return (isReset || left < 0) && !this.#isLate ? this.#whenWritten() : undefined
   }
 
-  /** left: what may be taken before another row is needed. */
+  /** Compares a row with the counters. left: tokens that may be taken before another row is needed. */
   #since(row: Row | undefined, state: Counts): { isChanged: boolean; left: number } {
     const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
     const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
@@ -129,19 +129,19 @@ export class Journal {
   #whenWritten(): Promise<void> {
     const { promise, resolve } = this.#urgentWritten
     const waitMs = WAIT_FOR_DISK * this.#options.timeoutMs
-    // After a stall of the event loop timers run before messages are read: an answer that is already there has its turn.
+    // After a stall of the event loop timers run before messages are read, so an answer that has already arrived gets its turn.
     if (!this.#isTimed) setTimeout(() => void setImmediate(resolve), waitMs)
     this.#isTimed = true
     return promise
   }
 
-  /** Whether its counters may leave memory: they are on disk, or not to be kept there, and memory is bounded. */
+  /** Whether a client's counters may leave memory: they are on disk, or cannot be kept there and memory is bounded. */
   mayForget(client: CountedClient): boolean {
     if (client.saving !== undefined) return false
     return !this.#changed.has(client) || (this.#fault !== undefined && this.#changed.delete(client))
   }
 
-  /** Writes what is left, nothing of it ahead, and closes the file. Never rejects. */
+  /** Writes the remaining rows, with nothing counted ahead, and closes the file. Never rejects. */
   close(): Promise<void> {
     this.#closed ??= this.#end()
     return this.#closed
@@ -156,7 +156,7 @@ export class Journal {
     await rows.close()
   }
 
-  /** Writes what is urgent, and if `all` whatever has changed until now; joins the round under way. */
+  /** Writes urgent rows, and with `all` also the rows that have changed until now; joins the round under way. */
   #round(all: boolean): Promise<void> {
     const { onFault } = this.#options
     if (all) this.#due = this.#changed.size
@@ -167,7 +167,7 @@ export class Journal {
         for (const client of this.#saving) this.#changed.add(client)
         this.#endSaving()
         this.#urgent.clear()
-        // Who waits goes on, although a crash would lose what was taken.
+        // Waiting calls go on, although a crash would lose what was taken.
         this.#awaited.resolve()
         this.#urgentWritten.resolve()
         this.#renewWaiting()
@@ -194,7 +194,7 @@ export class Journal {
     }
   }
 
-  /** Writes these, and as many of those that are due as make up a batch. */
+  /** Writes these clients, and fills the batch with clients that are due. */
   async #save(batch: CountedClient[]): Promise<void> {
     for (const client of batch) this.#changed.delete(client)
     for (const client of this.#changed) {

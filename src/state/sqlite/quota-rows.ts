@@ -1,6 +1,6 @@
 /**
- * The rows of store.file that keep the counters of the embedded authority over a restart: of each client, the tokens handed
- * out in the windows that still run, and how many more may be before its row is written again.
+ * The rows of store.file that keep the counters of the embedded authority over a restart: for each client, the tokens handed
+ * out in the windows that still run, and how many more may be taken before the row is written again.
  */
 import { DAY_MS } from '../../config/time.ts'
 import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
@@ -11,7 +11,7 @@ export interface Row {
   readonly minuteTaken: number
   readonly dayIndex: number
   readonly dayTaken: number
-  /** After a crash so many more count as taken, in both windows. */
+  /** After a crash so many more tokens count as taken, in both windows. */
   readonly ahead: number
 }
 
@@ -22,22 +22,22 @@ const save = `INSERT INTO quota (client, minute_index, minute_taken, day_index, 
   ON CONFLICT (client) DO UPDATE SET minute_index = excluded.minute_index, minute_taken = excluded.minute_taken,
     day_index = excluded.day_index, day_taken = excluded.day_taken, ahead = excluded.ahead`
 const removeDaysBefore = 'DELETE FROM quota WHERE day_index < ?'
-/** In the windows of the row, or in those that may have begun since. */
+/** Counts the tokens ahead as taken, in the windows of the row or in those that may have begun since. */
 const countAhead = `UPDATE quota SET
   minute_taken = ahead + iif(minute_index < minute, 0, minute_taken), minute_index = max(minute_index, minute),
   day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
   FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
 const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > ?'
 
-/** A client's counters are of no use this long after its day has ended. */
+/** A client's counters are useless this long after the end of their day. */
 const EXPIRY_AFTER_DAY_MS = 3_600_000
 
-/** The first day whose counters are still of use. */
+/** Returns the first day whose counters are still of use. */
 export function firstKeptDay(nowMs: number): number {
   return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
 }
 
-/** A rejected call means that nothing of it was kept; its Error says fault and remedy. Client ids are well-formed strings. */
+/** A rejected call has kept nothing; its Error gives fault and remedy. Client ids are well-formed strings. */
 export class Rows {
   readonly #file: SqliteFile
 
@@ -46,11 +46,11 @@ export class Rows {
     this.#file = openSqliteFile(file, onFileEvent)
   }
 
-  /** Up to `atMost` rows of days that are still of use, as a crash or a stop has left them. Blocks until they are there: for starts only. */
+  /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. Blocks until then: for starts only. */
   load(now: { minuteIndex: number; dayIndex: number }, fromDay: number, atMost: number) {
     this.#file.readNow(countAhead, now.minuteIndex, now.dayIndex)
     const rows = this.#file.readNow(`${select} day_index >= ? LIMIT ?`, fromDay, atMost)
-    // Types and ranges are the table's own constraints.
+    // The constraints of the table ensure types and ranges.
     return rows as readonly unknown[] as readonly Row[]
   }
 
@@ -68,7 +68,7 @@ export class Rows {
     return this.#file.write(removeDaysBefore, [Float64Array.of(dayIndex)])
   }
 
-  /** What the rows say is the truth. */
+  /** Sets `ahead` to 0, as the counts of the rows are exact. */
   dropAhead(): Promise<void> {
     return this.#file.write(dropAhead, [Float64Array.of(0)])
   }

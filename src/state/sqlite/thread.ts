@@ -9,17 +9,17 @@ import { explainSqliteFault, identityOf, openOrSetAside, writeAnew } from './ope
 export interface ThreadData {
   readonly file: string
   readonly port: MessagePort
-  /** One number, raised with every answer: who waits for an answer without an event loop waits for that. */
+  /** One number, raised with every answer, so that a caller without an event loop can wait for it. */
   readonly answers: Int32Array
 }
 
-/** One array per parameter of the statement, all of one length. */
+/** One array per parameter of the statement, all of the same length. */
 export type Columns = readonly (readonly string[] | Float64Array)[]
 
-/** For the places that `?` has in a statement, in their order: Node.js 22 binds none to `?1`. */
+/** Values of the `?` in a statement, in their order; Node.js 22 binds none to `?1`. */
 export type Parameter = string | number
 
-/** A statement, to be run once per row. */
+/** A statement to be run once per row. */
 export interface Change {
   readonly sql: string
   readonly columns: Columns
@@ -32,20 +32,20 @@ export type Asked =
 
 export type ThreadCall = Asked & { readonly id: number }
 
-/** Something became of the file itself, whatever was asked for; a line of the log. */
+/** Something happened to the file itself, independent of any call; it becomes a line of the log. */
 export type FileEvent =
-  /** What stood there could not be used, and a new file was begun. */
+  /** The file at the path could not be used, and a new one was begun. */
   | { readonly event: 'storeFileSetAside'; readonly keptAs: string }
   /** The file had been removed or replaced under the gateway, and was written anew. */
   | { readonly event: 'storeFileRestored'; readonly file: string }
-  /** The same, but it cannot be written anew: tried again every second. */
+  /** The file was removed or replaced and cannot be written anew; tried again every second. */
   | { readonly event: 'storeFileLost'; readonly message: string }
 
-/** The answer to the opening has the id 0; events have the id of no call. */
+/** The answer to the opening has the id 0; events have an id of no call. */
 export type ThreadAnswer = { readonly id: number } & (
   | { readonly value: unknown }
   | { readonly event: FileEvent }
-  /** Fault and remedy, as a person should read them. */
+  /** Fault and remedy, for a person to read. */
   | { readonly fault: string }
 )
 
@@ -71,12 +71,12 @@ function answer(id: number, work: () => unknown): void {
 
 const report = (event: FileEvent): void => post({ id: EVENT, event })
 
-/** The database at the path of store.file, even where somebody removes or replaces the file. */
+/** Keeps a database at the path of store.file, even where somebody removes or replaces the file. */
 class StoreFile {
   #database = this.#open()
   #identity = identityOf(file)
   readonly #statements = new Map<string, StatementSync>()
-  /** The file was removed or replaced, and cannot be written anew: what is written now would be lost. */
+  /** The error while the file is removed or replaced and cannot be written anew, when writes would be lost. */
   #lost: unknown
 
   #open(): DatabaseSync {
@@ -98,7 +98,7 @@ class StoreFile {
     return this.#prepared(sql).all(...parameters)
   }
 
-  /** All rows or none. */
+  /** Writes all rows or none. */
   write(changes: readonly Change[]): void {
     if (this.#lost !== undefined) throw this.#lost
     this.#database.exec('BEGIN IMMEDIATE')
@@ -117,7 +117,7 @@ class StoreFile {
     }
   }
 
-  /** Writes the file anew where the path names another or none. */
+  /** Writes the file anew where the path no longer names the open file. */
   compare(): void {
     try {
       if (this.#database.isOpen) {

@@ -1,6 +1,6 @@
 /**
- * Keeps the totals of days in store.file: of each client and day one row with all that was counted and the first plan of the day,
- * as the release before has it; and in a table of its own, which that release passes over, what was counted under other plans.
+ * Keeps the totals of days in store.file: one row per client and day with all that was counted and the first plan of the day,
+ * as in the release before; and in a second table, which that release ignores, what was counted under other plans.
  */
 import { StoreUnavailable } from '../store-unavailable.ts'
 import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
@@ -10,23 +10,23 @@ import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
 const columns = `client, plan, admitted, refused_minute AS refusedMinute, refused_day AS refusedDay,
   refused_ban AS refusedBan`
-/** In one step, or the parts might be newer than their totals. */
+/** Reads a page in one step: otherwise the parts might be newer than their totals. */
 const pageOf = `WITH page AS MATERIALIZED
     (SELECT 0 AS isPart, day, ${columns} FROM usage WHERE day = ? AND client > ? ORDER BY client LIMIT ?)
   SELECT * FROM page UNION ALL SELECT 1, day, ${columns} FROM usage_by_plan
   WHERE day = ? AND client > ? AND client <= (SELECT max(client) FROM page)`
-/** Day by day: a scan of them would meet all clients. */
+/** Reads day by day: a scan of the days would read all clients. */
 const clientOf = `WITH RECURSIVE days (at, last) AS (SELECT ?, ? UNION ALL SELECT at + 1, last FROM days WHERE at < last)
   SELECT 0 AS isPart, day, ${columns} FROM days CROSS JOIN usage ON day = at AND client = ? UNION ALL
   SELECT 1, day, ${columns} FROM days CROSS JOIN usage_by_plan ON day = at AND client = ?`
-/** A row that this very batch has changed last is left as it is: the batch was kept, and its answer was late. */
+/** A row last changed by this very batch is left as it is: the batch was kept, and its answer was late. */
 const orAdd = `DO UPDATE SET admitted = admitted + excluded.admitted,
     refused_minute = refused_minute + excluded.refused_minute, refused_day = refused_day + excluded.refused_day,
     refused_ban = refused_ban + excluded.refused_ban, batch = excluded.batch
   WHERE batch <> excluded.batch`
 const addTotal = `INSERT INTO usage (day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, client) ${orAdd}`
-/** After the total, which names the plan that has no part. */
+/** Must follow addTotal: the total names the plan that has no part. */
 const addPart = `WITH new (day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch)
     AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
   INSERT INTO usage_by_plan SELECT new.* FROM new JOIN usage USING (day, client) WHERE new.plan <> usage.plan
@@ -36,13 +36,14 @@ const tables = ['usage', 'usage_by_plan'].map((table) => ({
   removeOld: `DELETE FROM ${table} WHERE (day, client) IN
     (SELECT day, client FROM ${table} WHERE day < ? LIMIT ?)`,
 }))
-/** Others wait for the file meanwhile: a few ms. */
+/** Rows per page; other calls wait for the file meanwhile, for a few ms. */
 const PAGE_ROWS = 1_000
 
 /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
 export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): UsageStore {
   const store = openSqliteFile(file, onFileEvent)
-  // One process has the file, and sends its batches one after the other: that the latest of a row differs is enough.
+  // Only one process uses the file and sends its batches one after the other, so that comparing a row with its latest batch is
+  // enough.
   const bootMs = Date.now()
   let cleanedDay: number | undefined
   const read = (...asked: Parameters<SqliteFile['read']>): Promise<readonly Found[]> =>
@@ -94,7 +95,7 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
   }
 }
 
-/** A row of one of the tables. Types are the tables' own constraints. */
+/** A row of one of the tables, whose constraints ensure the types. */
 interface Found extends DayRow {
   readonly isPart: 0 | 1
   readonly day: number

@@ -1,17 +1,17 @@
-/** The embedded authority of the supervisor, as its workers reach it. */
+/** The embedded authority of the supervisor, as workers reach it. */
 import { StoreUnavailable } from '../store-unavailable.ts'
 import type { IpcCalls } from './calls.ts'
 import { observedCall, type CallObserver } from '../observer.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 
-/** What the lessee of a worker asks of the supervisor. */
+/** The calls of a worker's lessee to the supervisor. */
 export interface QuotaCalls {
   take(request: TakeRequest): TakeReply
   beat(beat: Beat): Beats
 }
 
 /**
- * onNotice: registers who is to have the supervisor's notices.
+ * onNotice: registers a listener for the supervisor's notices.
  * take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it.
  */
 export function createIpcAuthority({
@@ -23,7 +23,8 @@ export function createIpcAuthority({
   onNotice: NonNullable<Authority['onNotice']>
   observe?: CallObserver
 }): Authority {
-  // Thrown for every request while nobody answers: made once, since a stack trace costs more than the decision.
+  // Thrown for every request while the supervisor does not answer. It is made once, since a stack trace costs more than the
+  // decision.
   const away = new StoreUnavailable('error')
 
   return {

@@ -1,20 +1,20 @@
-/** The ban store of the supervisor, as its workers reach it. */
+/** The ban store of the supervisor, as workers reach it. */
 import type { BanStore, BanStoreListener, BanRecord } from '../bans.ts'
 import type { IpcCalls } from './calls.ts'
 import type { StoreClock } from '../store-clock.ts'
 
-/** What the ban book of a worker asks of the supervisor. */
+/** The calls of a worker's ban book to the supervisor. */
 export interface BanCalls {
-  /** nowMs: of the supervisor, Unix time. */
+  /** nowMs: Unix time in ms of the supervisor. */
   loadBans(nothing: undefined): { bans: ReadonlyMap<string, BanRecord>; nowMs: number }
   saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
   forgetBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
 }
 
-/** Hears of bans through the supervisor too: some worker has pronounced one, or there are some that it could not tell of. */
+/** Also receives news of bans through the supervisor: `banned` for one by another worker, `stale` where some could not be reported. */
 export type IpcBanStore = BanStore & Pick<BanStoreListener, 'banned' | 'stale'>
 
-/** clock: is set by the supervisor's. */
+/** clock: is set by the supervisor's time. */
 export function createIpcBanStore(calls: IpcCalls<BanCalls>, clock: StoreClock): IpcBanStore {
   let listener: BanStoreListener | undefined
   return {

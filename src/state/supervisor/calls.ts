@@ -1,19 +1,19 @@
 /**
- * Calls of one process to another on the same machine, over the IPC channel between them. What is asked during one turn of
- * the event loop travels as one message, and only one message of a lane is unanswered at a time: what comes meanwhile waits
- * and goes with the next. So a busy other end gets fewer, larger messages. A call that it cannot decide yet holds up no other.
- * An answer that is late costs the calls that waited for it as long as a call may wait, and no other.
+ * Calls of one process to another on the same machine, over the IPC channel between them. Calls made during one turn of the
+ * event loop travel as one message, and only one message of a lane is unanswered at a time: later calls wait and go with the
+ * next. So a busy receiver gets fewer, larger messages. A call that it cannot decide yet delays no other. A late answer costs
+ * the calls that waited for it as long as a call may wait, and no other.
  */
 import { Silence } from '../silence.ts'
 import { StoreUnavailable } from '../store-unavailable.ts'
 
-/** What can be asked, by name, are functions of one argument. Plain data only, as it is cloned on the way. */
+/** Calls are functions of one argument, by name. They carry plain data only, as it is cloned on the way. */
 type Argument<Call> = Call extends (argument: infer A) => unknown ? A : never
 type Result<Call> = Call extends (argument: never) => infer R ? R : never
 
 export interface CallBatch {
   readonly kind: 'calls'
-  /** Callers that share a channel and must not wait for each other. */
+  /** Separates callers that share a channel and must not wait for each other. */
   readonly lane: string
   readonly id: number
   readonly calls: readonly { readonly name: string; readonly argument: unknown }[]
@@ -22,12 +22,12 @@ export interface CallBatch {
 export type CallOutcome =
   { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
 
-/** The first of a batch comes at once, so that no call waits for another; what it lacks follows as it becomes known. */
+/** The first answer to a batch comes at once, so that no call waits for another; missing outcomes follow as they become known. */
 export interface AnswerBatch {
   readonly kind: 'answers'
   readonly lane: string
   readonly id: number
-  /** Place of each outcome's call in the batch. */
+  /** Index in the batch of each outcome's call. */
   readonly places: readonly number[]
   readonly outcomes: readonly CallOutcome[]
 }
@@ -40,9 +40,9 @@ interface Pending {
   reject(fault: unknown): void
 }
 
-/** One message keeps the other end busy for a few ms at most. */
+/** Bounds a message, so that it keeps the receiver busy for a few ms at most. */
 const BATCH_CALLS = 1_000
-/** A caller that is faster than the other end fails fast beyond this. */
+/** With more calls open, further ones fail at once: the caller is faster than the receiver. */
 const OPEN_CALLS = 20_000
 
 interface SentBatch {
@@ -56,26 +56,29 @@ export interface IpcCallsOptions {
   send(batch: CallBatch): void
   /** Bound of every call. */
   readonly timeoutMs: number
-  /** Apart from others on the same channel. */
+  /** The lane, which separates these calls from others on the same channel. */
   readonly lane: string
-  /** The other end is away (false), or answers again (true). */
+  /** Called with false when the receiver is away, and with true when it answers again. */
   onState?(available: boolean): void
 }
 
 export class IpcCalls<Calls> {
-  /** false: calls fail at once, as the other end is away or gone. Written by #expire, receive and close. */
+  /** false: calls fail at once, as the receiver is away or gone. Written by #expire, receive and close. */
   available = true
   readonly #options: IpcCallsOptions
   readonly #recovered: (() => void)[] = []
-  /** To be sent. Written by call, #flush and #rejectAll. */
+  /** Calls to be sent. Written by call, #flush and #rejectAll. */
   #queue: Pending[] = []
-  /** Sent, by id, until all of a batch is known. Written by #flush, receive and close. */
+  /** Batches sent, by id, until all their outcomes are known. Written by #flush, receive and close. */
   readonly #sent = new Map<number, SentBatch>()
-  /** Calls of these. Written with them. */
+  /** Number of calls in these without an outcome. Written with them. */
   #open = 0
   /** Id of the batch whose first answer is awaited. Written by #flush, receive and close. */
   #awaited: number | undefined
-  /** The answer to the message under way is late. The message stays under way; what is queued behind it expires call by call. Written by receive and #expire. */
+  /**
+   * The answer to the message under way is late. The message stays under way; calls queued behind it expire one by one. Written
+   * by receive and #expire.
+   */
   #isLate = false
   readonly #silence = new Silence()
   #lastId = 0
@@ -84,7 +87,7 @@ export class IpcCalls<Calls> {
     this.#options = options
   }
 
-  /** Rejects with StoreUnavailable when the other end does not answer within `timeoutMs` or cannot do it. */
+  /** Rejects with StoreUnavailable when the receiver does not answer within `timeoutMs` or cannot carry out the call. */
   call<Name extends keyof Calls & string>(
     name: Name,
     argument: Argument<Calls[Name]>,
@@ -95,18 +98,18 @@ export class IpcCalls<Calls> {
       const settle = resolve as (value: unknown) => void
       this.#queue.push({ name, argument, askedMs: performance.now(), resolve: settle, reject })
       if (this.#queue.length > 1) return
-      // The first of this turn; those after it go along.
+      // This is the first call of the turn; later ones go with it.
       if (this.#awaited === undefined) setImmediate(() => this.#flush())
       else if (this.#isLate) this.#expireAfter(this.#options.timeoutMs)
     })
   }
 
-  /** Called each time the other end answers again after it was away. */
+  /** The listener is called each time the receiver answers again after it was away. */
   onRecovered(listener: () => void): void {
     this.#recovered.push(listener)
   }
 
-  /** Passes over the answers of another lane. */
+  /** Ignores the answers of another lane. */
   receive({ lane, id, places, outcomes }: AnswerBatch): void {
     const batch = lane === this.#options.lane ? this.#sent.get(id) : undefined
     if (batch === undefined) return
@@ -150,7 +153,7 @@ export class IpcCalls<Calls> {
     this.#queue = this.#queue.slice(BATCH_CALLS)
     const id = ++this.#lastId
     const leftMs = first.askedMs + timeoutMs - performance.now()
-    // What has waited for a late answer is given a fair time of its own.
+    // Calls that have waited for a late answer get a fair time of their own.
     const timer = afterTurn(Math.max(timeoutMs / 4, leftMs), () => this.#giveUp(id))
     this.#sent.set(id, { calls, timer, open: calls.length })
     this.#open += calls.length
@@ -176,7 +179,7 @@ export class IpcCalls<Calls> {
     }).unref()
   }
 
-  /** The latest answer is still not there: what has waited for it long enough goes without, and after a silence everything. */
+  /** The answer is still missing: calls that have waited long enough fail, and after a silence all calls. */
   #expire(): void {
     const nowMs = performance.now()
     const { timeoutMs } = this.#options
@@ -201,11 +204,11 @@ export class IpcCalls<Calls> {
   }
 }
 
-/** After a stall of the event loop timers run before messages are read: an answer that is already there has its turn first. */
+/** After a stall of the event loop timers run before messages are read, so an answer that has already arrived gets its turn first. */
 const afterTurn = (delayMs: number, task: () => void): NodeJS.Timeout =>
   setTimeout(() => setImmediate(task), delayMs)
 
-/** Those that have an outcome keep it. */
+/** Calls that have an outcome keep it. */
 function rejectAll(calls: readonly Pending[] = [], reason: 'timeout' | 'error'): void {
   const fault = new StoreUnavailable(reason)
   for (const { reject } of calls) reject(fault)
@@ -214,14 +217,14 @@ function rejectAll(calls: readonly Pending[] = [], reason: 'timeout' | 'error'):
 export const createIpcCalls = <Calls>(options: IpcCallsOptions): IpcCalls<Calls> =>
   new IpcCalls(options)
 
-/** How the other end answers each call. */
+/** The receiver's handler for each call. */
 export type CallHandlers<Calls> = {
   readonly [Name in keyof Calls]: (
     argument: Argument<Calls[Name]>,
   ) => Result<Calls[Name]> | Promise<Result<Calls[Name]>>
 }
 
-/** Sends what is known at once, and the rest as it becomes known. A handler that throws becomes a fault of that call alone. */
+/** Sends the outcomes known at once, and the others as they become known. A handler that throws fails its call alone. */
 export function answerCalls<Calls>(
   handlers: CallHandlers<Calls>,
   { lane, id, calls }: CallBatch,
@@ -231,10 +234,10 @@ export function answerCalls<Calls>(
   let outcomes: CallOutcome[] = []
   const known = (place: number, outcome: CallOutcome): void => {
     outcomes.push(outcome)
-    // Those that become known in the same turn of the event loop go along; before the first message this waits for its end.
-    if (places.push(place) === 1 && isBegun) setImmediate(tell)
+    // Outcomes of the same turn of the event loop share a message; those known before the first message go with it.
+    if (places.push(place) === 1 && isBegun) setImmediate(sendKnown)
   }
-  const tell = (): void => {
+  const sendKnown = (): void => {
     send({ kind: 'answers', lane, id, places, outcomes })
     places = []
     outcomes = []
@@ -244,7 +247,7 @@ export function answerCalls<Calls>(
     const fault = (error: unknown): void =>
       known(place, { ok: false, fault: error instanceof Error ? error.message : String(error) })
     try {
-      // The argument was typed where the call was made; both ends are of one version.
+      // The argument was typed where the call was made, and both ends are of one version.
       const handle = handlers[name as keyof Calls] as (argument: unknown) => unknown
       const value = handle(argument)
       if (value instanceof Promise)
@@ -254,6 +257,6 @@ export function answerCalls<Calls>(
       fault(error)
     }
   }
-  tell()
+  sendKnown()
   isBegun = true
 }

@@ -1,19 +1,19 @@
-/** Counts that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
+/** Counters that all workers of a machine share: strikes, and requests without a credential. The supervisor keeps them. */
 
 import type { IpcCalls } from './calls.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 import type { AddressCount, AddressCounter, CountedAddress } from '../memory/addresses.ts'
 import type { Count, Counter } from '../counter.ts'
 
-/** What the counters of a worker ask of the supervisor. */
+/** The calls of a worker's counters to the supervisor. */
 export interface CounterCalls {
-  /** Adds strikes to a key of all workers; the count begins anew once it has earned a ban. */
+  /** Adds strikes to a key for all workers; the count begins anew once the key has earned a ban. */
   addStrikes(strikes: { readonly keyId: string; readonly points: number }): Count
   /** Adds requests without a valid credential to an address. */
   countAddress(count: Omit<AddressCount, 'limit'>): CountedAddress
 }
 
-/** Strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
+/** Counts strikes over all workers; while the supervisor is silent, `own` counts for this worker alone. */
 export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter): Counter {
   return {
     isShared: true,
@@ -21,7 +21,7 @@ export function createSharedStrikes(calls: IpcCalls<CounterCalls>, own: Counter)
       calls.available
         ? calls.call('addStrikes', { keyId, points }).catch(() => own.add(keyId, points, nowMs))
         : own.add(keyId, points, nowMs),
-    // The supervisor begins anew by itself once a ban was earned, so that no strike in between is lost.
+    // The supervisor itself resets the count once a ban is earned, so that no strike in between is lost.
     reset: (keyId) => own.reset(keyId),
     useTime: (withinMs) => own.useTime(withinMs),
   }
@@ -32,14 +32,14 @@ interface Waiting {
   resolve(counted: CountedAddress): void
 }
 
-/** What anonymous may cost the supervisor: so many questions a second and worker. */
+/** Questions a second and worker that anonymous requests may cost the supervisor. */
 const ASKED_PER_SECOND = 5_000
 const MAX_EXHAUSTED = 100_000
 
 /**
- * Requests of addresses over all workers. Anonymous callers must not be able to wear out the supervisor: an address at its
- * limit is answered from memory until the window ends, what one address sends while a question is under way goes together
- * in the next, and past a number of questions a second the others are counted by `own`, for this worker alone.
+ * Counts requests of addresses over all workers. Anonymous callers must not be able to wear out the supervisor: an address at
+ * its limit is answered from memory until the window ends, the requests of one address during a question share the next one,
+ * and beyond a number of questions a second `own` counts the others, for this worker alone.
  */
 export function createSharedAddressCounter(options: {
   readonly calls: IpcCalls<CounterCalls>
@@ -85,7 +85,7 @@ export function createSharedAddressCounter(options: {
     add: ({ address, points, limit }) => {
       const window = Math.floor(now() / MINUTE_MS)
       const known = exhausted.window === window ? exhausted.totals.get(address) : undefined
-      // Not if the limit was raised meanwhile.
+      // The answer does not hold if the limit was raised meanwhile.
       if (known !== undefined && known >= limit)
         return Promise.resolve({ window, total: known + points })
       return new Promise((resolve) => {

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { keysExpiringFamily } from '../../../src/core/record/keys-expiring.ts'
 import { refusalKinds } from '../../../src/core/rules/refusals.ts'
-import { Moments } from '../../../src/core/record/moments.ts'
+import { UniqueTimestamps } from '../../../src/core/record/unique-timestamps.ts'
 import {
   createMetrics,
   type Metrics,
@@ -154,9 +154,9 @@ it('counts keys that end within 30 days once for each configuration and hour', (
 
 it('gives moments of one millisecond an order, and begins anew with the next one', () => {
   const clock = [5, 5, 5, 6, 5]
-  const moments = new Moments(() => clock.shift() ?? 7)
-  expect([1, 2, 3, 4, 5].map(() => moments.next())).toEqual([5, 5.001, 5.002, 6, 5])
-  const flood = Array.from({ length: 2_000 }, () => moments.next())
+  const timestamps = new UniqueTimestamps(() => clock.shift() ?? 7)
+  expect([1, 2, 3, 4, 5].map(() => timestamps.next())).toEqual([5, 5.001, 5.002, 6, 5])
+  const flood = Array.from({ length: 2_000 }, () => timestamps.next())
   expect(flood.every((atMs) => Math.floor(atMs) === 7)).toBe(true)
   expect(flood).toEqual([...flood].toSorted((one, other) => one - other))
 })
