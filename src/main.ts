@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * The process's edge: arguments, environment, signals and exit codes. Nothing else reads `process`.
- * Signals are heard before anything is loaded that takes time; until then they mean what the system makes of them.
+ * Signals are handled before anything is loaded that takes time; until then the system's defaults apply.
  */
 import { readFileSync } from 'node:fs'
 import type { Edge, Incidents } from './cli/edge.ts'
@@ -10,19 +10,19 @@ import type { ToWorker } from './server/workers/messages.ts'
 const FAILED = 1
 const LINGER_MS = 2_000
 const PARENT_CHECK_MS = 500
-/** The engine this needs, with node:sqlite and the http options used here; package.json says the same. */
+/** The oldest Node.js with node:sqlite and the http options used here; package.json says the same. */
 const OLDEST_NODE = [22, 19] as const
 
 let incidents: Incidents | undefined
 const unheard: ((incidents: Incidents) => void)[] = []
-function tell(incident: (incidents: Incidents) => void): void {
+function dispatch(incident: (incidents: Incidents) => void): void {
   if (incidents === undefined) unheard.push(incident)
   else incident(incidents)
 }
 
 // Without a listener, SIGUSR1 opens the debugger of Node.js.
 for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const)
-  process.on(name, () => tell(({ signal }) => signal(name)))
+  process.on(name, () => dispatch(({ signal }) => signal(name)))
 
 // A rejection that nobody handles arrives here too.
 process.on('uncaughtException', (error) => {
@@ -34,25 +34,25 @@ process.on('uncaughtException', (error) => {
 // Node.js would print them. What it has no final form for yet, such as SQLite in version 22, is tested here.
 process.removeAllListeners('warning')
 process.on('warning', (warning) => {
-  if (warning.name !== 'ExperimentalWarning') tell((heard) => heard.warning(warning))
+  if (warning.name !== 'ExperimentalWarning') dispatch((receiver) => receiver.warning(warning))
 })
 
-// Whoever read the output may leave at any time; that is no reason to stop answering clients.
+// The reader of the output may leave at any time; that is no reason to stop answering clients.
 const unread = new AbortController()
 process.stdout.on('error', () => unread.abort())
 process.stderr.on('error', () => undefined)
 
-// npm passes on some signals, and dies of others without a word.
+// npm passes on some signals, and dies of others in silence.
 if (process.env['npm_lifecycle_event'] !== undefined) {
   const before = ancestors()
   const timer = setInterval(() => {
     if (ancestors() === before) return
     clearInterval(timer)
-    tell(({ signal }) => signal('orphaned'))
+    dispatch(({ signal }) => signal('orphaned'))
   }, PARENT_CHECK_MS).unref()
 }
 
-/** The parent; and where that is a shell, which outlives npm, its parent too. Above npm nobody counts: who left it behind may go. */
+/** The parent; and where that is a shell, which outlives npm, its parent too. What is above npm does not count: it may go. */
 function ancestors(): string {
   const parent = process.ppid
   try {
@@ -128,5 +128,5 @@ async function main(): Promise<number> {
 }
 
 process.exitCode = await main()
-// A start that failed half-way has opened what nobody will close; that must not keep a process that has nothing left to do.
+// A start that failed half-way has opened what nothing will close; that must not keep the process alive.
 setTimeout(() => process.exit(), LINGER_MS).unref()

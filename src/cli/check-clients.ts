@@ -1,4 +1,4 @@
-/** Whether a text with clients in it would be taken, as far as it can tell: the plans of a client file stand in the configuration that names it. */
+/** Checks whether a text with clients in it would be taken, as far as it can: the plans of a client file stand in the configuration that names it. */
 import { readFileSync, statSync } from 'node:fs'
 import { build } from '../config/clients/builder.ts'
 import { isJsonLines } from '../config/clients/entries.ts'
@@ -9,10 +9,10 @@ import { parseConfig } from '../config/parse.ts'
 import { ConfigError, formatPath } from '../config/problems.ts'
 import { isGroup, isList, listAt, textAt, type Group, type Tree } from '../config/tree.ts'
 
-/** Of longer files that have a client a line, only the line that changes is judged. */
+/** In longer files with a client a line, only the line that changes is checked. */
 const WHOLE_BYTES = 16 * 2 ** 20
 
-/** Throws ConfigError with every problem. line: of the one client that the text is; undefined: it is a whole file in YAML. */
+/** Throws ConfigError with every problem. line: line of the one client that the text is; undefined: it is a whole file in YAML. */
 export function checkClients(
   text: string,
   { file, env, line }: { file: string; env: Environment; line: number | undefined },
@@ -21,7 +21,7 @@ export function checkClients(
   const isConfig = isGroup(tree) && Object.keys(tree).some((key) => key !== 'clients')
   if (line === undefined && isConfig) return void parseConfigText(text, { file, env })
   const clients = line !== undefined ? [tree] : isList(tree) ? tree : listAt(tree, 'clients')
-  // The steps to a client in the text itself.
+  // Number of steps to a client in the text itself.
   const above = line !== undefined ? 2 : isList(tree) ? 1 : 0
   const problems = problemsOf(clients).map(({ path, at, message }) => ({
     ...locate({ path: path.slice(above), at }),
@@ -36,7 +36,7 @@ export function checkClients(
     )
 }
 
-/** Under plans that any limits go with. */
+/** Checks clients under plans that go with any limits. */
 function problemsOf(clients: readonly Tree[]) {
   const names = clients.map((client) => textAt(client, 'plan') ?? 'none')
   const plans = Object.fromEntries(names.map((name) => [name, { custom: 'true' }]))
@@ -47,7 +47,7 @@ function problemsOf(clients: readonly Tree[]) {
   )
 }
 
-/** Of files with a client a line only. Throws ConfigError with every problem. */
+/** Checks files with a client a line only. Throws ConfigError with every problem. */
 export function checkLines(file: { name: string; path: string }): void {
   const bytes = statSync(file.path).size
   if (bytes > WHOLE_BYTES || !isJsonLines(file.path)) return
@@ -57,7 +57,7 @@ export function checkLines(file: { name: string; path: string }): void {
   if (faults.length > 0) throw new ConfigError(file.name, faults)
 }
 
-/** As the first client of each plan has it: a custom plan is one whose clients have limits of their own. */
+/** Derives plans from the first client of each: a custom plan is one whose clients have limits of their own. */
 function plansOf(lines: readonly string[]): Group {
   const plans = new Map<string, Group>()
   for (const line of lines)
@@ -66,7 +66,7 @@ function plansOf(lines: readonly string[]): Group {
       if (typeof plan === 'string' && !plans.has(plan))
         plans.set(plan, limits === undefined ? {} : { custom: 'true' })
     } catch {
-      // The loader tells what is no JSON.
+      // The loader reports lines that are not JSON.
     }
   return Object.fromEntries(plans)
 }

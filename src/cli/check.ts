@@ -1,4 +1,4 @@
-/** `tollgate check`: tells whether a configuration would be taken, and if not, everything that is wrong with it. */
+/** `tollgate check`: prints whether a configuration would be taken, and if not, everything that is wrong with it. */
 import { ConfigError } from '../config/problems.ts'
 import { storeInWords } from '../config/store-words.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
@@ -11,7 +11,7 @@ const counted = (count: number, noun: string): string => `${count} ${noun}${coun
 
 interface CheckOptions {
   readonly config: string
-  /** Also tries what it leads to, and prints a line for each. */
+  /** Also tries the connections that it leads to, and prints a line for each. */
   readonly connect?: boolean
   /** Address of a running gateway: prints what would change there. */
   readonly against?: string

@@ -1,4 +1,4 @@
-/** The only list of commands: what each is called, takes and does. What it runs is loaded when it is asked for. */
+/** The only list of commands: the name, arguments and action of each. The code of a command is loaded when it is called. */
 import { Fault, faultLines, usageFault } from './terminal/fault.ts'
 import { printingSafely } from './terminal/printable.ts'
 import { FAILED, OK, REFUSED, type Edge, type Incidents } from './edge.ts'
@@ -178,7 +178,7 @@ const worker: Declaration = (program, { lasting }) =>
     .command('worker', { hidden: true })
     .action(lasting(async () => (await import('./worker.ts')).workerCommand))
 
-/** As help has them. */
+/** Groups in the order of the help. */
 const groups: Readonly<Record<string, readonly Declaration[]>> = {
   'Run:': [start, demo, catalogue, worker],
   'Look:': lookCommands,
@@ -210,7 +210,7 @@ export async function run(given: Edge): Promise<number> {
   } catch (error) {
     const { isUsage, isAnswered, fault } = usageEnd(error)
     if (isAnswered) return OK
-    // Its text has been written, but for programs.
+    // The text has been written already, but only for persons.
     if (!isUsage || isJson) for (const line of faultLines(fault, isJson)) edge.complain(line)
     return fault instanceof Fault && REFUSING.has(fault.code) ? REFUSED : FAILED
   }

@@ -1,4 +1,4 @@
-/** The report as lines: for a person a table and what is broken in full, for a program a line for each check. */
+/** The report as lines: a table with broken rules in full for a person, a line for each check for a program. */
 import { safe, type Colour, type Look } from './terminal/look.ts'
 import { id, table, text, type Column } from './terminal/table.ts'
 import type { Verdict } from '../tools/conformance/check.ts'
@@ -16,7 +16,7 @@ const columns: readonly Column<Row>[] = [
   id<Row>('VERDICT', ({ verdict }) => verdict, { colour: ({ verdict }) => colours[verdict] }),
   text<Row>('SEEN', ({ seen }) => seen),
 ]
-/** A program has the width for it. */
+/** A program has the width for these. */
 const more = [text<Row>('RULE', ({ rule }) => rule), text<Row>('SOURCE', ({ source }) => source)]
 
 /** look: undefined for a program. */

@@ -1,4 +1,4 @@
-/** `tollgate conformance`: holds any rate-limiting gateway, from outside, against what it is to promise. */
+/** `tollgate conformance`: checks any rate-limiting gateway from outside against what it should promise. */
 import { readFileSync } from 'node:fs'
 import { reportPage } from '../tools/conformance/html.ts'
 import { reportLines } from './conformance-report.ts'
@@ -48,7 +48,7 @@ export async function conformanceCommand(
     for await (const line of reportLines(report, look)) edge.print(line)
     if (look === undefined) edge.complain(inOneLine(report))
   }
-  // Last: what took minutes is told even where no file can be written.
+  // The page comes last: results that took minutes are printed even where no file can be written.
   if (html !== undefined) writePage(edge, html, reportPage(report))
   return countOf(report, 'broken') === 0 ? OK : FAILED
 }

@@ -1,4 +1,4 @@
-/** The API keys of the demonstration: public, so good for nothing beyond this machine, and refused there. */
+/** The API keys of the demonstration: they are public, so they are refused where others than this machine could use them. */
 import { createHash } from 'node:crypto'
 import { isLoopback } from '../config/hosts.ts'
 import type { Config } from '../config/config.ts'
@@ -23,7 +23,7 @@ export const planDemoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'ent
   (plan) => demoKey(plan, plan),
 )
 
-/** Its limits are out of reach, so that a load test meets neither 429 nor a ban. */
+/** The limits of this key are out of reach, so that a load test meets neither 429 nor a ban. */
 export const loadTestKey = demoKey('load', 'enterprise')
 
 export const demoKeys: readonly DemoKey[] = [...planDemoKeys, loadTestKey]
@@ -33,7 +33,7 @@ export const demoKeyDigests: ReadonlySet<string> = new Set(
   demoKeys.map(({ key }) => createHash('sha256').update(key).digest('hex')),
 )
 
-/** The complaint (`fault; remedy`) when others than this machine could use a demo key; undefined when all is well. */
+/** Returns `fault; remedy` when others than this machine could use a demo key; undefined when all is well. */
 export const refuseDemoKeys = (config: Config): string | undefined => {
   if (isLoopback(config.server.listen.host)) return undefined
   const ids = [...demoKeyDigests].flatMap((sha256) => {

@@ -5,7 +5,7 @@ import { OK, REFUSED, type Edge } from './edge.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 import { inWords } from '../config/changes/radius-in-words.ts'
 
-/** Prints a line per kind of change, or with --json the BlastRadius. */
+/** Prints a line per kind of change, or the BlastRadius with --json. */
 export const diffCommand = async (
   { env, print }: Pick<Edge, 'env' | 'print'>,
   { files, json }: { readonly files: readonly [string, string]; readonly json: boolean },

@@ -1,9 +1,9 @@
-/** What a command is given of its process by src/main.ts. Types only. */
+/** The parts of its process that src/main.ts gives to a command. Types only. */
 import type { Environment } from '../config/environment.ts'
 import type { Screen } from './terminal/screen.ts'
 import type { SupervisorChannel } from '../server/workers/worker.ts'
 
-/** What befalls a process. */
+/** Receives signals, warnings and crashes of a process. */
 export interface Incidents {
   /** orphaned: npm, which has started this process, is gone. */
   signal(name: NodeJS.Signals | 'orphaned'): void
@@ -20,17 +20,17 @@ export interface Edge {
   readonly entry: string
   /** Undefined in a process that no supervisor has started. */
   readonly supervisor: SupervisorChannel | undefined
-  /** The terminal that the standard output is; undefined: it is a pipe or a file. */
+  /** The terminal of the standard output; undefined: it is a pipe or a file. */
   readonly screen: Screen | undefined
-  /** Aborted once nobody reads the standard output any more. */
+  /** Aborted once the standard output has no reader any more. */
   readonly unread: AbortSignal
   /** Takes one line, without its line break. */
   print(line: string): void
-  /** The same for the standard error. */
+  /** Takes one line for the standard error. */
   complain(line: string): void
-  /** Shows one line on the terminal that the standard error is, in place of the one before; '' takes it away. undefined: it is none. */
+  /** Replaces the progress line on the terminal of the standard error; '' removes it. undefined: it is not a terminal. */
   progress?: ((line: string) => void) | undefined
-  /** Who hears of incidents from now on, and at once of the signals and warnings that nobody has heard yet. */
+  /** Sets the receiver of incidents; it receives at once the signals and warnings that nobody has received yet. */
   attend(incidents: Incidents): void
   exit(code: number): never
 }

@@ -19,7 +19,7 @@ interface Asked {
 /** A method or a path alone: no id of a request looks like it. */
 const HALF_A_REQUEST = /^(?:\/\S*|GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|TRACE|CONNECT)$/i
 
-/** What would be passed over in silence. */
+/** Refuses options that would be ignored in silence. */
 function check(what: string, { log, config, key, header, used, at }: Asked): void {
   if (HALF_A_REQUEST.test(what.trim()))
     throw usageFault(`${what}: write a request as "GET /v1/pets/7", with --key`)

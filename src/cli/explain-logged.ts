@@ -1,4 +1,4 @@
-/** `tollgate explain REQUEST_ID --log FILE`: a request of a log of ours, by the configuration that is named, else as its line tells it. */
+/** `tollgate explain REQUEST_ID --log FILE`: explains a request of a Tollgate log by the configuration that is named, or by its line alone. */
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
@@ -10,7 +10,7 @@ import type { Asking } from './operator/asking.ts'
 import { refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
 import { Fault } from './terminal/fault.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { placesIn } from './explain-offline.ts'
+import { locationsIn } from './explain-offline.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 
 interface LoggedOptions extends Asking {
@@ -41,13 +41,13 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
   checkRevision(past, config, file)
   const explanation = await explainPast(config, past, {
     ban: found.ban,
-    findLocations: placesIn(file, edge),
+    findLocations: locationsIn(file, edge),
   })
   printExplanation(edge, options, explanation, Date.now())
   return OK
 }
 
-/** Else what it had left would be read as of other limits. */
+/** Refuses another revision: what the request had left would be read by other limits. */
 function checkRevision({ revision }: PastRequest, config: Config, file: string): void {
   if (revision === undefined || config.revision.startsWith(revision)) return
   throw new Fault('other_revision', 'the request was decided under another configuration', {
@@ -78,7 +78,7 @@ async function findOne({ what: id, log, at }: LoggedOptions): Promise<FoundReque
 
 const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null)
 
-/** RFC 3339: when it was decided, else when it began; its line was written at its end. */
+/** Time of the decision, else of the beginning, as RFC 3339; the line was written at the end. */
 function beganAt({ fields: { time, agoMs, totalMs } }: FoundRequest): string {
   const beganMs = Date.parse(String(time)) - (numberOf(agoMs) ?? numberOf(totalMs) ?? 0)
   return new Date(Number.isNaN(beganMs) ? 0 : beganMs).toISOString()
@@ -87,14 +87,14 @@ function beganAt({ fields: { time, agoMs, totalMs } }: FoundRequest): string {
 const isRefusal = (code: string | null): code is RefusalCode =>
   code !== null && Object.hasOwn(refusalKinds, code)
 
-/** What reached a backend for a client, whom the line names, stays charged; lines of before do not tell of refunds, nor agoMs. */
+/** A request that reached a backend for a known client stays charged; lines of earlier versions have neither refunds nor agoMs. */
 function chargeOf({ client, refundAgoMs, refusal, backend, agoMs }: FoundRequest['fields']) {
   if (refundAgoMs !== undefined) return 'refunded'
   const isSent = backend !== undefined || (refusal ?? agoMs) === undefined
   return client !== undefined && isSent ? 'stands' : null
 }
 
-/** As a line tells it; what it has left by the limits of the configuration, where there is one. */
+/** The request as its line has it; what it has left is derived from the limits of the configuration, where there is one. */
 function pastOf(found: FoundRequest, config?: Config): PastRequest {
   const { fields } = found
   const text = (name: string): string | null => textOf(fields[name]) ?? null
@@ -103,7 +103,7 @@ function pastOf(found: FoundRequest, config?: Config): PastRequest {
   const limits = config?.clients.get(client ?? '')?.limits ?? config?.plans.get(plan ?? '')?.limits
   const used = (left: number | null, limit = 0) =>
     left === null || limits === undefined ? null : { used: limit - left, limit }
-  // Both windows used up count as the day: the longest wait.
+  // Where both windows are used up the day counts, as its wait is the longest.
   const usedUp = refusal === 'rate_limit_exceeded' && plan !== null
   const by = number('dayLeft') === 0 || text('window') === 'day' ? 'day' : 'minute'
   return {

@@ -1,7 +1,7 @@
-/** `tollgate explain --config FILE "GET /v1/pets"`: why a request would be answered as it would, without any gateway. */
+/** `tollgate explain --config FILE "GET /v1/pets"`: explains the answer to a request without any gateway. */
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
-import { readSettingPlaces } from '../config/clients/setting-places.ts'
+import { readSettingLocations } from '../config/clients/setting-locations.ts'
 import type { FindLocations } from '../insight/explain/setting-locations.ts'
 import { explain } from '../server/gateway/explaining.ts'
 import type { Asking } from './operator/asking.ts'
@@ -17,7 +17,7 @@ interface OfflineOptions extends Asking {
   readonly config: string
   readonly key?: string
   readonly header?: readonly string[]
-  /** As minute=N,day=N. */
+  /** Written as minute=N,day=N. */
   readonly used?: string
   readonly at?: string
 }
@@ -36,7 +36,7 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
     checkCredentials(config, headers)
     const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
     const known = { ofCaller: () => ({ use }) }
-    const findLocations = placesIn(file, edge)
+    const findLocations = locationsIn(file, edge)
     printExplanation(edge, options, await explain(config, question, known, { findLocations }), atMs)
     return OK
   } catch (error) {
@@ -46,11 +46,11 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
   }
 }
 
-/** Nobody waits meanwhile. */
-export const placesIn =
+/** Reads in this thread, as no request waits meanwhile. */
+export const locationsIn =
   (file: string, { env }: Pick<Edge, 'env'>): FindLocations =>
   (asked) =>
-    Promise.resolve(readSettingPlaces(file, env, asked))
+    Promise.resolve(readSettingLocations(file, env, asked))
 
 function useOf(text = ''): { minute: number; day: number } {
   const use = { minute: 0, day: 0 }
@@ -59,7 +59,7 @@ function useOf(text = ''): { minute: number; day: number } {
     if (window === undefined) throw usageFault(`--used ${text}: write it as minute=N,day=N`)
     use[window === 'day' ? 'day' : 'minute'] = Number(count)
   }
-  // What was used in the minute was used in the day.
+  // Use of the minute is also use of the day.
   return { ...use, day: Math.max(use.minute, use.day) }
 }
 

@@ -1,4 +1,4 @@
-/** Says what to do when an address cannot be listened on. */
+/** Turns the error of a listener into what to do about it. */
 
 const faults: ReadonlyMap<string | undefined, string> = new Map([
   ['EADDRINUSE', 'the address is in use; stop what uses it'],
@@ -8,7 +8,7 @@ const faults: ReadonlyMap<string | undefined, string> = new Map([
   ['EAI_AGAIN', 'the host name cannot be looked up; write an address'],
 ])
 
-/** what: who wanted to listen and where. setting: where the address is written. Errors of another kind come back as they are. */
+/** what: the listener and its address. setting: where the address is written. Other errors are returned as they are. */
 export function explainPort(error: unknown, what: string, setting: string): unknown {
   const { code } = error as NodeJS.ErrnoException
   const fault = faults.get(code)

@@ -1,7 +1,7 @@
 /**
- * Sees when a file has another content than before, whichever way it came there: written, renamed over, deleted and made
- * again, or behind a symbolic link that was swapped. Folders are watched, as a watched file is lost with its name; what
- * the system does not tell, as on a network file system, is found by looking every two seconds.
+ * Notices when a file has other content than before, whichever way it came there: written, renamed over, deleted and made
+ * again, or behind a symbolic link that was swapped. Folders are watched, as a watch on a file is lost with its name; changes
+ * that the system does not report, as on a network file system, are found by looking every two seconds.
  */
 import { createHash } from 'node:crypto'
 import { watch, type FSWatcher } from 'node:fs'
@@ -10,34 +10,34 @@ import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface FileWatchOptions {
-  /** Asked at each look. */
+  /** Called at each look. */
   files(): readonly string[]
-  /** Told once the files have stood still. Whether they were taken. */
+  /** Called once the files have stopped changing. Resolves to whether they were taken. */
   onChange(): Promise<boolean>
-  /** Asked now and then while they were not, though none of them changes: they may lack a file that nobody knows of. */
+  /** Called now and then while they were refused, though none of them changes: an unknown file may be missing. */
   wouldBeTaken(): Promise<boolean>
 }
 
 const SETTLED_MS = 300
-const STIRRED_MS = 50
+const BURST_MS = 50
 const LOOK_EVERY_MS = 2_000
 const RETRY_AT_MOST_MS = 60_000
-/** A file beyond it is known by its time and size. */
+/** A longer file is identified by its time and size. */
 const DIGEST_AT_MOST_BYTES = 1024 * 1024
 
 export class FileWatch {
   readonly #options: FileWatchOptions
-  /** By folder. Written by #watchFolders. */
+  /** Watchers by folder. Written by #watchFolders. */
   readonly #watchers = new Map<string, FSWatcher>()
-  /** By file: what it is known by, and its content. Written by #contentOf. */
+  /** Identity and content of each file. Written by #contentOf. */
   readonly #contents = new Map<string, { readonly identity: string; readonly content: string }>()
-  /** What all of them held when last told of, or at first. Written by begin and start. */
-  #told = ''
-  /** When to try again what was not taken, and how long after that. Written by start and #retryLater. */
+  /** Content of all files when last reported, or at first. Written by begin and start. */
+  #reported = ''
+  /** When to offer refused files again, and how long after that. Written by start and #retryLater. */
   #retryAtMs = Infinity
   #retryMs = LOOK_EVERY_MS
-  /** Something has happened in a folder since the latest look began. Written by #stir and #look. */
-  #isStirred = false
+  /** Whether something has happened in a folder since the latest look began. Written by #noteChange and #look. */
+  #hasChanged = false
   /** Ends the wait for the next look. Written by #wait. */
   #wake = (): void => {}
   #isClosed = false
@@ -46,17 +46,17 @@ export class FileWatch {
     this.#options = options
   }
 
-  /** Looks for the first time: of what happens from here on is told once it starts. */
+  /** Looks for the first time: later changes are reported once it starts. */
   async begin(): Promise<void> {
-    this.#told = await this.#look()
+    this.#reported = await this.#look()
   }
 
-  /** Where other files are looked at after a change, that is told once more. */
+  /** A change in which files are watched counts as a change, too. */
   async start(): Promise<void> {
     while (!this.#isClosed) {
       const seen = await this.#look()
-      if (seen !== this.#told) {
-        this.#told = await this.#settled(seen)
+      if (seen !== this.#reported) {
+        this.#reported = await this.#settled(seen)
         this.#retryMs = LOOK_EVERY_MS
       } else if (performance.now() < this.#retryAtMs) {
         await this.#wait()
@@ -91,20 +91,20 @@ export class FileWatch {
     return seen
   }
 
-  /** Until something happens in a folder, or the time for a look has come. */
+  /** Waits until something happens in a folder, or the time for a look has come. */
   async #wait(): Promise<void> {
-    if (!this.#isStirred) {
+    if (!this.#hasChanged) {
       const timeUp = setTimeout(() => this.#wake(), LOOK_EVERY_MS).unref()
       await new Promise<void>((resolve) => (this.#wake = resolve))
       clearTimeout(timeUp)
     }
-    // Things come in crowds.
-    await sleep(STIRRED_MS, undefined, { ref: false })
+    // Changes come in bursts.
+    await sleep(BURST_MS, undefined, { ref: false })
   }
 
-  /** What all files hold now. */
+  /** Returns the content of all files now. */
   async #look(): Promise<string> {
-    this.#isStirred = false
+    this.#hasChanged = false
     const files = this.#options.files()
     await this.#watchFolders(files)
     return (await Promise.all(files.map((file) => this.#contentOf(file)))).join('\n')
@@ -130,7 +130,7 @@ export class FileWatch {
     }
   }
 
-  /** Those of the files, and those that their links lead to. */
+  /** Watches the folders of the files, and of the files that their links lead to. */
   async #watchFolders(files: readonly string[]): Promise<void> {
     const real = await Promise.all(files.map((file) => realpath(file).catch(() => file)))
     const wanted = new Set([...files, ...real].map((file) => dirname(file)))
@@ -142,20 +142,20 @@ export class FileWatch {
     for (const folder of wanted) if (!this.#watchers.has(folder)) this.#watch(folder)
   }
 
-  #stir(): void {
-    this.#isStirred = true
+  #noteChange(): void {
+    this.#hasChanged = true
     this.#wake()
   }
 
   #watch(folder: string): void {
     if (this.#isClosed) return
     try {
-      const watcher = watch(folder, { persistent: false }, () => this.#stir())
+      const watcher = watch(folder, { persistent: false }, () => this.#noteChange())
       const lose = (): void => void (watcher.close(), this.#watchers.delete(folder))
       watcher.on('error', lose)
       this.#watchers.set(folder, watcher)
     } catch {
-      // It is not there, or the system has none left to give: it is looked at all the same.
+      // The folder is missing, or the system has no watch left: the file is still looked at.
     }
   }
 }

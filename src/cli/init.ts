@@ -32,7 +32,7 @@ plans:
 ${clients.join('\n')}
 `
 
-/** Never writes over a file that is there. */
+/** Never overwrites a file. */
 export const initCommand = (
   { env, print, complain }: Pick<Edge, 'env' | 'print' | 'complain'>,
   {

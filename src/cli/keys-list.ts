@@ -12,10 +12,10 @@ import { OK, REFUSED } from './edge.ts'
 import { loadUsableConfig } from './load-usable-config.ts'
 
 interface KeysListOptions {
-  /** Exactly one of these two. */
+  /** Exactly one of config and admin is given. */
   readonly config?: string
   readonly admin?: string
-  /** Only keys that end within this time, and have not yet. */
+  /** Lists only keys that end within this time, and have not yet. */
   readonly expiring?: string
   readonly client?: string
   readonly json?: boolean
@@ -30,7 +30,7 @@ interface ListedKey {
   readonly state: 'valid' | 'expiring' | 'expired'
 }
 
-/** As much of a client as is needed. */
+/** The part of a client that is needed. */
 interface Holder {
   readonly id: string
   readonly plan: string
@@ -120,7 +120,7 @@ const columnsAt = (nowMs: number): Column<ListedKey>[] => [
   }),
 ]
 
-/** An array with a key a line: there may be a million. */
+/** Writes an array with a key a line: there may be a million. */
 async function* jsonOf(keys: AsyncIterable<ListedKey>): AsyncGenerator<string> {
   let before = '['
   for await (const key of keys) {

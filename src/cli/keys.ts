@@ -1,4 +1,4 @@
-/** `tollgate keys new`, `rotate` and `revoke`: keys are made, shown once, and kept in files by their digests. */
+/** `tollgate keys new`, `rotate` and `revoke`: makes keys, shows them once, and keeps their digests in files. */
 import { dirname, extname } from 'node:path'
 import { clientFileEndings, isJsonLines } from '../config/clients/entries.ts'
 import { clientId, dateMs, duration, faultIn, integer, keyId, label } from '../config/scalars.ts'
@@ -31,7 +31,7 @@ const dateToCome = dateMs.refine((ms) => ms > Date.now(), {
 const GRACE_AT_MOST_MS = 400 * 24 * 60 * 60 * 1000
 const grace = duration({ min: 0, max: GRACE_AT_MOST_MS })
 
-/** `fault; remedy` for the first option that is wrong. */
+/** Returns `fault; remedy` for the first option that is wrong. */
 const faultOf = (options: readonly (readonly [string, Leaf<unknown>, string | undefined])[]) => {
   for (const [name, leaf, written] of options) {
     const fault = written === undefined ? undefined : faultIn(leaf, written)
@@ -57,14 +57,14 @@ export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
   const limits =
     perMinute === undefined ? undefined : { perMinute: Number(perMinute), perDay: Number(perDay) }
   const { key, entry } = newKey(client, expires)
-  const tell = () => tellKey(output, options, { key, client, entry })
+  const show = () => printKey(output, options, { key, client, entry })
   if (write !== undefined)
     return inFile(
       { ...output, file: write, mayMake: true },
       (text) => text.withKey({ id: client, plan, limits }, entry),
-      tell,
+      show,
     )
-  tell()
+  show()
   const say = options.json === true ? output.complain : output.print
   say('# Put this into the configuration; if the client is there already, only its key lines.')
   if (limits === undefined)
@@ -105,7 +105,7 @@ export const keysRotateCommand = (
       ),
     () => {
       output.complain(`# ${old} ends ${ends}, unless it did or does before.`)
-      if (made !== undefined) tellKey(output, options, made)
+      if (made !== undefined) printKey(output, options, made)
     },
   )
 }
@@ -123,8 +123,8 @@ interface Made {
   readonly entry: KeyEntry
 }
 
-/** The only time that it is shown. */
-function tellKey(
+/** Prints the key, which is never shown again. */
+function printKey(
   { print, complain }: Output,
   { json = false, write }: Pick<KeysNewOptions, 'json' | 'write'>,
   { key, client, entry }: Made,
@@ -142,11 +142,11 @@ function refuse({ complain }: Output, fault: string): number {
   return REFUSED
 }
 
-/** Changes the clients of a file; what a gateway would refuse is not written. */
+/** Changes the clients of a file; text that a gateway would refuse is not written. */
 async function inFile(
   { file, mayMake = false, ...output }: Output & { file: string; mayMake?: boolean },
   change: (clients: ClientText) => string,
-  tell: () => void,
+  show: () => void,
 ): Promise<number> {
   const isLines = isJsonLines(file)
   const [folder, endings] = [dirname(file), clientFileEndings.join(' or ')]
@@ -161,7 +161,7 @@ async function inFile(
       checkClients(isLines ? clients.changed.text : next, { ...output, file, line })
       return next
     } catch (error) {
-      // What was wrong before is told first, with its place in the file as it is.
+      // Faults that the file had before are reported first, with their place in the file as it is.
       if (!isLines) checkClients(text, { ...output, file, line: undefined })
       throw error
     }
@@ -175,6 +175,6 @@ async function inFile(
     for (const line of error.format()) output.complain(line)
     return REFUSED
   }
-  tell()
+  show()
   return OK
 }

@@ -7,8 +7,8 @@ import { ConfigError } from '../config/problems.ts'
 import { refuseDemoKeys } from './demo-keys.ts'
 
 /**
- * Rejects with ConfigError with every problem, public demo keys on an open listener among them. isServing: requests are served
- * meanwhile, and must not wait; else it is loaded in this thread, which is sooner.
+ * Rejects with ConfigError with every problem, public demo keys on an open listener among them. isServing: the file is loaded in
+ * a thread, as requests must not wait; else in this thread, which is sooner.
  */
 export async function loadUsableConfig(
   file: string,

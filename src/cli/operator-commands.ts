@@ -1,9 +1,9 @@
-/** Part of the list of commands: those with which operators look at a running gateway and change what it does. */
+/** Part of the list of commands: those that show and change a running gateway. */
 import type { Command } from 'commander'
 import { ADMIN, adminUrl, choice, chosen, NeededOption, single, TOKEN_HELP } from './program.ts'
 import type { Declaration } from './program.ts'
 
-/** That asks a running gateway. */
+/** Declares a command that asks a running gateway. */
 const asking = (parent: Command, usage: string, description: string): Command =>
   parent
     .command(usage)
@@ -12,7 +12,7 @@ const asking = (parent: Command, usage: string, description: string): Command =>
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
 
-/** What a command is called with stands among its options; of these some are taken by the command above, which has them too. */
+/** Passes the argument of a command among its options; some options are parsed by the parent command, which has them too. */
 const named =
   (name: string, run: (options: never) => Promise<void>) =>
   (value: string | undefined, _options: object, command: Command): Promise<void> =>

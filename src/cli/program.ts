@@ -1,4 +1,4 @@
-/** What the declarations of commands are made of: no other file knows the library that reads the arguments. */
+/** The building blocks of command declarations: no other file knows the library that parses the arguments. */
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import type { ListenAddress } from '../config/config.ts'
 import { parseDurationMs } from '../config/durations.ts'
@@ -16,11 +16,11 @@ export type Declaration = (
   does: { readonly once: Does; readonly lasting: Does },
 ) => void
 
-/** Its absence is told last: a misspelt option comes first, with a suggestion. */
+/** An option whose absence is reported last: a misspelt option comes first, with a suggestion. */
 export class NeededOption extends Option {
   readonly unless: string | undefined
 
-  /** unless: the option in whose company it is not needed. */
+  /** unless: the option beside which it is not needed. */
   constructor(
     flags: string,
     description: string,
@@ -33,7 +33,7 @@ export class NeededOption extends Option {
   }
 }
 
-/** An option that is given once, with a value. */
+/** Takes an option that is given once, with a value. */
 export function single(value: string, earlier: unknown): string {
   if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
   if (value === '' || value.startsWith('-')) throw new InvalidArgumentError('It needs a value.')
@@ -63,7 +63,7 @@ export function windowMs(value: string, earlier: unknown): number {
   return ms
 }
 
-/** 1 is all. */
+/** Takes a percentage as a fraction of 1. */
 export function percentage(value: string, earlier: unknown): number {
   const [, percent] = /^(\d{1,2}(?:\.\d+)?)%$/.exec(single(value, earlier)) ?? []
   if (percent === undefined) throw new InvalidArgumentError('Write a share such as 1% or 0.5%.')
@@ -84,7 +84,7 @@ export const choice = (flags: string, description: string, choices: readonly str
 export const chosen = (name: string, choices: readonly string[]): Argument =>
   new Argument(name).choices(choices)
 
-/** How a parse ended that has thrown. isAnswered: by help or the version. */
+/** Classifies what a parse has thrown. isAnswered: help or the version was printed. */
 export function usageEnd(error: unknown) {
   if (!(error instanceof CommanderError)) return { isUsage: false, isAnswered: false, fault: error }
   const message = error.message.replace(/^error: /, '')

@@ -1,4 +1,4 @@
-/** `tollgate reload`: a running gateway takes its files as they are now, or says what it would take. */
+/** `tollgate reload`: lets a running gateway take its files as they are now, or prints what would change. */
 import type { ReloadOutcome } from '../config/changes/reload-outcome.ts'
 import { askAdmin, DEFAULT_ADMIN, refusedBy } from './operator/admin-client.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'

@@ -9,7 +9,7 @@ import { refusedOf } from '../tools/replay/totals.ts'
 const MOST_SHOWN = 20
 const NO_PLAN = 'none'
 
-/** look: undefined is for a program, which gets a line of each client. */
+/** look: undefined for a program, which gets a line for each client. */
 export async function* suggestionLines(
   { clients, suggestions }: ReplayReport,
   look: Look | undefined,

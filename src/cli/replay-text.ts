@@ -1,11 +1,11 @@
-/** What a replay has come to, for a person, and for a program that reads tables. */
+/** The result of a replay, for a person, or for a program that reads tables. */
 import { count, plural } from '../insight/format.js'
 import { refusedOf } from '../tools/replay/totals.ts'
 import type { Outcome, ReplayedClient, ReplayReport } from '../tools/replay/report.ts'
 import { safe, type Look } from './terminal/look.ts'
 import { id, number, table, text, type Column } from './terminal/table.ts'
 
-/** Clients that a person is shown. */
+/** Number of clients that a person is shown. */
 const MOST_SHOWN = 20
 
 interface Row {
@@ -14,7 +14,7 @@ interface Row {
   readonly now: number
 }
 
-/** look: undefined: a program reads it. */
+/** look: undefined for a program. */
 export async function* replayText(
   report: ReplayReport,
   look: Look | undefined,
@@ -100,7 +100,7 @@ const firstOf = ({ first }: ReplayedClient): [string, string] | undefined =>
     .filter((entry): entry is [string, string] => entry[1] !== null)
     .sort(([, one], [, other]) => (one < other ? -1 : 1))[0]
 
-/** What the reader of the table has to know besides; of a pipe the one at the terminal. */
+/** Remarks for the reader of the table; with a pipe they go to the terminal. */
 export function* remarks({
   requests: judged,
   unknownClients,

@@ -1,4 +1,4 @@
-/** `tollgate replay`: what other limits would have made of the traffic of yesterday. */
+/** `tollgate replay`: shows how other limits would have decided yesterday's traffic. */
 import { basename } from 'node:path'
 import { compact, count } from '../insight/format.js'
 import type { Config } from '../config/config.ts'
@@ -26,7 +26,7 @@ export interface ReplayCommandOptions {
   readonly clientField?: string
   readonly timeField?: string
   readonly statusField?: string
-  /** In ms. */
+  /** Window in ms. */
   readonly window?: number
   /** File for the report as a page. */
   readonly html?: string
@@ -66,7 +66,7 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
     const { report, clients } = await replay({ config, against, logs, progress, observe })
     edge.progress?.('')
     const share = options.refused ?? REFUSED_SHARE
-    return await tell(
+    return await printReport(
       edge,
       options,
       demand ? withSuggestions(report, { config, demand, clients, share }) : report,
@@ -79,7 +79,7 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   }
 }
 
-async function tell(
+async function printReport(
   edge: Edge,
   options: ReplayCommandOptions,
   report: ReplayReport,
@@ -98,7 +98,7 @@ async function tell(
     for await (const line of suggestionLines(report, look)) edge.print(line)
     if (look === undefined) for (const line of remarks(report)) edge.complain(line)
   }
-  // Last: what was read is told even where no file can be written.
+  // The page comes last: the result is printed even where no file can be written.
   if (options.html !== undefined) writePage(edge, options.html, pageOf(edge, options, report))
   const first = read.firstUnreadable
   if (requests + notJudged + unknownClients.requests > 0 || first === null) return OK

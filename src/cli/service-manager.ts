@@ -1,27 +1,27 @@
 /**
- * Tells systemd how this process fares (sd_notify(3)). Node.js has no datagrams between processes of one machine, but
- * systemd brings a command that has: a small shell runs it for each line it gets, as to fork this process would hold up requests.
+ * Reports the state of this process to systemd (sd_notify(3)). Node.js has no datagrams between processes of one machine, but
+ * systemd has a command for it: a small shell runs it for each line it gets, as forking this process would hold up requests.
  */
 import { spawn } from 'node:child_process'
 import { hrtime } from 'node:process'
 import type { Environment } from '../config/environment.ts'
 
 export interface ServiceManager {
-  /** From here on it is also told, as often as it asks for, that the event loop turns. */
+  /** Reports readiness, and after that, as often as systemd asks for, that the event loop turns. */
   ready(): void
-  /** ready() is said when that is over. */
+  /** Reports a reload; ready() reports its end. */
   reloading(): void
   stopping(): void
 }
 
-/** A line is up to two assignments, apart by a tab. */
+/** A line has up to two assignments with a tab between them. */
 const SCRIPT = `while IFS='\t' read -r one two; do
   systemd-notify "$one" \${two:+"$two"} || exit
 done`
 
 const NOBODY: ServiceManager = { ready() {}, reloading() {}, stopping() {} }
 
-/** onFault: called once if it cannot be told. */
+/** onFault: called once if systemd cannot be reached. */
 export function createServiceManager(
   { NOTIFY_SOCKET: socket, WATCHDOG_USEC: watchdogUs }: Environment,
   onFault: (fault: Error) => void,
@@ -35,9 +35,9 @@ export function createServiceManager(
   }
   shell.on('error', ({ message }) => fail(message))
   shell.on('exit', (code) => fail(`systemd-notify has ended with ${code}`))
-  // That it has ended is told above.
+  // The exit handler above reports its end.
   shell.stdin.on('error', () => undefined)
-  // What is written goes out all the same.
+  // Lines that were written go out all the same.
   shell.unref()
   const say = (...assignments: readonly string[]): void =>
     void shell.stdin.write(`${assignments.join('\t')}\n`)

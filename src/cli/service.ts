@@ -1,4 +1,4 @@
-/** The life of a command that runs until it is told to stop: its start, its signals, its end, and the log of all that. */
+/** The life of a command that runs until a signal ends it: its start, its signals, its end, and their log. */
 import { ConfigError } from '../config/problems.ts'
 import { createLog, type Log } from '../core/record/log.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
@@ -15,7 +15,7 @@ export interface Running {
   abandon?(): void
 }
 
-/** Rejects with ConfigError if the config is refused, else with what kept it from starting. useLog: from here on by the config. */
+/** Rejects with ConfigError if the configuration is refused, else with what kept it from starting. useLog: switches to the configured log. */
 export type Start = (useLog: (log: Log) => void) => Promise<Running>
 
 /** npm passes on the SIGINT that the terminal has sent to this process already. */
@@ -25,13 +25,13 @@ export class Service {
   readonly #edge: Edge
   readonly #hangUpEnds: boolean
   readonly #manager: ServiceManager
-  /** Replaced once by the start, when it has read the config. */
+  /** Replaced once by the start, when it has read the configuration. */
   #log: Log = createLog({ level: 'info', access: false })
   /** Set once the start has succeeded. */
   #running: Running | undefined
-  /** Asked for during the start; set by #reload. */
+  /** Whether a reload was asked for during the start; set by #reload. */
   #isReloadWanted = false
-  /** When the first signal came that ends this; set by #end. */
+  /** When the first ending signal came; set by #end. */
   #endingSinceMs: number | undefined
   readonly #ending = Promise.withResolvers<void>()
 
@@ -45,7 +45,7 @@ export class Service {
   /** Resolves to the exit code. A signal may come during the start already. */
   async run(start: Start): Promise<number> {
     this.#edge.attend({
-      signal: (name) => this.#hear(name),
+      signal: (name) => this.#onSignal(name),
       warning: (warning) => this.#log.warning(warning),
       crash: (error) => {
         this.#log.crash(error)
@@ -67,7 +67,7 @@ export class Service {
   }
 
   #refuse(error: unknown): number {
-    // A key press goes to all processes at once, to workers too that cannot hear it yet: a start it ends has not failed.
+    // A key press goes to all processes at once, also to workers without handlers yet: a start that it ends has not failed.
     if (this.#endingSinceMs !== undefined) return OK
     if (error instanceof ConfigError) {
       this.#log.configRefused({ problems: error.format() })
@@ -77,7 +77,7 @@ export class Service {
     return FAILED
   }
 
-  #hear(signal: NodeJS.Signals | 'orphaned'): void {
+  #onSignal(signal: NodeJS.Signals | 'orphaned'): void {
     const ignore = (message: string): void => this.#log.signalIgnored({ signal, message })
     if (signal === 'SIGUSR1') ignore('no debugger is opened here')
     else if (signal === 'SIGHUP' && !this.#hangUpEnds) this.#reload()
@@ -102,7 +102,7 @@ export class Service {
     const nowMs = performance.now()
     this.#endingSinceMs ??= nowMs
     this.#ending.resolve()
-    // A second signal says that waiting is not wanted; that npm has gone says nothing new.
+    // A second signal asks not to wait; that npm has gone adds nothing.
     if (signal === 'orphaned' || nowMs - this.#endingSinceMs <= SAME_KEYPRESS_MS) return
     this.#running?.abandon?.()
     this.#edge.exit(FAILED)

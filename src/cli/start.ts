@@ -1,5 +1,5 @@
 /** `tollgate start`: the gateway and its admin listener. */
-import { readPlacesAside } from '../config/clients/places-aside.ts'
+import { readSettingLocationsAside } from '../config/clients/setting-locations-aside.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createGateway, type Gateway } from '../server/gateway/gateway.ts'
@@ -35,9 +35,9 @@ export async function startGateway({
   edge,
 }: {
   readonly config: Config
-  /** It was read from there, and is read again for a reload. */
+  /** The configuration was read from this file, and is read again for a reload. */
   readonly file: string
-  /** Each change of the files is taken. Default: false. */
+  /** Whether each change of the files is taken. Default: false. */
   readonly watch?: boolean
   readonly log: Log
   readonly edge: Edge
@@ -49,7 +49,7 @@ export async function startGateway({
     entry,
     log,
     load: () => loadUsableConfig(file, env, { isServing: true }),
-    settingPlaces: readPlacesAside(file, env),
+    settingLocations: readSettingLocationsAside(file, env),
   }
   const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
   const gateway = supervisor ?? createGateway(config, options)

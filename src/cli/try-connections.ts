@@ -1,4 +1,4 @@
-/** Tries all that a configuration leads to, as a gateway would: certificates, Redis, backends and the key set of the token issuer. */
+/** Tries all connections of a configuration as a gateway would: certificates, Redis, backends and the key set of the token issuer. */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
@@ -13,7 +13,7 @@ import { connectRedis } from '../state/redis/redis.ts'
 import { addressesOf, nameOf, nameServers } from '../state/redis/servers.ts'
 import { DAY_MS } from '../config/time.ts'
 
-/** fault: with its remedy; undefined: it is well. */
+/** fault: with its remedy; undefined: the connection works. */
 export interface Tried {
   readonly what: string
   readonly fault: string | undefined
@@ -22,7 +22,7 @@ export interface Tried {
 
 const CONNECT_MS = 1_000
 
-/** All files for TLS, as a gateway reads them. faults: with key, file and remedy; what they are of is undefined. */
+/** Reads all files for TLS as a gateway does. faults: with key, file and remedy; files with a fault are undefined. */
 export function readTls({ server, admin, upstream, store: { redis } }: Config) {
   const faults: string[] = []
   const attempt = <Read>(read: () => Read): Read | undefined => {
@@ -93,7 +93,7 @@ async function tryRedis(
     }),
   )
   const store = connectRedis({ servers: redis, tls, timeoutMs, prefix })
-  // It has its own words for what it is refused.
+  // A refusal has words of its own.
   const refusal = await store.ready().then(() => undefined, messageOf)
   const away = `${store.cause}; see that it answers within store.timeout`
   const fault = refusal ?? (store.available ? undefined : away)

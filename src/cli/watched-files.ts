@@ -1,4 +1,4 @@
-/** The files that a configuration consists of: itself, and each that it names. */
+/** The files of a configuration: itself, and each that it names. */
 import { dirname, resolve } from 'node:path'
 import { matching } from '../config/clients/files.ts'
 import type { Config } from '../config/config.ts'
@@ -19,7 +19,7 @@ export function filesOf(file: string, { clients: _clients, ...settings }: Config
     try {
       return matching(pattern, folder)
     } catch {
-      // It is told when it is loaded.
+      // Loading the configuration reports it.
       return []
     }
   }

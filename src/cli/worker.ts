@@ -1,4 +1,4 @@
-/** `tollgate worker`: a process of a supervisor, which alone starts it. */
+/** `tollgate worker`: a worker process, which only a supervisor starts. */
 import { createLog } from '../core/record/log.ts'
 import { createWorker } from '../server/workers/worker.ts'
 import { FAILED, REFUSED, type Edge } from './edge.ts'
@@ -13,7 +13,7 @@ export async function workerCommand(edge: Edge): Promise<number> {
   const log = createLog({ level: 'info', access: false })
   const worker = createWorker(edge.supervisor)
   edge.attend({
-    // The supervisor decides what they mean: a key press, or a service manager, sends them to all processes at once.
+    // The supervisor decides what signals mean: a key press, or a service manager, sends them to all processes at once.
     signal: () => undefined,
     warning: (warning) => log.warning(warning),
     crash: (error) => {
@@ -21,6 +21,6 @@ export async function workerCommand(edge: Edge): Promise<number> {
       edge.exit(FAILED)
     },
   })
-  // All that it had to say has gone out: whatever handle is left must not hold up a roll or a stop.
+  // All output has gone out: no remaining handle may hold up a roll or a stop.
   return edge.exit(await worker.finished)
 }

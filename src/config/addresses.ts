@@ -6,7 +6,7 @@ import { shaped, text } from './scalars.ts'
 
 export interface HostPort {
   readonly host: string
-  /** 0, of a listener: any free one. */
+  /** Port 0 of a listener asks for any free port. */
   readonly port: number
 }
 
@@ -27,7 +27,7 @@ const readHost = (text: string): string | undefined => {
   return hostName.test(text) && !/(?:^|\.)\d+$/.test(text) ? text.toLowerCase() : undefined
 }
 
-/** As in a Host header, without the port. */
+/** A host as in a Host header, without the port. */
 export const host = shaped(
   /^[A-Za-z0-9._:[\]-]+$/,
   'is not a host; write a name or an address without a port, such as [fd00::1]',
@@ -36,7 +36,7 @@ export const host = shaped(
 
 const hostWords = ['preserve', 'upstream'] as const
 
-/** What backends are given as Host: the client's, that of their own URL, or a fixed one. A name that is nearly one of the two words is taken for a slip. */
+/** The Host field that backends receive: the client's, the one of their own URL, or a fixed name. A name close to one of the two words is taken for a typing error. */
 export const hostField = shaped<(typeof hostWords)[number] | { readonly name: string }>(
   /^[A-Za-z0-9._:[\]-]+$/,
   'is neither preserve nor upstream, nor a host; write one of the two, or a name such as api.example, with a port if wanted',
@@ -63,7 +63,7 @@ export const parseHostPort = (written: string): HostPort | undefined => {
   return address?.port === 0 ? undefined : address
 }
 
-/** Of a listener: port 0 asks for a free one. */
+/** Address of a listener; port 0 asks for a free port. */
 export const listenAddress = shaped(
   hostPortShape,
   'is not HOST:PORT; write 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080 (every interface)',
@@ -78,7 +78,7 @@ export const basePath = text
   )
   .transform((written) => (written === '/' ? '' : written))
 
-/** Origin form: the path, with a query if wanted, as it is sent. */
+/** A path in origin form, with an optional query, sent as written. */
 export const healthPath = text.regex(
   /^\/[!-~]{0,1023}$/,
   'is not a path; write one such as /healthz, in visible ASCII',
@@ -95,7 +95,7 @@ export const network = shaped(
   },
 )
 
-/** Visible ASCII only: the URL parser would silently drop tabs and line breaks, and turn backslashes round. */
+/** Accepts visible ASCII only: the URL parser would silently drop tabs and line breaks, and turn backslashes round. */
 const parseUrl = (written: string): URL | undefined =>
   /^[!-[\]-~]+$/.test(written) && URL.canParse(written) ? new URL(written) : undefined
 
@@ -112,7 +112,7 @@ export const origin = shaped(
   },
 )
 
-/** As browsers send it in Origin (RFC 6454 6.2), or * for any. */
+/** An origin as browsers send it in Origin (RFC 6454 6.2), or * for any. */
 export const webOrigin = shaped(
   /^(?:\*|https?:\/\/[^/?#@*]+)$/,
   'is not the origin of a page; write https://app.example, with a port if it has one and without a final "/", or "*" for any',
@@ -137,7 +137,7 @@ export const jwksUri = shaped(
   },
 )
 
-/** Where a collector takes traces; where it has no path, that which OTLP/HTTP has for them. */
+/** URL of a trace collector; one without a path gets the path that OTLP/HTTP defines for traces. */
 export const collectorUrl = shaped(
   /^https?:\/\/[^?#@]+$/,
   'is not the address of a collector; write http://HOST:PORT or https://HOST:PORT, with a path if it is not /v1/traces',

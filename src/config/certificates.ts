@@ -1,4 +1,4 @@
-/** When the certificates end that a configuration names: those shown to clients, operators, backends and Redis. */
+/** Ends of the certificates that a configuration names: those shown to clients, operators, backends and Redis. */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { namedFiles } from './files.ts'
@@ -8,11 +8,11 @@ import type { Group } from './tree.ts'
 export interface CertificateEnd {
   /** The setting that names its file, such as `server.tls.cert`. */
   readonly setting: string
-  /** Unix time: of a chain, when the first of it ends. */
+  /** Unix time at which the certificate ends; for a chain, its earliest end. */
   readonly endsAtMs: number
 }
 
-/** How long before its end a certificate is warned of: enough for a person to renew it. */
+/** A warning is given this long before the end of a certificate: enough for a person to renew it. */
 export const ENDING_SOON_MS = 14 * 24 * 60 * 60 * 1000
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
@@ -31,7 +31,7 @@ export const certificateEnds = (tree: Group): CertificateEnd[] =>
       }
     })
 
-/** Undefined while the end is far. */
+/** Returns undefined while the end is far. */
 export function describeEnd(endsAtMs: number, nowMs: number): string | undefined {
   const on = new Date(endsAtMs).toISOString().slice(0, 16).replace('T', ' ')
   if (endsAtMs <= nowMs) return `expired ${on}Z`

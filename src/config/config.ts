@@ -23,39 +23,39 @@ export interface PlanConfig {
   readonly shadow?: Limits | undefined
 }
 
-/** A client as it is written: limits only where they are its own. */
+/** A client as written: with limits only where it has its own. */
 export type WrittenClient = File['clients'][number]
 /** limits: the client's own where given, else its plan's; concurrent: its plan's. */
 export type ClientConfig = WrittenClient &
   Pick<PlanConfig, 'concurrent'> & { readonly limits: Limits }
 export type KeyConfig = ClientConfig['keys'][number]
 
-/** One key, and whose it is. */
+/** A key and its client. */
 export interface OwnedKey {
   readonly client: ClientConfig
   readonly key: KeyConfig
 }
 
-/** All clients that are configured, in the order of the file; there may be a million. What it answers is made when asked for: nobody keeps all of it. */
+/** All configured clients, in the order of the file; there may be a million. Answers are made on demand, and none is kept. */
 export interface Clients extends Iterable<ClientConfig> {
   readonly size: number
   /** Keys of all clients together. */
   readonly keyCount: number
   get(clientId: string): ClientConfig | undefined
-  /** The name of its plan: cheaper than the client. */
+  /** Name of the client's plan, at less cost than the client. */
   planOf(clientId: string): string | undefined
-  /** Those from the one place in their order to before the other. */
+  /** Clients from one index to before the other. */
   slice(from: number, to: number): Iterable<ClientConfig>
-  /** sha256: of the key, in lower-case hex. */
+  /** sha256: digest of the key, in lower-case hex. */
   keyByDigest(sha256: string): OwnedKey | undefined
   keyById(keyId: string): OwnedKey | undefined
-  /** How many keys end in the time from the one moment to before the other, both Unix time in ms. */
+  /** Number of keys that end from the one moment to before the other, both Unix time in ms. */
   countEnding(fromMs: number, beforeMs: number): number
-  /** The key that ends next after that moment, Unix time in ms. */
+  /** The first key that ends after that moment, Unix time in ms. */
   firstEnding(afterMs: number): OwnedKey | undefined
-  /** How many clients each plan has that has some. */
+  /** Number of clients per plan; plans without clients are left out. */
   countByPlan(): ReadonlyMap<string, number>
-  /** The clients that the other does not have just so, in this order; undefined now and then, for whoever has other things to do. */
+  /** Clients that the other lacks or has differently, in this order; undefined now and then, so that the caller can pause. */
   notIn(other: Clients): Iterable<ClientConfig | undefined>
 }
 
@@ -74,19 +74,19 @@ export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']
 
-/** What one text says; its clients are those that stand in it. */
+/** The content of one text; its clients are those written in it. */
 export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {
   readonly plans: ReadonlyMap<string, PlanConfig>
   readonly clients: readonly ClientConfig[]
 }
 
 export interface Config extends Omit<ParsedConfig, 'clients'> {
-  /** Of the file and of its client files. */
+  /** Clients of the file and of its client files. */
   readonly clients: Clients
-  /** First 12 hex digits of the SHA-256 of the file's text, or of that and of its client files: names this configuration in logs and metrics. */
+  /** First 12 hex digits of the SHA-256 of the file's text, or of the text and its client files: names this configuration in logs and metrics. */
   readonly revision: string
-  /** What it most likely does not mean, as lines to print: `FILE:line:col path: warning: fault; remedy`. */
+  /** Warnings as lines to print: `FILE:line:col path: warning: fault; remedy`. */
   readonly warnings: readonly string[]
-  /** When the certificates end that this gateway shows to others, as their files were when they were read. */
+  /** Ends of the certificates that this gateway shows to others, as their files were when they were read. */
   readonly certificates: readonly CertificateEnd[]
 }

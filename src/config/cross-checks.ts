@@ -13,7 +13,7 @@ import { checkAdmin, checkServer } from './server-checks.ts'
 import { groupAt, isGroup, textAt, valueAt } from './tree.ts'
 import type { Group } from './tree.ts'
 
-/** Whatever the bounds of its key. */
+/** A count without the bounds of its key. */
 const count = integer({ min: 0, max: 1e15 })
 const durationMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
@@ -92,7 +92,7 @@ const checkPlan = (tree: Group, name: string): PathProblem[] => {
   return [problem(path, 'has no full limits; give perMinute and perDay, or custom: true', 'key')]
 }
 
-/** What is wrong between a client, at the path, and the plans of the tree. */
+/** Faults between the client at the path and the plans of the tree. */
 export const checkClient = (tree: Group, path: Path): PathProblem[] => {
   const planName = readAt(tree, [...path, 'plan'], label)
   if (planName === undefined) return []
@@ -155,7 +155,7 @@ const checkBans = (tree: Group): PathProblem[] => {
   return [problem(['bans', 'maxDuration'], 'is below bans.duration; raise it or lower that')]
 }
 
-/** Every fault that lies between values of a tree that has its defaults. */
+/** Every fault between values of a tree that has its defaults. */
 export const crossChecks = (tree: Group): PathProblem[] => [
   ...checkListeners(tree),
   ...checkHttp2(tree),

@@ -7,36 +7,36 @@ import { PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { emptyGroup } from './tree.ts'
 import type { Tree } from './tree.ts'
-import { tagFault, tellYamlFaults } from './yaml-faults.ts'
+import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
-/** Both count from 1. */
+/** Line and column count from 1. */
 export interface Place {
   readonly line: number
   readonly column: number
 }
 
-/** A text taken apart. */
+/** A parsed text. */
 export interface Reading {
-  /** undefined: nothing could be read, as the faults tell. */
+  /** undefined: nothing could be read, as the faults say. */
   readonly tree: Tree | undefined
   /** What is wrong with the text itself. */
   readonly faults: readonly (Place & { readonly path: Path; readonly message: string })[]
-  /** Where a problem of the tree shows: at its key or value, or at the nearest parent that is in the text. */
+  /** Place of a problem of the tree: its key or value, or the nearest parent in the text. */
   readonly locate: (problem: Pick<PathProblem, 'path' | 'at'>) => Place
-  /** Whether the value at the path could not be read: what the schema would say of it is beside the point. */
+  /** Whether the value at the path could not be read, so that the schema's verdict on it does not count. */
   readonly isHole: (path: Path) => boolean
   /** Whether the value at the path comes from the environment: it may be a secret. */
   readonly isForeign: (path: Path) => boolean
 }
 
-/** Deeper than any key of the schema; it keeps a hostile file from exhausting the stack. */
+/** Deeper than any key of the schema; this limit keeps a hostile file from exhausting the stack. */
 export const maxDepth = 32
 
 export const tooDeep = 'is nested too deeply; no key lies this deep'
 export const writtenTwice = 'is written twice; keep one'
 
 interface Walk {
-  /** undefined: `${NAME}` is a text as any other. */
+  /** undefined: `${NAME}` is ordinary text. */
   readonly env: Environment | undefined
   readonly report: (offset: number, path: Path, message: string) => void
   readonly holes: Set<string>
@@ -161,7 +161,7 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
     .filter(({ message }) => !message.startsWith('Unresolved tag'))
     .slice(0, PROBLEMS_AT_MOST)
   if (document !== undefined && broken.length > 0)
-    for (const { offset, message } of tellYamlFaults(text, broken, quotedIn(document)))
+    for (const { offset, message } of describeYamlFaults(text, broken, quotedIn(document)))
       report(offset, [], message)
   const tree =
     document === undefined || faults.length > 0
@@ -178,13 +178,13 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
   }
 }
 
-/** A value where it stands: offsets of its first character, and after its last. */
+/** A value in the text: offsets of its first character and behind its last. */
 export interface Span {
   readonly start: number
   readonly end: number
-  /** Of a list or a group: in brackets or braces. */
+  /** Whether a list or a group is in brackets or braces. */
   readonly isFlow: boolean
-  /** Of a single value. */
+  /** Text of a single value. */
   readonly text?: string
   readonly items?: readonly Span[]
   readonly pairs?: readonly Pair[]
@@ -199,7 +199,7 @@ const spanOf = (node: unknown, text: string): Span => {
   const { range } = (node ?? {}) as { readonly range?: readonly number[] | null }
   const [start = 0, valueEnd = start] = range ?? []
   const isFlow = (node as { readonly flow?: boolean } | null)?.flow === true
-  // A block goes on over the comments and blanks after it.
+  // A block extends over the comments and blanks after it.
   const end = start + text.slice(start, valueEnd).trimEnd().length
   if (isSeq(node)) {
     const items = node.items.map((item) => spanOf(item, text))
@@ -213,6 +213,6 @@ const spanOf = (node: unknown, text: string): Span => {
   return { start, end: isFlow ? end : (pairs.at(-1)?.value.end ?? end), isFlow, pairs }
 }
 
-/** Where all the values of a text stand that readYaml finds no fault with. */
+/** Spans of all values of a text with which readYaml finds no fault. */
 export const readSpans = (text: string): Span =>
   spanOf(parseYaml(text, new LineCounter())?.contents, text)

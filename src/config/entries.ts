@@ -10,7 +10,7 @@ import type { Tree } from './tree.ts'
 export interface Entry {
   /** undefined: its shape is wrong. */
   readonly client: WrittenClient | undefined
-  /** Their paths begin at the client. */
+  /** Problems whose paths begin at the client. */
   readonly problems: readonly PathProblem[]
 }
 

@@ -8,7 +8,7 @@ const reference = /\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?/g
 /** A whole value, or a whole part of an address, that a shell would take from the environment. */
 const withoutBraces = /(?<![^/:@])\$([A-Z_][A-Z0-9_]{0,63})(?![^/:@?#.,])/g
 
-/** Replaces every reference; `fault; remedy` for each that cannot be. As in a shell, a default also stands in for a variable that is set but empty. */
+/** Replaces every reference, and returns `fault; remedy` for each that cannot be replaced. As in a shell, a default also stands in for a variable that is set but empty. */
 export const substitute = (text: string, env: Environment) => {
   const faults = Array.from(
     text.matchAll(withoutBraces),

@@ -1,4 +1,4 @@
-/** Files that a configuration names: their paths count from the folder of the file that names them. */
+/** Files that a configuration names: their paths are relative to the folder of the file that names them. */
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { problem } from './problems.ts'
@@ -24,7 +24,7 @@ export const namedFiles = (tree: Group): { readonly path: Path; readonly file: s
     return file ? [{ path, file }] : []
   })
 
-/** Makes the paths whole, in the tree itself. */
+/** Makes the paths absolute, in the tree itself. */
 export const resolveFiles = (tree: Group, folder: string): void => {
   for (const { path, file } of namedFiles(tree)) {
     const parent = groupAt(tree, ...path.slice(0, -1)) as Record<string, Tree>
@@ -35,7 +35,7 @@ export const resolveFiles = (tree: Group, folder: string): void => {
 export const unreadable = (error: unknown): string =>
   `cannot be read (${(error as NodeJS.ErrnoException).code}); check its name and permissions`
 
-/** Each that cannot be read now: better told here than when it is needed. */
+/** Named files that cannot be read now, reported before they are needed. */
 export const unreadableFiles = (tree: Group): PathProblem[] =>
   namedFiles(tree).flatMap(({ path, file }) => {
     try {

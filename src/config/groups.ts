@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { faultOr } from './scalars.ts'
 
-/** A group of known keys. Where others are written, the message lists those known: schema.ts makes the sentence, per key. */
+/** A group of known keys. Where others are written, the message lists the known ones: schema.ts makes the sentence, per key. */
 export const group = <Shape extends z.core.$ZodLooseShape>(shape: Shape) => {
   const keys = Object.keys(shape).join(', ')
   const { error } = faultOr(`is not a group of keys; write KEY: VALUE lines, the keys are ${keys}`)
@@ -16,7 +16,7 @@ export const list = <Item extends z.ZodType>(
   fault = 'is not a list; write [A, B], or lines that start with "- "',
 ) => z.array(item, faultOr(fault))
 
-/** At least one item. */
+/** A list with at least one item. */
 export const filledList = <Item extends z.ZodType>(item: Item) =>
   list(item).min(1, { error: 'is empty; write at least one' })
 
@@ -35,8 +35,8 @@ const withUnit =
       ]),
     ) as WithUnit<T, Key, Unit>
 
-/** Renames durations and moments as all code has them, the unit in the name: `idle` to `idleMs`. */
+/** Renames durations and timestamps so that the name has the unit: `idle` to `idleMs`. */
 export const inMs = withUnit('Ms')
 
-/** As inMs, for sizes: `bufferedBody` to `bufferedBodyBytes`. */
+/** Renames sizes as inMs does: `bufferedBody` to `bufferedBodyBytes`. */
 export const inBytes = withUnit('Bytes')

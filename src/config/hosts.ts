@@ -1,4 +1,4 @@
-/** What hosts are, without the schema: worker processes ask it too, and are given a configuration that has been read. */
+/** Rules about hosts, without the schema: worker processes need them too, and receive a configuration that has been read. */
 import { isIPv4 } from 'node:net'
 
 /** RFC 3986 3.2.2: an IPv6 address stands in brackets. */

@@ -1,4 +1,4 @@
-/** The file itself: read, taken apart with positions, environment put in, then parsed. src/config/clients/load.ts adds the client files. */
+/** Reads the file itself: parses it with positions, puts the environment in, and checks it. src/config/clients/load.ts adds the client files. */
 import { readFileSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { ParsedConfig } from './config.ts'
@@ -15,7 +15,7 @@ interface Source {
   /** Name of the file, for messages. */
   readonly file: string
   readonly env: Environment
-  /** Tells of files that the tree names. Default: none is looked at. */
+  /** Checks the files that the tree names. Default: none is looked at. */
   readonly checkFiles?: (tree: Group) => readonly PathProblem[]
 }
 
@@ -23,9 +23,9 @@ export interface ReadConfig {
   readonly problems: readonly ConfigProblem[]
   /** undefined: there are problems. */
   readonly config: ParsedConfig | undefined
-  /** With all defaults. */
+  /** The tree with all defaults. */
   readonly tree: Group
-  /** Where a problem of the tree shows. */
+  /** Returns the place of a problem of the tree. */
   readonly place: (problem: PathProblem) => ConfigProblem
 }
 
@@ -61,7 +61,7 @@ export const readConfig = (
   return { problems, config: problems.length > 0 ? undefined : config, tree: complete, place }
 }
 
-/** What reads a longer one has to hold several hundred times as much in memory. */
+/** Reading a longer file would take several hundred times as much memory. */
 const FILE_BYTES_AT_MOST = 4 * 2 ** 20
 
 /** The text of a configuration itself. Throws ConfigError. */

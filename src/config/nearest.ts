@@ -1,6 +1,6 @@
 /** The known word that a wrong one was most likely meant to be. */
 
-/** Letters to put in, leave out or exchange (Levenshtein), row by row. */
+/** Number of letters to put in, leave out or exchange (Levenshtein), row by row. */
 const distance = (a: string, b: string): number => {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index)
   for (const letter of a) {

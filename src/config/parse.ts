@@ -7,7 +7,7 @@ import { readSchema } from './schema.ts'
 import type { ConfigFile } from './schema.ts'
 import type { Group } from './tree.ts'
 
-/** A quarter of the connections to one backend, so that no client holds them all; and enough for a browser or a pool. */
+/** Requests of one client at once: a quarter of the connections to one backend, so that no client holds them all, and enough for a browser or a pool. */
 const concurrentOf = (connections: number): number => Math.max(8, Math.floor(connections / 4))
 
 const toConfig = (file: ConfigFile): ParsedConfig => {
@@ -34,7 +34,7 @@ const toConfig = (file: ConfigFile): ParsedConfig => {
   return { ...file, plans: plansByName, clients }
 }
 
-/** The configuration that a tree describes; or all that is wrong with it, and the tree with the defaults, of which the problems tell. */
+/** Returns the configuration that a tree describes; or all its problems, and the tree with the defaults that they refer to. */
 export const parseConfig = (tree: Group) => {
   const complete = withDefaults(tree)
   const { file, problems: faults } = readSchema(complete)

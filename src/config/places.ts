@@ -1,15 +1,15 @@
-/** Places of the tree, for checks that need more than one value. */
+/** Reads values of the tree, for checks that need more than one. */
 import type { Path, PathProblem } from './problems.ts'
 import { formatPath, problem } from './problems.ts'
 import type { Leaf } from './scalars.ts'
 import { listAt, textAt } from './tree.ts'
 import type { Group, Tree } from './tree.ts'
 
-/** Undefined where the text is absent or refused: the schema tells that. */
+/** Reads a value; undefined where it is absent or refused, as the schema reports. */
 export const readAt = <T>(tree: Tree, path: Path, leaf: Leaf<T>): T | undefined =>
   leaf.safeParse(textAt(tree, ...path)).data
 
-/** Reports every place whose mark an earlier one already has; those without a mark are left alone. */
+/** Reports every path whose mark an earlier one already has; paths without a mark are left alone. */
 export const repeated = (
   paths: readonly Path[],
   markAt: (path: Path) => string | undefined,

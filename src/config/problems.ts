@@ -1,4 +1,4 @@
-/** What can be wrong with a configuration, where, and how that is told. */
+/** Faults of a configuration: what is wrong, where, and how it is reported. */
 
 /** Keys and list indexes from the root of the file to a value. */
 export type Path = readonly (string | number)[]
@@ -8,7 +8,7 @@ export interface PathProblem {
   readonly path: Path
   /** Whether the key itself is at fault, or what stands under it. */
   readonly at: 'key' | 'value'
-  /** `fault; remedy`, as what the value is or has; showValue puts the value itself before it. */
+  /** `fault; remedy`, worded so that showValue can put the value before it. */
   readonly message: string
 }
 
@@ -18,16 +18,16 @@ export const problem = (
   at: PathProblem['at'] = 'value',
 ): PathProblem => ({ path, at, message })
 
-/** As many problems are reported; looking for more would cost much and help nobody. */
+/** Most problems that are reported; looking for more would cost much and help nobody. */
 export const PROBLEMS_AT_MOST = 100
 
 export interface ConfigProblem {
-  /** Left out: the configuration's own. */
+  /** Left out: the configuration itself. */
   readonly file?: string
-  /** Both count from 1. */
+  /** Line and column count from 1. */
   readonly line: number
   readonly column: number
-  /** Such as `clients[0].keys[1].sha256`; `(file)` when the fault is not under a key. */
+  /** A path such as `clients[0].keys[1].sha256`; `(file)` when the fault is not under a key. */
   readonly path: string
   /** `fault; remedy`. */
   readonly message: string
@@ -60,10 +60,10 @@ const secretKeys: readonly Path[number][] = [
   'url',
 ]
 
-/** Our own keys, and whatever may have a password before an @. */
+/** Matches our own keys, and whatever may have a password before an @. */
 const secretLook = /^tg_|@/
 
-/** The problem with the value it is about in front, unless that may be a secret. */
+/** Puts the value in front of the message, unless it may be a secret. */
 export const showValue = (found: PathProblem, value: string | undefined): PathProblem => {
   const isHidden =
     value === undefined ||

@@ -8,7 +8,7 @@ import type { Group } from './tree.ts'
 
 const root = ['store', 'redis']
 
-/** Of these the first is of no use without the second. */
+/** Pairs whose first key is of no use without the second. */
 const pairs: readonly (readonly [Path, string, string])[] = [
   [['username'], 'password', ''],
   [['sentinelUsername'], 'sentinelPassword', ''],

@@ -14,7 +14,7 @@ export interface RedisUrl {
 
 const DEFAULT_PORT = 6379
 
-/** What decodeURIComponent makes of it, undefined for a stray percent sign. */
+/** Decodes percent-encoding; undefined for a stray percent sign. */
 const decoded = (text: string): string | undefined => {
   try {
     return decodeURIComponent(text)
@@ -48,7 +48,7 @@ export function parseRedisUrl(text: string): RedisUrl | undefined {
   }
 }
 
-/** What to say where parseRedisUrl takes nothing. */
+/** The fault of a text that parseRedisUrl refuses. */
 export const redisUrlFault = (text: string): string =>
   /^rediss?:\/\/.*[/?#%\s].*@/.test(text)
     ? 'has a user or password that cannot be told from the rest; write @ as %40, # as %23, / as %2F, ? as %3F and % as %25, or give { url, username, password }'

@@ -60,7 +60,7 @@ const url = text.transform((written, context): RedisUrl => {
   return value ?? z.NEVER
 })
 
-/** TLS where a group says so, or an address; the first that says either way counts. */
+/** TLS applies where a group or an address asks for it; the first that says either way counts. */
 const toTls = (files: z.output<typeof access.tls>, at: readonly Pick<Node, 'tls'>[]) =>
   files ?? (at.find(({ tls }) => tls !== undefined)?.tls === true ? noTlsFiles : undefined)
 
@@ -88,7 +88,7 @@ const cluster = group({
   ...access,
 })
 
-/** The key that tells each kind of group; the first form of the schema is the text. */
+/** The key that identifies each kind of group; the first form of the schema is the text. */
 export const redisKinds = ['cluster', 'sentinels', 'url'] as const
 
 const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
@@ -108,7 +108,7 @@ const toSentinels = ({ sentinels: list, db = 0, tls, ...given }: z.output<typeof
   ...given,
 })
 
-/** nodes: some of the cluster's, which name the others. */
+/** nodes: some nodes of the cluster, which name the others. */
 const toCluster = ({ cluster: list, tls, ...given }: z.output<typeof cluster>) => ({
   kind: 'cluster' as const,
   nodes: addresses(list),
@@ -116,7 +116,7 @@ const toCluster = ({ cluster: list, tls, ...given }: z.output<typeof cluster>) =
   ...given,
 })
 
-/** The text alone; empty is the embedded store. */
+/** The URL alone; an empty one means the embedded store. */
 const plainUrl = text
   .transform((written, context) => {
     const at = parseRedisUrl(written)
@@ -126,7 +126,7 @@ const plainUrl = text
   })
   .meta({ type: ['string', 'null'] })
 
-/** Two kinds at once are told by redis-checks.ts: here the first of them counts. */
+/** redis-checks.ts reports two kinds at once; here the first of them counts. */
 const oneKind = (tree: unknown): unknown => {
   if (!isGroup(tree as Tree)) return tree
   const entries = Object.entries(tree as Group)
@@ -143,7 +143,7 @@ const forms = [
 
 export const redis = z.preprocess(oneKind, z.union(forms, { error: formFault }))
 
-/** Which form of the union a tree means, by its first key that tells; undefined: none. */
+/** The form of the union that a tree has, by its first identifying key; undefined: none. */
 export const redisForm = (tree: Tree | undefined): number | undefined => {
   if (typeof tree === 'string') return 0
   const kind = isGroup(tree) ? redisKinds.findIndex((key) => tree[key] !== undefined) : -1

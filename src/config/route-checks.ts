@@ -25,7 +25,7 @@ const checkRoute = (tree: Group, path: Path): PathProblem[] => {
   return problems
 }
 
-/** path: of the deprecation. */
+/** path: path of the deprecation. */
 const checkBrownouts = (tree: Group, path: Path, sunset: number | undefined): PathProblem[] => {
   const isGone = textAt(tree, ...path, 'afterSunset') === 'gone'
   const brownouts = itemsAt(tree, ...path, 'brownouts').map((at) => ({

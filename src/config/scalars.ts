@@ -1,4 +1,4 @@
-/** Leaves of the schema: text as written in, the typed value or `fault; remedy` out. Their meta says how YAML reads such text. */
+/** Leaves of the schema: each takes the text as written, and returns the typed value or `fault; remedy`. Their meta says how YAML reads such text. */
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 import {
@@ -14,11 +14,11 @@ import { suggest } from './nearest.ts'
 /** One value of the file: every scalar arrives as the text written. */
 export type Leaf<T> = z.ZodType<T, string>
 
-/** `fault; remedy` of a text, undefined where it is taken. */
+/** The `fault; remedy` of a text; undefined where it is valid. */
 export const faultIn = (leaf: Leaf<unknown>, written: string): string | undefined =>
   leaf.safeParse(written).error?.issues[0]?.message
 
-/** Inclusive, in the unit of the value. */
+/** Inclusive bounds, in the unit of the value. */
 interface Bounds {
   readonly min: number
   readonly max: number
@@ -27,7 +27,7 @@ interface Bounds {
 /** More than any machine's cores; each worker costs some 80 MB. */
 const MAX_WORKERS = 256
 
-/** A message for what is not there at all, and one for what is of another kind. */
+/** One message for a missing value, and one for a value of another kind. */
 export const faultOr = (fault: string, missing = 'is missing; add it') => ({
   error: (issue: { readonly input?: unknown }) => (issue.input === undefined ? missing : fault),
 })
@@ -36,10 +36,10 @@ export const notSingle = 'is a list or a group of keys; write a single value'
 
 export const text = z.string(faultOr(notSingle))
 
-/** YAML makes numbers and flags of some texts that are meant as they stand. */
+/** YAML reads some texts as numbers or flags that are meant literally. */
 const plain = { type: ['string', 'number', 'boolean'] }
 
-/** Text of a shape, then read; one fault for both. */
+/** A text of a shape, then read; both share one fault. */
 export const shaped = <T>(shape: RegExp, fault: string, read: (text: string) => T | undefined) =>
   text.regex(shape, fault).transform((written, context): T => {
     const value = read(written)
@@ -103,7 +103,7 @@ export const size = (bounds: Bounds) => {
   )
 }
 
-/** gone: what was a choice once, and which one takes its place. */
+/** gone: former options, each with the one that takes its place. */
 export const choice = <const T extends string>(
   options: readonly T[],
   gone: Readonly<Record<string, T>> = {},
@@ -122,7 +122,7 @@ export const flag = z
   .transform((written) => written === 'true')
   .meta({ type: ['boolean', 'string'], enum: [true, false, 'true', 'false'] })
 
-/** Names that every plain object seems to have: refused, so that no table of names can be confused by them. */
+/** Whether every plain object seems to have the name: such names are refused, so that they cannot confuse a lookup table. */
 export const isReservedName = (name: string): boolean => name in Object.prototype
 
 export const reservedNameFault = 'is a reserved name; choose another one'
@@ -132,7 +132,7 @@ const name = text.refine((written) => !isReservedName(written), {
   abort: true,
 })
 
-/** Of plans and routes: they become metric labels and header values. */
+/** Names of plans and routes, which become metric labels and header values. */
 export const label = name.regex(
   /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
   'is not a name; write a letter, then up to 63 letters, digits, "_", "." or "-"',
@@ -144,10 +144,10 @@ const identifier = (maxLength: number) =>
     `is not an id; write up to ${maxLength} letters, digits or "_.:@+-", the first a letter or digit`,
   )
 
-/** Of clients: the exact text, `012345` stays `012345`. */
+/** Ids of clients, kept as written: `012345` stays `012345`. */
 export const clientId = identifier(128).meta(plain)
 
-/** Of keys: bans are kept under them, and under `jwt:` and the client's id for callers with tokens. */
+/** Ids of keys. Bans are kept under them, and under `jwt:` and the client's id for callers with tokens. */
 export const keyId = identifier(160)
   .refine((written) => !written.startsWith('jwt:'), {
     error: 'starts with "jwt:", which names callers with tokens; choose another id',
@@ -166,7 +166,7 @@ export const line = name
   )
   .meta(plain)
 
-/** Of a header field: a token (RFC 9110 5.1). */
+/** Name of a header field: a token (RFC 9110 5.1). */
 export const fieldName = name
   .regex(
     /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/,
@@ -174,7 +174,7 @@ export const fieldName = name
   )
   .meta(plain)
 
-/** A path of the file system, empty is undefined. SQLite takes `:` and `file:` for something else, and a folder is none. */
+/** A path of the file system; an empty one is undefined. SQLite gives `:` and `file:` another meaning, and a folder is refused. */
 export const optionalFile = text
   .regex(
     /^(?:(?!:|file:)[^\s\p{Cc}](?:[^\p{Cc}]{0,510}[^\s\p{Cc}])?(?<!\/))?$/u,
@@ -193,7 +193,7 @@ const digestBy = (by: string) =>
     .transform((written) => written.toLowerCase())
     .meta({ type: ['string', 'number'] })
 
-/** Never shown in an error. */
+/** A webhook's secret is never shown in an error. */
 export const webhookSecret = text.regex(
   /^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/,
   'is not the secret of a webhook; write whsec_ and what `openssl rand -base64 32` prints',

@@ -37,7 +37,7 @@ import { listAt, valueAt } from './tree.ts'
 import type { Group } from './tree.ts'
 import { upstream } from './upstream.ts'
 
-/** Each request is decided within 250 ms, and may have to wait for two calls and a pause. */
+/** A request is decided within 250 ms, and may have to wait for two calls and a pause. */
 const storeTimeoutAtMostMs = 110
 
 const second = 1000
@@ -46,7 +46,7 @@ const hour = 60 * minute
 const day = 24 * hour
 
 const cardinality = 'has no keys; define at least one plan'
-/** Each is a label of metrics. */
+/** Each plan is a label of metrics. */
 const PLANS_AT_MOST = 1_000
 const tooManyPlans = `has more than ${PLANS_AT_MOST} plans; clients with limits of their own share one with custom: true`
 
@@ -66,18 +66,18 @@ const plan = group({
   perDay: perDay.optional(),
   custom: flag.optional(),
   concurrent: integer({ min: 1, max: 1_000_000 }).optional(),
-  /** Tried on each client of the plan, of a custom one too. */
+  /** Limits that are only tried, on each client of the plan, of a custom one too. */
   shadow: group({ perMinute, perDay }).optional(),
 })
 
-/** Asymmetric only: with HS* whoever can check a token could make one, and `none` checks nothing. */
+/** Asymmetric algorithms only: with HS* whoever can check a token could make one, and `none` checks nothing. */
 const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA'.split(' ')
 
 const cors = group({
   origins: filledList(webOrigin),
   /** Request fields that pages may send. */
   headers: list(fieldName),
-  /** How long a browser may go by the answer to a preflight. */
+  /** How long a browser may reuse the answer to a preflight. */
   maxAge: duration({ min: 0, max: day }),
   credentials: flag,
 }).transform(inMs('maxAge'))
@@ -115,7 +115,7 @@ const route = group({
     /** Documentation of the deprecation (rel="deprecation"). */
     link: absoluteLink.optional(),
     afterSunset: choice(['announce', 'gone']),
-    /** When it is refused for a minute at a time to a share of the clients. */
+    /** Periods in which the route is refused for a minute at a time to a share of the clients. */
     brownouts: list(
       group({ from: dateMs, to: dateMs, share: someShare }).transform(inMs('from', 'to')),
     ),
@@ -136,11 +136,11 @@ export const configSchema = group({
   server,
   admin: group({
     listen: listenAddress,
-    /** Names and addresses, beside its own, that a request may have in Host. */
+    /** Names and addresses, besides its own, that a request may have in Host. */
     hosts: list(host),
-    /** Of the token that is asked for; undefined: none. */
+    /** Digest of the required token; undefined: none is required. */
     tokenSha256: tokenDigest.optional(),
-    /** HTTPS. Client certificates of clientCa are worth the token. */
+    /** HTTPS. A client certificate from clientCa replaces the token. */
     tls: group({ cert: line, key: line, clientCa: line.optional() })
       .transform(({ cert, key, clientCa }) => ({
         certFile: cert,
@@ -148,7 +148,7 @@ export const configSchema = group({
         clientCaFile: clientCa,
       }))
       .optional(),
-    /** Whether /metrics is for everybody. */
+    /** Whether /metrics is open to everybody. */
     openMetrics: flag,
     /** Clients that /metrics names; 0: none. */
     topClients: integer({ min: 0, max: 50 }),
@@ -179,18 +179,18 @@ export const configSchema = group({
   notify: group({
     url: absoluteLink,
     secret: webhookSecret,
-    /** Of each window, as fractions of 1. */
+    /** Shares of each window, as fractions of 1. */
     at: list(share),
     events: list(choice(['quota', 'ban', 'backend', 'store', 'reload'])),
   }).optional(),
   telemetry: group({
     otlp: collectorUrl,
-    /** Of the requests that do not come through a trusted proxy with a decision made. */
+    /** Share of the requests that are traced, without those for which a trusted proxy has decided. */
     sample: share,
   }).optional(),
 })
 
-/** The file as read; parse.ts gives each client its limits. */
+/** The file after the schema; parse.ts gives each client its limits. */
 export type ConfigFile = z.output<typeof configSchema>
 
 const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
@@ -199,7 +199,7 @@ const unknownKeys = (path: Path, keys: readonly string[], known: string): PathPr
     return problem([...path, key], `is not a known key; ${remedy}`, 'key')
   })
 
-/** One path and sentence for each thing that an issue tells. */
+/** One path and sentence for each fault of an issue. */
 export const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
   const path = issue.path.map((step) => (typeof step === 'number' ? step : String(step)))
   if (issue.code === 'unrecognized_keys') return unknownKeys(path, issue.keys, issue.message)
@@ -219,7 +219,7 @@ export const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] 
 export const readSchema = (
   tree: Group,
 ): { readonly file: ConfigFile | undefined; readonly problems: readonly PathProblem[] } => {
-  // Of clients there may be very many: they are read one by one, until too many are wrong.
+  // There may be very many clients: they are read one by one, until too many are wrong.
   const entries = listAt(tree, 'clients')
   const { data, error } = configSchema.safeParse(
     entries.length === 0 ? tree : { ...tree, clients: [] },

@@ -25,7 +25,7 @@ export const checkServer = (tree: Group): PathProblem[] => {
   return problems
 }
 
-/** What changes quotas and bans is for nobody to find open. */
+/** The operations that change quotas and bans must not be open to everybody. */
 export const checkAdmin = (tree: Group): PathProblem[] => {
   const listen = listenAddress.safeParse(textAt(tree, 'admin', 'listen')).data
   const credentials = [

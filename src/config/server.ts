@@ -1,4 +1,4 @@
-/** The shape of `server`: the public listener, whom it believes, and what its clients may hold. */
+/** The shape of `server`: the public listener, the proxies that it trusts, and the limits of its clients. */
 import { basePath, listenAddress, network } from './addresses.ts'
 import { group, inBytes, inMs, list } from './groups.ts'
 import { choice, duration, flag, integer, line, size, workers } from './scalars.ts'
@@ -33,11 +33,11 @@ export const server = group({
       minVersion,
     }))
     .optional(),
-  /** How long a browser is to come back over TLS alone. */
+  /** How long a browser uses TLS alone (HSTS). */
   hsts: duration({ min: 0, max: 10 * year }).optional(),
-  /** Each connection of a trusted proxy begins with a PROXY header, and others are not taken. */
+  /** Each connection of a trusted proxy begins with a PROXY header; other connections are refused. */
   proxyProtocol: flag,
-  /** true where TLS is; clear: without it, with trusted proxies alone. */
+  /** true: where TLS is configured; clear: without TLS, for trusted proxies alone. */
   http2: choice(['true', 'false', 'clear'])
     .meta({ enum: [true, false, 'true', 'false', 'clear'] })
     .optional(),

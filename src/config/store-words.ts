@@ -1,4 +1,4 @@
-/** Which store a configuration uses, in the words of `check` and of the log. Never a password. */
+/** Names the store of a configuration, in the words of `check` and of the log. It never shows a password. */
 import { hostForUrl } from './hosts.ts'
 import type { Config, HostPort } from './config.ts'
 

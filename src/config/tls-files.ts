@@ -9,7 +9,7 @@ const toTlsFiles = ({ ca, cert, key, serverName }: Partial<Record<string, string
   serverName,
 })
 
-/** What all of them may be left out for. */
+/** Used when no file is configured. */
 export const noTlsFiles = toTlsFiles({})
 
 export const tlsFiles = group({

@@ -12,7 +12,7 @@ export const isList = (tree: Tree | undefined): tree is readonly Tree[] => Array
 export const isGroup = (tree: Tree | undefined): tree is Group =>
   typeof tree === 'object' && !isList(tree)
 
-/** What stands at the path, undefined where nothing does. Own keys only: `constructor` is nothing. */
+/** Value at the path; undefined where there is none. Own keys only: `constructor` finds nothing. */
 export const valueAt = (tree: Tree | undefined, ...path: Path): Tree | undefined => {
   let value = tree
   for (const step of path) {

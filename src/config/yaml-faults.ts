@@ -1,4 +1,4 @@
-/** Words for text that is not YAML, and the place a person has to look at. None quotes the file, which may hold a secret there. */
+/** Messages for text that is not YAML, and the place to look at. None quotes the file, which may hold a secret there. */
 
 export interface YamlFault {
   readonly code: string
@@ -6,7 +6,7 @@ export interface YamlFault {
   readonly pos: readonly [number, number]
 }
 
-interface Told {
+interface LocatedMessage {
   readonly offset: number
   readonly message: string
 }
@@ -38,7 +38,7 @@ const misaligned = /at the same column$|^Sequence item without - indicator$/
 const afterBlanks = (text: string, offset: number): number =>
   offset + (/^ */.exec(text.slice(offset))?.[0].length ?? 0)
 
-const tell = (text: string, fault: YamlFault, others: readonly YamlFault[]): Told => {
+const describe = (text: string, fault: YamlFault, others: readonly YamlFault[]): LocatedMessage => {
   const { code, message, pos } = fault
   const [offset] = pos
   const isDeeper =
@@ -61,24 +61,24 @@ const tell = (text: string, fault: YamlFault, others: readonly YamlFault[]): Tol
 }
 
 /** One problem per place. `quoted`: start and end of each quoted value. */
-export const tellYamlFaults = (
+export const describeYamlFaults = (
   text: string,
   faults: readonly YamlFault[],
   quoted: readonly (readonly [number, number])[],
-): Told[] => {
+): LocatedMessage[] => {
   const unclosed = faults.find(({ message }) => message.startsWith('Missing closing'))
   if (unclosed !== undefined) {
-    // The parser looks for the end in all that follows, and so misreads it.
+    // The parser searches all that follows for the closing quote, and so misreads it.
     const [offset] = quoted.find(([, end]) => end === unclosed.pos[0]) ?? unclosed.pos
     return [
       { offset, message: 'has a quote that nothing closes; end the value with the same quote' },
     ]
   }
-  // After what should not be there, nothing is where it should be.
+  // An unexpected token misplaces all that follows it.
   const first = faults.findIndex(({ code }) => code === 'UNEXPECTED_TOKEN')
   const problems = faults
     .filter(({ code }, index) => code !== 'UNEXPECTED_TOKEN' || index === first)
-    .map((fault) => tell(text, fault, faults))
+    .map((fault) => describe(text, fault, faults))
   return problems.filter(
     ({ offset }, index) => problems.findIndex((other) => other.offset === offset) === index,
   )

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ReadinessReport } from '../../src/admin/pages.ts'
 import { loadUsableConfig } from '../../src/cli/load-usable-config.ts'
-import { readPlacesAside } from '../../src/config/clients/places-aside.ts'
+import { readSettingLocationsAside } from '../../src/config/clients/setting-locations-aside.ts'
 import { createGateway } from '../../src/server/gateway/gateway.ts'
 import { createLog } from '../../src/core/record/log.ts'
 import { quotaKey } from '../../src/state/redis/authority.ts'
@@ -92,7 +92,7 @@ export async function gatewayHere(
     log: createLog({ ...config.log, destination: { write: (line) => (logged += line) } }),
     load: () => loadUsableConfig(file, env, { isServing: true }),
     // Each answer costs a thread.
-    ...(places && { settingPlaces: readPlacesAside(file, env) }),
+    ...(places && { settingLocations: readSettingLocationsAside(file, env) }),
   })
   const { listen, admin } = await gateway.listen()
   let stopped: Promise<void> | undefined

@@ -1,5 +1,5 @@
 import { build } from '../../src/config/clients/builder.ts'
-import { Ring } from '../../src/config/clients/ring.ts'
+import { ClientTable } from '../../src/config/clients/client-table.ts'
 import type { ClientConfig, Clients } from '../../src/config/config.ts'
 
 /** Clients as a configuration has them. */
@@ -8,7 +8,7 @@ export const createClients = (list: readonly ClientConfig[]): Clients => {
     list.map(({ plan, concurrent }) => [plan, { name: plan, limits: undefined, concurrent }]),
   )
   const custom = Object.fromEntries([...plans.keys()].map((name) => [name, { custom: 'true' }]))
-  const { ring } = build({ own: list, files: [], plans: custom, nowMs: 0, isLarge: false })
-  if (ring === undefined) throw new Error('the clients are wrong')
-  return new Ring(ring, plans)
+  const { table } = build({ own: list, files: [], plans: custom, nowMs: 0, isLarge: false })
+  if (table === undefined) throw new Error('the clients are wrong')
+  return new ClientTable(table, plans)
 }

@@ -1,22 +1,22 @@
-/** A text with clients in it, and what it is after a key came, went or was given an end; all else stays as it is written. */
+/** Edits a text with clients in it: adds, removes or ends a key, and keeps all else as written. */
 import { readSpans, type Span } from '../../config/document.ts'
 import { dateMs } from '../../config/scalars.ts'
 import { asLines, pairOf, TextEdit, type Value } from './text-edit.ts'
 
-/** expires: as it is to stand in the file. */
+/** expires: as written in the file. */
 export type KeyEntry = { readonly id: string; readonly sha256: string; readonly expires?: string }
 
-/** plan: may be left out for a client that is there. limits: of its own, for a custom plan. */
+/** plan: may be left out for a client that exists. limits: the client's own, for a custom plan. */
 export interface ClientWish {
   readonly id: string
   readonly plan: string | undefined
   readonly limits: { readonly perMinute: number; readonly perDay: number } | undefined
 }
 
-/** What is asked for does not go with what the file says: `fault; remedy`. */
+/** The request does not go with what the file says: `fault; remedy`. */
 export class KeysRefused extends Error {}
 
-/** What is taken apart of a text: all of it, or one line. */
+/** The part of a text that is parsed: all of it, or one line. */
 interface Part {
   readonly text: string
   readonly offset: number
@@ -25,10 +25,10 @@ interface Part {
 export class ClientText {
   readonly #text: string
   readonly #isLines: boolean
-  /** What has been changed last. */
+  /** The part changed last. */
   changed: Part
 
-  /** isLines: a client a line, in JSON; else YAML, a configuration or a list of clients. */
+  /** isLines: JSON with a client a line; else YAML, a configuration or a list of clients. */
   constructor(text: string, isLines: boolean) {
     this.#text = text
     this.#isLines = isLines
@@ -50,7 +50,7 @@ export class ClientText {
     return this.#edited(found.part, (edit) => edit.addUnder(found.client, 'keys', key))
   }
 
-  /** A key more for the client of the one that is named. This ends then, if not before. */
+  /** Adds a key for the client of the named key; the named key ends then, if not before. */
   rotated(keyId: string, entryFor: (client: string) => KeyEntry, ends: string): string {
     const { part, client, key } = this.#findKey(keyId)
     const endsAtMs = dateMs.safeParse(textOf(key, 'expires') ?? '').data ?? Infinity

@@ -1,8 +1,8 @@
-/** An API key as it is made: its text is shown once, files have its digest alone. */
+/** Makes an API key: its text is shown once, files have its digest alone. */
 import { createHash, randomBytes } from 'node:crypto'
 import type { KeyEntry } from './client-text.ts'
 
-/** expires: as it is to stand in the file; undefined: never. */
+/** expires: as written in the file; undefined: never. */
 export function newKey(client: string, expires?: string): { key: string; entry: KeyEntry } {
   const key = `tg_${randomBytes(32).toString('base64url')}`
   const id = `${client}-${randomBytes(3).toString('hex')}`

@@ -1,4 +1,4 @@
-/** Replaces a file whole or not at all: who reads it meanwhile sees the old text or the new one, and of two who write none is lost. */
+/** Replaces a file whole or not at all: a reader sees the old text or the new one, and of two writers neither loses its change. */
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { basename, dirname, extname, join } from 'node:path'
@@ -10,17 +10,17 @@ const LOCK_EVERY_MS = 50
 
 interface Rewrite {
   readonly change: (text: string) => string
-  /** Reads the new text where it lies aside, with the same ending; throws if it may not be. */
+  /** Checks the new text in a temporary file with the same ending; throws if it is refused. */
   readonly judge?: (path: string) => void
-  /** Where nothing has its name yet. Default: that is an error. */
+  /** Makes the file where none has its name yet. Default: that is an error. */
   readonly mayMake?: boolean
-  /** How long to wait for who writes it meanwhile. Default 5,000. */
+  /** How long to wait for another writer. Default 5,000. */
   readonly lockAtMostMs?: number
 }
 
-/** Symbolic links are followed. Rejects with ConfigError where the text cannot be read, with an Error that says why it was not written. */
+/** Follows symbolic links. Rejects with ConfigError where the text cannot be read, with an Error that says why it was not written. */
 export async function rewriteFile(file: string, how: Rewrite): Promise<void> {
-  // The name as given, so that what is wrong with a file that is not there is told as of any other.
+  // The name as given, so that a missing file is reported as any other.
   const path = fs.existsSync(file) ? fs.realpathSync(file) : file
   const beside = (name: string): string => join(dirname(path), `.${basename(path)}.${name}`)
   const lock = beside('lock')
@@ -50,7 +50,7 @@ async function takeLock(lock: string, atMostMs: number): Promise<void> {
   }
 }
 
-/** A symbolic link that leads nowhere is there. */
+/** A symbolic link that leads nowhere is not absent. */
 export const isAbsent = (file: string): boolean =>
   fs.lstatSync(file, { throwIfNoEntry: false }) === undefined
 

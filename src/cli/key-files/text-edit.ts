@@ -1,14 +1,14 @@
-/** Changes to lists and groups of a YAML or JSON text, made where they stand: every byte beside them is kept. */
+/** Changes lists and groups of a YAML or JSON text in place: every other byte is kept. */
 import type { Pair, Span } from '../../config/document.ts'
 
 export type Value = string | number | readonly Value[] | { readonly [key: string]: Value }
 
-/** How groups in braces are written. */
+/** The style of groups in braces. */
 interface Style {
   readonly isJson: boolean
-  /** Inside of braces. */
+  /** Blanks inside of braces. */
   readonly pad: string
-  /** After a colon or a comma. */
+  /** Blanks after a colon or a comma. */
   readonly gap: string
 }
 
@@ -17,7 +17,7 @@ export const pairOf = (group: Span | undefined, key: string): Pair | undefined =
 
 export class TextEdit {
   readonly #text: string
-  /** As the text has it. */
+  /** The line break that the text uses. */
   readonly #lineBreak: string
   readonly #edits: { readonly start: number; readonly end: number; readonly text: string }[] = []
 
@@ -49,7 +49,7 @@ export class TextEdit {
     this.#insertLines(value.end, hung(indent, asLines(item)))
   }
 
-  /** Adds to a list. beside: whose style it takes, if the list is empty. */
+  /** Adds to a list. beside: gives the style, if the list is empty. */
   addTo(list: Span, item: Value, beside = list): void {
     const last = list.items?.at(-1)
     const style = this.#styleOf(last ?? beside)
@@ -62,7 +62,7 @@ export class TextEdit {
     this.#put(last.end, last.end, `,${style.gap}${text}`)
   }
 
-  /** Takes an item out of the list of the group. Comments on its own lines go with it. */
+  /** Takes an item out of the list of the group, with the comments on its own lines. */
   removeFrom({ key, value: list }: Pair, index: number): void {
     const items = list.items ?? []
     const [before, item, after] = [items[index - 1], items[index], items[index + 1]]
@@ -78,7 +78,7 @@ export class TextEdit {
     const to = before ? item.end : (after?.start ?? item.end + comma)
     if (!this.#text.slice(from, before ? item.start : to).includes('#'))
       return this.#put(from, to, '')
-    // What is said of its neighbour stays.
+    // Comments on its neighbour stay.
     const at = this.#text.indexOf(',', before?.end ?? item.end)
     this.#put(at, at + 1, '')
     this.#put(item.start, item.end, '')
@@ -123,7 +123,7 @@ export class TextEdit {
     return end > from && this.#text[end - 1] === '\r' ? end - 1 : end
   }
 
-  /** The blanks that its lines begin with; a dash before the first counts as one. */
+  /** The indent of its lines; a dash before the first counts as a blank. */
   #indentOf({ start }: Span): string {
     return ' '.repeat(start - this.#lineStart(start))
   }
@@ -158,7 +158,7 @@ const quoted = (text: string, isJson: boolean): string =>
 
 const isList = (value: Value): value is readonly Value[] => Array.isArray(value)
 
-/** As YAML, an item of a list or a key on each line. */
+/** Writes YAML lines, with an item of a list or a key on each. */
 export function asLines(value: Value): string[] {
   if (typeof value !== 'object') return [inBraces(value, blockStyle)]
   if (isList(value)) return value.flatMap((item) => hung('- ', asLines(item)))
@@ -171,6 +171,6 @@ export function asLines(value: Value): string[] {
 
 const blockStyle: Style = { isJson: false, pad: ' ', gap: ' ' }
 
-/** The first line after the text, the others below it. */
+/** Puts the first line after the text, and the others below it. */
 const hung = (before: string, lines: readonly string[]): string[] =>
   lines.map((line, at) => (at === 0 ? before : ' '.repeat(before.length)) + line)

@@ -8,13 +8,13 @@ import type * as Tls from './admin-tls.ts'
 
 export const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
 const TOKEN = 'TOLLGATE_ADMIN_TOKEN'
-/** A gateway reads its files, and asks each of its workers. */
+/** Deadline of an answer: a gateway reads its files, and asks each of its workers. */
 const ANSWER_WITHIN_MS = 60_000
 
 export interface AdminOf {
   readonly admin: string
   readonly env: Environment
-  /** That says where it is. Default: --admin. */
+  /** The option with the address. Default: --admin. */
   readonly option?: '--admin' | '--against'
 }
 
@@ -32,15 +32,15 @@ export interface AdminAnswer {
 }
 
 /**
- * The answer, whatever its status; it follows no redirect, since the token would go wherever it is told to. Rejects with a Fault
- * that says why there is none.
+ * Resolves to the answer, whatever its status; redirects are not followed, since the token would go with them. Rejects with a Fault
+ * that says why there is no answer.
  */
 export async function callAdmin(gateway: AdminOf, path: string, call: Call) {
   const { admin, env } = gateway
   const { method = 'GET', body, accept, signal = AbortSignal.timeout(ANSWER_WITHIN_MS) } = call
   const token = env[TOKEN]
   const url = new URL(path, admin)
-  // Each is loaded where it is needed: a command is to start swiftly.
+  // Modules are loaded where they are needed, so that a command starts swiftly.
   const tls = url.protocol === 'https:' ? await import('./admin-tls.ts') : undefined
   const options = {
     ...tls?.tlsOf(env),
@@ -55,7 +55,7 @@ export async function callAdmin(gateway: AdminOf, path: string, call: Call) {
   try {
     const { request } = tls ? await import('node:https') : await import('node:http')
     const asked = request(url, options).end(body && JSON.stringify(body))
-    // What comes after the head is the answer's own.
+    // Errors after the head belong to the answer.
     asked.on('error', () => undefined)
     const [answer] = (await once(asked, 'response')) as [IncomingMessage]
     return answer
@@ -81,7 +81,7 @@ function unreachable(
   })
 }
 
-/** After it has begun. */
+/** The fault of an answer that ends too early. */
 export const brokenOff = ({ admin }: AdminOf, cause: unknown): Fault =>
   new Fault('broken_off', `the answer of the gateway at ${admin} breaks off`, {
     reason: (cause as Error).message,
@@ -103,14 +103,14 @@ export async function askAdmin(gateway: AdminOf, path: string, call = {}): Promi
   }
 }
 
-/** What the operation answers. Rejects with a Fault where it refuses. */
+/** Resolves to the answer of the operation. Rejects with a Fault where it refuses. */
 export async function ask<Shape>(gateway: AdminOf, path: string, call: Call = {}): Promise<Shape> {
   const answer = await askAdmin(gateway, path, call)
   if (answer.status === 200) return answer.body as Shape
   throw refusedBy(gateway, answer)
 }
 
-/** The same for another type than JSON, as it comes. */
+/** Resolves to an answer of another type than JSON, as a stream. */
 export async function askForStream(gateway: AdminOf, path: string, call: Call) {
   const answer = await callAdmin(gateway, path, call)
   const { statusCode: status = 0 } = answer

@@ -5,7 +5,7 @@ import type { ClientConfig, Config, OwnedKey } from '../../config/config.ts'
 import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'
 import { ask, type AdminOf } from './admin-client.ts'
 
-/** query: see the operation getKeys. revision: as it was asked for. Rejects when another configuration is taken meanwhile. */
+/** query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
 export async function* clientsOf(
   gateway: AdminOf,
   query: Readonly<Record<string, string>> = {},
@@ -25,7 +25,7 @@ export async function* clientsOf(
 
 type Effective = ReturnType<typeof effectiveConfig>
 
-/** Neither side tells a secret: a change of one is not seen but in keys, whose fingerprints are compared. */
+/** Neither side shows a secret: only changed keys are noticed, as their fingerprints are compared. */
 export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<BlastRadius> {
   const current = await ask<Effective>(gateway, '/api/config')
   const running: ClientConfig[] = []
@@ -43,7 +43,7 @@ export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<Bla
     ...client,
     keys: keys.map((key) => ({ ...key, sha256: fingerprint(key.sha256) })),
   }))
-  // As it comes over the wire.
+  // This is the form that it has over the wire.
   const effective = JSON.parse(JSON.stringify(effectiveConfig(next))) as Effective
   return blastRadius(comparable(current, running), comparable(effective, planned))
 }

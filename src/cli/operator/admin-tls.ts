@@ -1,4 +1,4 @@
-/** What a command shows to an admin listener over TLS, and whom it believes: PEM files that environment variables name. */
+/** The certificate that a command shows to an admin listener, and the authorities that it trusts: PEM files that environment variables name. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
@@ -33,11 +33,11 @@ export function tlsOf(env: Environment) {
     use(KEY, 'give a PEM private key, not encrypted', () => createPrivateKey(key))
     use(KEY, `give the private key of ${CERT}`, () => createSecureContext({ cert, key }))
   }
-  // Said outright, so that no environment variable can switch it off.
+  // This is explicit, so that no environment variable can switch it off.
   return { cert, key, ca, rejectUnauthorized: true }
 }
 
-/** Set to nothing it is not set. */
+/** An empty variable counts as not set. */
 function read(env: Environment, name: string): string | undefined {
   const file = env[name] || undefined
   try {
@@ -56,14 +56,14 @@ const refused = (message: string, remedy: string, cause?: unknown): Fault => {
   return new Fault('usage', message, { reason: code ?? reason, remedy, cause })
 }
 
-/** Why there is no connection, and what helps; undefined: it is none of TLS. */
+/** Returns why the connection failed, and what helps; undefined: TLS is not the cause. */
 export function tlsFault({ code = '', message }: NodeJS.ErrnoException) {
   if (/^(?:UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO)/.test(code))
     return {
       reason: `its certificate is not trusted (${code})`,
       remedy: `name a PEM file of the authority that signed it in the environment variable ${CA}`,
     }
-  // OpenSSL says what the other side has said.
+  // OpenSSL reports the alert of the other side.
   const [, alert] = /SSL alert number (\d+)/.exec(message) ?? []
   if (alert !== undefined)
     return {

@@ -1,4 +1,4 @@
-/** What all commands share that ask a running gateway: how its answer is printed for a person, and for a program. */
+/** The common part of all commands that ask a running gateway: prints the answer for a person, or for a program. */
 import type { Seen } from '../../insight/api/live.ts'
 import type { Environment } from '../../config/environment.ts'
 import { OK } from '../terminal/fault.ts'
@@ -7,7 +7,7 @@ import type { Screen } from '../terminal/screen.ts'
 import { table, type Column } from '../terminal/table.ts'
 import { ask, DEFAULT_ADMIN, type AdminOf } from './admin-client.ts'
 
-/** As much of the process as these commands need. */
+/** The part of the process that these commands need. */
 export interface Output {
   readonly args: readonly string[]
   readonly env: Environment
@@ -25,9 +25,9 @@ export interface Asking {
 interface View<Row> {
   readonly columns: readonly Column<Row>[]
   readonly rows: readonly Row[]
-  /** Instead of an empty table, on the standard error. */
+  /** Printed instead of an empty table, on the standard error. */
   readonly none: string
-  /** After it, to a person. */
+  /** Printed after the table, for a person. */
   readonly next?: string | undefined
 }
 
@@ -36,7 +36,7 @@ export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking): A
   env,
 })
 
-/** What does not say when it was true is of no moment. */
+/** The time of an answer; NaN where it has none. */
 const nowOf = ({ asOf = '' }: Partial<Seen>): number => Date.parse(asOf)
 
 /** A command that shows one answer of the admin API as a list. */
@@ -52,7 +52,7 @@ export const listing =
     return OK
   }
 
-/** With what is missing from it; as JSON where that is asked for. */
+/** Prints an answer and what is missing from it; as JSON where that is asked for. */
 export async function printAnswer(
   ...[output, { json }, answer, print]: [Output, Asking, object, () => void | Promise<void>]
 ): Promise<void> {
@@ -78,6 +78,6 @@ export const share = ({
   readonly limit: number
 }): number => (limit === 0 ? 1 : used / limit)
 
-/** Of a window: from 80 % on it is nearly used up. */
+/** Colour of a window's use: it is nearly used up at 80 %. */
 export const colourOf = (use: Parameters<typeof share>[0] | null) =>
   use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'

@@ -1,4 +1,4 @@
-/** `tollgate backends`: how each backend is, since when, and why. */
+/** `tollgate backends`: shows the state of each backend, since when, and why. */
 import type { Backends } from '../../insight/api/state.ts'
 import { id, number, text } from '../terminal/table.ts'
 import { duration, latency, rate } from '../../insight/format.js'

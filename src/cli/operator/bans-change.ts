@@ -1,4 +1,4 @@
-/** `tollgate bans add` and `bans lift`: what changes is obeyed by all gateways within a second. */
+/** `tollgate bans add` and `bans lift`: all gateways apply the change within a second. */
 import type { Ban, BanChange } from '../../insight/api/state.ts'
 import type { ClientDetail } from '../../insight/api/usage.ts'
 import { duration, faultIn } from '../../config/scalars.ts'
@@ -11,14 +11,14 @@ import { OK } from '../terminal/fault.ts'
 const banLength = duration({ min: 1_000, max: 400 * 24 * 60 * 60 * 1_000 })
 
 interface BansAddOptions extends Asking {
-  /** Exactly one of these two. */
+  /** Exactly one of key and client is given. */
   readonly key: string | undefined
   readonly client?: string
   readonly for: string
   readonly reason?: string
 }
 
-/** With --json the answers of a client's keys are one list, which has what was done where one fails. */
+/** With --json the answers for a client's keys are one list, which has those before a failure. */
 export async function bansAddCommand(output: Output, options: BansAddOptions): Promise<number> {
   const { key, client, for: length, reason } = options
   if ((key === undefined) === (client === undefined))
@@ -53,18 +53,18 @@ async function keysOf(output: Output, options: Asking, id: string): Promise<stri
   throw new Fault('no_keys', `${id} has no key that could be banned`)
 }
 
-/** Says what was before, what is after, and how that is undone. */
+/** Prints what was before, what is after, and how to undo it. */
 async function change(output: Output, options: OneKey, call: Parameters<typeof ask>[2]) {
   const { key } = options
   const path = `/api/bans/${encodeURIComponent(key)}`
   const answer = await ask<BanChange>(gatewayOf(output, options), path, call)
   const { before, after, asOf } = answer
-  // An answer takes a moment: an hour is to be an hour.
+  // An answer takes a moment: an hour must still be printed as an hour.
   const nowMs = Math.floor(Date.parse(asOf) / 1_000) * 1_000
   await printAnswer(output, options, answer, () => {
     output.print(`before  ${key} ${inWords(before, nowMs)}`)
     output.print(`after   ${key} ${inWords(after, nowMs)}`)
-    // Not longer than it was: the longest would be refused.
+    // This is not longer than what was left: more than the longest ban would be refused.
     const leftMs = before === null ? 0 : Date.parse(before.until) - Date.parse(asOf)
     const leftSeconds = Math.max(1, Math.ceil(leftMs / 1_000) - 1)
     const again = leftMs > 0 ? `bans add ${key} --for ${leftSeconds}s` : undefined

@@ -10,7 +10,7 @@ interface ClientsOptions extends Asking {
   readonly sort?: ClientsPage['sort']
 }
 
-/** All other numbers are the store's. */
+/** All other numbers come from the store. */
 const OWN = 'REFUSED 5m and the order are of this gateway alone.'
 
 export const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
@@ -31,7 +31,7 @@ export const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
       windowColumn('MINUTE', ({ minute }) => minute),
       windowColumn('DAY', ({ day }) => day),
       number('REFUSED 5m', (client) => client.refusedLately, { write: count, drop: 1 }),
-      // Never cut: until when is what is asked.
+      // This is never cut, as its end is what matters.
       id('STATE', (client) => stateOf(client, nowMs), {
         plain: (client) => stateOf(client, undefined),
         colour: (client) =>
@@ -59,7 +59,7 @@ const windowColumn = (
   colour: (client) => colourOf(of(client)),
 })
 
-/** As the page has it. nowMs: undefined leaves out how long it lasts. */
+/** The state as on the page. nowMs: undefined leaves out how long it lasts. */
 function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string | null {
   if (state === null) return null
   const lasting = (what: string, until: string): string =>

@@ -1,4 +1,4 @@
-/** `tollgate complete`, which shells call: a line for each word that may follow, and what it is. */
+/** `tollgate complete`, which shells call: prints each word that may follow, with its description. */
 import type { Argument, Command, Option } from 'commander'
 import type { Bans } from '../../insight/api/state.ts'
 import type { ClientsPage } from '../../insight/api/usage.ts'
@@ -6,16 +6,16 @@ import { OK } from '../terminal/fault.ts'
 import { ask, DEFAULT_ADMIN } from './admin-client.ts'
 import type { Output } from './asking.ts'
 
-/** Nobody waits longer for a key that was pressed. */
+/** A person who pressed a key waits no longer. */
 const WITHIN_MS = 200
 
 interface CompleteOptions {
-  /** As far as it is written. */
+  /** The line as far as it is written. */
   readonly line: string
   readonly program: Command
 }
 
-/** Prints nothing where it does not know: a shell shows no faults. */
+/** Prints nothing where it has no answer: a shell shows no faults. */
 export async function completeCommand(
   { env, print }: Pick<Output, 'env' | 'print'>,
   { line, program }: CompleteOptions,
@@ -60,7 +60,7 @@ function placeAfter(program: Command, words: readonly string[]) {
 
 type Candidate = readonly [word: string, meaning: string]
 
-/** Choices, or ids that a gateway has. */
+/** Returns choices, or ids from a gateway. */
 async function valuesOf(
   asked: Option | Argument,
   command: Command,
@@ -75,7 +75,7 @@ async function valuesOf(
       const { bans } = await ask<Bans>(gateway, '/api/bans', call)
       return bans.map(({ key, client, reason }) => [key, reason ?? client ?? ''])
     }
-    // Most keys are called after their client.
+    // The id of most keys begins with that of their client.
     const q = name === 'client' ? start : start.replace(/-?[^-]*$/, '')
     const query = new URLSearchParams({ sort: 'id', q }).toString()
     const { clients } = await ask<ClientsPage>(gateway, `/api/clients?${query}`, call)

@@ -1,10 +1,10 @@
-/** `tollgate completion`: what a shell needs. It asks `tollgate complete` for what may follow, so that it never lags behind. */
+/** `tollgate completion`: prints the script for a shell. The script calls `tollgate complete`, so it never lags behind. */
 import { OK } from '../terminal/fault.ts'
 import type { Output } from './asking.ts'
 
 type Shell = 'bash' | 'zsh' | 'fish'
 
-/** Lines from `complete` are taken as they are: no shell expands anything in them. Where there are none, files are offered. */
+/** Lines from `complete` are used as they are: no shell expands anything in them. Without any line, files are offered. */
 const scripts: Readonly<Record<Shell, string>> = {
   bash: `# source <(tollgate completion bash)
 _tollgate() {

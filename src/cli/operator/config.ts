@@ -1,4 +1,4 @@
-/** `tollgate config`: the configuration that a gateway has in force, with its defaults; never a secret. */
+/** `tollgate config`: prints the configuration in force with its defaults; never a secret. */
 import type { effectiveConfig } from '../../admin/effective-config.ts'
 import { id, text } from '../terminal/table.ts'
 import { plural } from '../../insight/format.js'
@@ -6,7 +6,7 @@ import { listing } from './asking.ts'
 
 type Setting = readonly [path: string, value: string]
 
-/** A setting a line, as server.listen, so that a line can be looked for. */
+/** One setting per line, such as server.listen, so that a line can be searched for. */
 export const configCommand = listing<ReturnType<typeof effectiveConfig>, Setting>(
   () => '/api/config',
   ({ config, clientCount }) => ({

@@ -1,4 +1,4 @@
-/** `tollgate explain` of a running gateway: why a recent request was answered as it was, or why one would be. */
+/** `tollgate explain` with a running gateway: why a recent request was answered as it was, or why one would be. */
 import type { ExplainAnswer, Explanation, ExplainQuery } from '../../insight/api/explain.ts'
 import { OK, usageFault } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
@@ -7,10 +7,10 @@ import { gatewayOf, type Asking, type Output } from './asking.ts'
 import { explainedLines } from './explained-text.ts'
 
 export interface ExplainOptions extends Asking {
-  /** A request id, or a request line as "GET /v1/pets". */
+  /** A request id, or a request line such as "GET /v1/pets". */
   readonly what: string
   readonly key?: string
-  /** As "Name: value". */
+  /** Written as "Name: value". */
   readonly header?: readonly string[]
 }
 
@@ -42,13 +42,13 @@ function queryOf({ what, key, header = [] }: ExplainOptions): ExplainQuery {
   throw usageFault('--key and -H are of a request such as "GET /v1/pets", not of a request id')
 }
 
-/** undefined: it is a request id. */
+/** Parses a request line; undefined: it is a request id. */
 export function requestLine(what: string): { method: string; target: string } | undefined {
   const [, method, target] = /^(\S+) +(\S+)$/.exec(what) ?? []
   return method === undefined || target === undefined ? undefined : { method, target }
 }
 
-/** What the API takes: each name once. */
+/** Headers as the API takes them: each name once. */
 function headersOf(lines: readonly string[]): Record<string, string> {
   const pairs = headerPairs(lines)
   const names = new Set(pairs.map(([name]) => name.toLowerCase()))
@@ -59,7 +59,7 @@ function headersOf(lines: readonly string[]): Record<string, string> {
 export const headerPairs = (lines: readonly string[]) =>
   lines.map((line): readonly [string, string] => {
     const [, name, value = ''] = /^([^:\s]+):\s*(.*)$/.exec(line) ?? []
-    // Never says what was written: it may be a token.
+    // The message never quotes the header: it may be a token.
     if (name === undefined) throw usageFault('-H: write it as "Name: value"')
     return [name, value]
   })

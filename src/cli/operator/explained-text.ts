@@ -1,12 +1,12 @@
-/** An explanation as lines of a terminal: what was asked, the answer, each stage, and what would change it. */
+/** An explanation as lines of a terminal: the request, the answer, each stage, and what would change it. */
 import type { Explanation } from '../../insight/api/explain.ts'
 import { wordsOf } from '../../admin/page/explained.js'
 import { safe } from '../terminal/look.ts'
 
-/** Of what a stage has found at least this much stands on a line. */
+/** Minimum width for the finding of a stage. */
 const RULE_AT_LEAST = 24
 
-/** columns: how wide a line may be. nowMs: Unix time; times of its day stand without the date. */
+/** columns: width of a line. nowMs: Unix time; times of its day are written without the date. */
 export function explainedLines(explanation: Explanation, columns: number, nowMs: number): string[] {
   const { asked, answer, stages, more } = wordsOf(explanation, nowMs)
   const widest = (cells: readonly string[]): number =>
@@ -33,7 +33,7 @@ export function explainedLines(explanation: Explanation, columns: number, nowMs:
   ]
 }
 
-/** Words in lines, those after the first one behind an indent. Never cut: what is longer than a line stands alone. */
+/** Folds words into lines, indented after the first. Words are never cut: one longer than a line stands alone. */
 function folded(
   words: readonly string[],
   columns: number,

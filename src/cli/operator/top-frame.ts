@@ -1,4 +1,4 @@
-/** What `tollgate top` shows at a time. */
+/** One frame of `tollgate top`. */
 import type { Overview, Tick, Top, TopClient } from '../../insight/api/live.ts'
 import type { SeenUse } from '../../core/record/tally.ts'
 import type { Store } from '../../insight/api/state.ts'
@@ -11,20 +11,20 @@ export interface TopState {
   readonly overview: Overview
   readonly store: Store
   readonly top: Top
-  /** undefined: the first is being counted. */
+  /** undefined: the first second is still being counted. */
   readonly tick: Tick | undefined
-  /** Only clients whose id has it. */
+  /** Only clients whose id contains it are shown. */
   readonly filter: string
-  /** What it is being changed to. */
+  /** The new filter while it is being typed. */
   readonly typing: string | undefined
   readonly isPaused: boolean
-  /** Since when nothing came; left out: it does. */
+  /** Time of the last data; left out: data arrives. */
   readonly silentSinceMs?: number | undefined
 }
 
 const FIXED_LINES = 4
 
-/** As many lines as fit, none wider than the terminal. */
+/** Returns as many lines as fit, none wider than the terminal. */
 export async function topFrame(state: TopState, rows: number, look: Look): Promise<string[]> {
   const { top, filter } = state
   const clients = top.clients.filter(({ client }) => client.includes(filter))

@@ -1,4 +1,4 @@
-/** `tollgate top`: the busiest clients, live on a terminal; into a pipe one line a second. */
+/** `tollgate top`: shows the busiest clients, live on a terminal; a pipe gets one line a second. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Overview, Tick, Top } from '../../insight/api/live.ts'
 import type { Store } from '../../insight/api/state.ts'
@@ -16,7 +16,7 @@ interface TopOptions extends Asking {
 
 interface TopOutput extends Output {
   readonly screen: Screen | undefined
-  /** Aborted once nobody reads any more. */
+  /** Aborted once the output has no reader any more. */
   readonly unread: AbortSignal
 }
 
@@ -28,7 +28,7 @@ export async function topCommand(edge: TopOutput, options: TopOptions): Promise<
   const by = options.by ?? 'requests'
   const { json = false } = options
   if (edge.screen !== undefined && !json) {
-    // Whether there is a gateway is told before the terminal is taken over.
+    // A missing gateway is reported before the terminal is taken over.
     const view = new LiveView(edge, gateway, {
       ...(await headOf(gateway, NEVER)),
       ...(await topOf(gateway, by, NEVER)),
@@ -44,7 +44,7 @@ export async function topCommand(edge: TopOutput, options: TopOptions): Promise<
 
 const NEVER = new AbortController().signal
 
-/** Nobody who watches waits longer for one answer, or for the end. */
+/** A person who watches waits no longer for one answer, or for the end. */
 const soon = (signal: AbortSignal) => ({
   signal: AbortSignal.any([signal, AbortSignal.timeout(SILENT_AFTER_MS)]),
 })
@@ -70,7 +70,7 @@ async function* ticks(gateway: AdminOf, signal: AbortSignal): AsyncGenerator<Tic
   }
 }
 
-/** When, requests, refusals by minute, day, ban and other, p99 of gateway and backend, then the first client of the list. */
+/** The time, requests, refusals by minute, day, ban and other, p99 of gateway and backend, then the first client of the list. */
 const tabbed = (
   { at, requests, refused, gatewayMs, backendMs }: Tick,
   { clients }: Top,
@@ -86,7 +86,7 @@ class LiveView {
   readonly #left = new AbortController()
   #state: TopState
   #by: Top['by']
-  #heardAtMs = Date.now()
+  #latestAtMs = Date.now()
 
   constructor(
     edge: TopOutput,
@@ -99,14 +99,14 @@ class LiveView {
     this.#state = { ...shown, tick: undefined, filter: '', typing: undefined, isPaused: false }
   }
 
-  /** Until it is left. */
+  /** Runs until the view is left. */
   async run(): Promise<number> {
     const { signal } = this.#left
     const watch = setInterval(() => void this.#draw(), SILENT_AFTER_MS)
     try {
       await this.#draw()
       while (!signal.aborted) {
-        // Its end is seen: no live data.
+        // The view shows its end as missing data.
         await this.#follow(signal).catch(() => undefined)
         await sleep(RETRY_AFTER_MS, undefined, { signal }).catch(() => undefined)
       }
@@ -120,7 +120,7 @@ class LiveView {
   async #follow(signal: AbortSignal): Promise<void> {
     let ticksSeen = 0
     for await (const tick of ticks(this.#gateway, signal)) {
-      this.#heardAtMs = Date.now()
+      this.#latestAtMs = Date.now()
       if (this.#state.isPaused) continue
       // The head seldom changes.
       const head = ticksSeen++ % 5 === 0 ? await headOf(this.#gateway, signal) : {}
@@ -130,7 +130,7 @@ class LiveView {
     }
   }
 
-  /** Several at a time where they came fast. */
+  /** Takes keys, of which several may come at a time. */
   readonly key = (keys: string): void => {
     for (const key of keys.startsWith('\x1b') ? [keys] : keys) this.#press(key)
     void this.#draw()
@@ -142,7 +142,7 @@ class LiveView {
     if (typing !== undefined) this.#state = { ...this.#state, ...typed(key, typing, filter) }
     else if (key === '/') this.#state = { ...this.#state, typing: filter }
     else if (key === ' ') this.#state = { ...this.#state, isPaused: !isPaused }
-    // The list of the next second is in that order.
+    // The list of the next second has that order.
     else this.#by = orders[key] ?? this.#by
   }
 
@@ -154,8 +154,8 @@ class LiveView {
     const look = lookOf(this.#edge)
     const { screen } = this.#edge
     if (look === undefined || screen === undefined) return
-    const isSilent = Date.now() - this.#heardAtMs > SILENT_AFTER_MS
-    const silentSinceMs = isSilent ? this.#heardAtMs : undefined
+    const isSilent = Date.now() - this.#latestAtMs > SILENT_AFTER_MS
+    const silentSinceMs = isSilent ? this.#latestAtMs : undefined
     const lines = await topFrame({ ...this.#state, silentSinceMs }, screen.rows, look)
     if (!this.#left.signal.aborted) screen.draw(lines)
   }
@@ -167,7 +167,7 @@ const orders: Readonly<Record<string, Top['by']>> = {
   l: 'latency',
 }
 
-/** A key while the filter is being written: Enter takes it, Escape leaves it as it was. */
+/** Handles a key while the filter is typed: Enter takes it, Escape leaves it as it was. */
 function typed(key: string, typing: string, filter: string) {
   if (key === '\r' || key === '\n') return { filter: typing, typing: undefined }
   if (key === '\x1b') return { filter, typing: undefined }

@@ -1,4 +1,4 @@
-/** `tollgate usage reset`: what a client has used is set back to 0, on all gateways within a second. */
+/** `tollgate usage reset`: sets the use of a client back to 0, on all gateways within a second. */
 import type { ResetDone } from '../../insight/api/usage.ts'
 import { count } from '../../insight/format.js'
 import { ask } from './admin-client.ts'

@@ -18,11 +18,11 @@ import { OK } from '../terminal/fault.ts'
 import { DAY_MS } from '../../config/time.ts'
 
 interface UsageOptions extends Asking {
-  /** undefined: of everyone. */
+  /** undefined: everyone's use. */
   readonly client: string | undefined
   readonly from?: string | undefined
   readonly to?: string | undefined
-  /** In place of both. */
+  /** Given in place of from and to. */
   readonly day?: string
   readonly csv?: boolean
 }
@@ -41,7 +41,7 @@ export async function usageCommand(output: Output, options: UsageOptions): Promi
 }
 
 function dateIn(option: string, written: string | undefined): string | undefined {
-  // The 30th of February is read as a day of March.
+  // Date.parse would read the 30th of February as a day of March.
   const isDate = (text: string): boolean =>
     /^\d{4}-\d\d-\d\d$/.test(text) &&
     !Number.isNaN(Date.parse(text)) &&
@@ -50,7 +50,7 @@ function dateIn(option: string, written: string | undefined): string | undefined
   throw usageFault(`${option} is not a date; write it as 2026-11-03`)
 }
 
-/** Both included; left out: today. */
+/** Days from first to last, both included; left out: today. */
 function daysBetween(first: string | undefined, last: string | undefined): string[] {
   const days: string[] = []
   const endMs = dateIn('--to', last) === undefined ? Date.now() : Date.parse(last ?? '')
@@ -79,7 +79,7 @@ async function ofClient(
     return OK
   }
   await printAnswer(output, options, usage, async () => {
-    // What it has left is for persons; one that the configuration has no more has history alone.
+    // What is left is for persons; a client that is no longer configured has history alone.
     if (output.screen !== undefined && plan !== null)
       printNow(output, await ask<ClientDetail>(gateway, path))
     const total = days.length > 1 && output.screen !== undefined ? [days.reduce(summed)] : []
@@ -153,7 +153,7 @@ const dayCommand = listing<
   }),
 )
 
-/** As the gateway writes it, a day after the other under one head. */
+/** Prints the CSV of the gateway, one day after the other under one head. */
 async function ofEveryone(output: Output, options: Asking, days: readonly string[]) {
   const gateway = gatewayOf(output, options)
   for (const [at, day] of days.entries()) {

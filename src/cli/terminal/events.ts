@@ -11,7 +11,7 @@ export async function* eventsIn(
       const fields = Array.from(block.matchAll(/^(event|data): ?(.*?)\r?$/gm))
       const data = fields.filter(([, name]) => name === 'data').map(([, , value]) => value)
       const type = fields.find(([, name]) => name === 'event')?.[2] ?? 'message'
-      // A comment keeps the connection open.
+      // An event without data is a comment that keeps the connection open.
       if (data.length > 0) yield { type, data: data.join('\n') }
     }
   }

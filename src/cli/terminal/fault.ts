@@ -1,4 +1,4 @@
-/** What went wrong with a command, why, and what helps; and how a command ends. */
+/** Faults of commands: what went wrong, why, and what helps; and their exit codes. */
 
 export const OK = 0
 export const FAILED = 1
@@ -15,7 +15,7 @@ export class Fault extends Error {
   readonly code: string
   readonly why: Why
 
-  /** code: for programs, as the admin API has it. */
+  /** code: for programs, as in the admin API. */
   constructor(code: string, message: string, why: Why = {}) {
     super(message, { cause: why.cause })
     this.code = code
@@ -28,7 +28,7 @@ export const HELP_HINT = 'Add --help to see what is taken.'
 export const usageFault = (message: string): Fault =>
   new Fault('usage', message, { remedy: HELP_HINT })
 
-/** For the standard error: one line of JSON for a program. */
+/** Lines for the standard error: one line of JSON for a program. */
 export function faultLines(error: unknown, isJson: boolean): string[] {
   const fault = error instanceof Fault ? error : new Fault('failed', (error as Error).message)
   const { code, message } = fault

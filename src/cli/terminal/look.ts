@@ -1,12 +1,12 @@
-/** How the output looks where a person reads it on a terminal. */
+/** The look of the output where a person reads it on a terminal. */
 import { styleText } from 'node:util'
 
 export type Colour = 'red' | 'yellow' | 'green'
 
 export interface Look {
-  /** How wide a line may be. */
+  /** Width of a line. */
   readonly columns: number
-  /** The text itself where there is to be no colour. */
+  /** Returns the text itself where colours are off. */
   paint(colour: Colour | undefined, text: string): string
 }
 
@@ -17,7 +17,7 @@ interface Shown {
   readonly screen: { readonly columns: number } | undefined
 }
 
-/** undefined: a program reads the output. */
+/** Returns undefined where a program reads the output. */
 export function lookOf({ args, env, screen }: Shown): Look | undefined {
   const isPlain =
     (env['NO_COLOR'] ?? '') !== '' || env['TERM'] === 'dumb' || args.includes('--no-color')
@@ -30,7 +30,7 @@ export function lookOf({ args, env, screen }: Shown): Look | undefined {
   )
 }
 
-/** What others have written, such as a user agent: nothing in it acts upon the terminal or takes another width than its length. */
+/** Makes text of others, such as a user agent, harmless: nothing in it acts upon the terminal or takes another width than its length. */
 export const safe = (text: string): string =>
   text.replace(
     /[^\x20-\x7e\u00a1-\u00ac\u00ae-\u024f–…]/gu,

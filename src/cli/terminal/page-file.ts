@@ -1,8 +1,8 @@
-/** A report as a page of its own, written where it was asked for. */
+/** Writes a report as a page of its own. */
 import { writeFileSync } from 'node:fs'
 import { Fault } from './fault.ts'
 
-/** Says where it stands; throws a Fault where it cannot be written. */
+/** Prints where the page is; throws a Fault where it cannot be written. */
 export function writePage(
   { complain }: { complain(line: string): void },
   file: string,

@@ -1,5 +1,5 @@
 /**
- * The last step before a line reaches a terminal or a pipe: whatever it holds, a terminal does nothing but show it.
+ * The last step before a line reaches a terminal or a pipe: it makes sure that a terminal only shows the line.
  * Logs, admin servers and files are written by others; an escape sequence in them could rewrite what is on the screen.
  */
 
@@ -30,7 +30,7 @@ interface Output {
   progress?: ((line: string) => void) | undefined
 }
 
-/** The same outputs, which print no line as it came. */
+/** Wraps outputs so that they print escaped lines only. */
 export const printingSafely = <Given extends Output>(output: Given): Given => ({
   ...output,
   print: (line) => output.print(printable(line)),

@@ -4,15 +4,15 @@ import { printable } from './printable.ts'
 
 export type Screen = ReturnType<typeof createScreen>
 
-interface Heard {
-  /** As the terminal sends it: 'q', or an escape sequence. */
+interface ScreenListener {
+  /** A key as the terminal sends it: 'q', or an escape sequence. */
   key(key: string): void
   resized(): void
-  /** Nobody is there any more. */
+  /** The terminal is closed. */
   gone(): void
 }
 
-/** The other page of the terminal, without a cursor. */
+/** Switches to the other page of the terminal without a cursor, and back. */
 const [ENTER, LEAVE] = ['\x1b[?1049h\x1b[?25l', '\x1b[?25h\x1b[?1049l']
 const [HOME, CLEAR_LINE_END, CLEAR_BELOW] = ['\x1b[H', '\x1b[K', '\x1b[J']
 
@@ -20,15 +20,15 @@ const [HOME, CLEAR_LINE_END, CLEAR_BELOW] = ['\x1b[H', '\x1b[K', '\x1b[J']
 export function createScreen(keyboard: () => ReadStream, output: WriteStream) {
   let restore = (): void => undefined
   return {
-    // A terminal that does not tell its size has this.
+    // A terminal without a known size has this.
     get columns(): number {
       return output.columns || 80
     },
     get rows(): number {
       return output.rows || 24
     },
-    /** false: no keys can be read one by one. */
-    takeOver(on: Heard): boolean {
+    /** Returns false where keys cannot be read one by one. */
+    takeOver(on: ScreenListener): boolean {
       const input = keyboard()
       if (!input.isTTY) return false
       input.setRawMode(true).setEncoding('utf8').on('data', on.key)
@@ -41,13 +41,13 @@ export function createScreen(keyboard: () => ReadStream, output: WriteStream) {
       }
       return true
     },
-    /** Lines that fit: they stand where the earlier ones did. */
+    /** Draws lines that fit over the earlier ones. */
     draw(lines: readonly string[]): void {
       output.write(
         HOME + lines.map((line) => printable(line) + CLEAR_LINE_END).join('\r\n') + CLEAR_BELOW,
       )
     },
-    /** Gives back what was taken over; to be called at every exit. */
+    /** Gives the terminal back; to be called at every exit. */
     restore: (): void => restore(),
   }
 }

@@ -1,23 +1,23 @@
-/** Tables: for a person as wide as the terminal, for a program with a tab between cells, without a head, and whole. */
+/** Tables: as wide as the terminal for a person, for a program with tabs between cells, without a head, and whole. */
 import { safe, type Colour, type Look } from './look.ts'
 import { UNKNOWN } from '../../insight/format.js'
 
 export interface Column<Row> {
   readonly head: string
-  /** Numbers stand right, ids are never cut, of texts the last one may be. A note is for persons alone. */
+  /** Numbers are aligned right, ids are never cut, the last text may be cut. A note is for persons alone. */
   readonly kind: 'id' | 'number' | 'text' | 'note'
-  /** For a person. */
+  /** Cell for a person. */
   text(row: Row): string
-  /** For a program: times as RFC 3339, numbers as digits; null is an empty cell. */
+  /** Cell for a program: times as RFC 3339, numbers as digits; null is an empty cell. */
   plain(row: Row): string | number | null
   colour?(row: Row): Colour | undefined
-  /** Where the terminal is narrow, the column with the highest goes first. Left out: it never goes. */
+  /** In a narrow terminal the column with the highest value goes first. Left out: it never goes. */
   readonly drop?: number
 }
 
 type More<Row> = Partial<Pick<Column<Row>, 'colour' | 'drop' | 'plain'>>
 
-/** A column of a value, as `write` has it for a person; null is not known. */
+/** A column that `write` formats for a person; null is not known. */
 const columnOf =
   <Of extends string | number>(kind: Column<never>['kind']) =>
   <Row>(
@@ -41,12 +41,12 @@ export const text = columnOf<string>('text')
 export const note = columnOf<string>('note')
 
 const GAP = 2
-/** Of a text that is cut at least this much stays. */
+/** Minimum width of a text that is cut. */
 const TEXT_AT_LEAST = 16
-/** Later rows that are wider push what follows to the right: a list may be of a million. */
+/** Later rows that are wider push what follows to the right: a list may have a million rows. */
 const ROWS_MEASURED = 500
 
-/** Line by line. look: undefined is for a program. */
+/** Yields line by line. look: undefined for a program. */
 export async function* table<Row>(
   columns: readonly Column<Row>[],
   rows: Iterable<Row> | AsyncIterable<Row>,
@@ -54,7 +54,7 @@ export async function* table<Row>(
 ): AsyncGenerator<string> {
   let layout: Layout<Row> | undefined
   let waiting: Row[] = []
-  const told = function* (shown: Look): Generator<string> {
+  const flushed = function* (shown: Look): Generator<string> {
     if (layout === undefined && waiting.length > 0) {
       layout = layOut(columns, waiting, shown.columns)
       yield line(layout, ({ head }) => head)
@@ -69,9 +69,9 @@ export async function* table<Row>(
   }
   for await (const row of rows) {
     if (look === undefined) yield plainLine(columns, row)
-    else if (waiting.push(row) === ROWS_MEASURED || layout !== undefined) yield* told(look)
+    else if (waiting.push(row) === ROWS_MEASURED || layout !== undefined) yield* flushed(look)
   }
-  if (look !== undefined) yield* told(look)
+  if (look !== undefined) yield* flushed(look)
 }
 
 const plainLine = <Row>(columns: readonly Column<Row>[], row: Row): string =>
@@ -82,7 +82,7 @@ const plainLine = <Row>(columns: readonly Column<Row>[], row: Row): string =>
 
 type Layout<Row> = readonly { readonly column: Column<Row>; readonly width: number }[]
 
-/** What fits: columns go by their priority, then the last text is cut. */
+/** Makes columns fit: they go by their priority, then the last text is cut. */
 function layOut<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],

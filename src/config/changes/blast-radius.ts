@@ -3,34 +3,34 @@ import { isDeepStrictEqual } from 'node:util'
 import type { ClientConfig, Clients, Config, Limits, OwnedKey, RouteConfig } from '../config.ts'
 
 export interface BlastRadius {
-  /** Revisions. */
+  /** Revisions of the two configurations. */
   readonly from: string
   readonly to: string
   readonly clients: {
     readonly added: readonly string[]
     readonly removed: readonly string[]
-    /** Between plans. */
+    /** Clients that change plans. */
     readonly moved: readonly {
       readonly client: string
       readonly from: string
       readonly to: string
     }[]
   }
-  /** Of clients that stay. Lowered: in at least one window. */
+  /** Changed limits of clients that stay; lowered means lowered in at least one window. */
   readonly limits: {
     readonly lowered: readonly ChangedLimits[]
     readonly raised: readonly ChangedLimits[]
   }
-  /** A key whose secret or client is another one is both. Changed: when it expires. */
+  /** A key with another secret or client is listed as added and as revoked; changed: it expires at another time. */
   readonly keys: Changes<NamedKey> & { readonly revoked: readonly NamedKey[] }
   readonly routes: Changes<string> & { readonly removed: readonly string[] }
-  /** All other keys of the file that change, as `upstream.urls`; plans as `plans.pro`. */
+  /** Paths of all other settings that change, such as `upstream.urls`; a plan is `plans.pro`. */
   readonly settings: readonly string[]
-  /** Those of them that are taken at a start only. */
+  /** Settings among them that take effect at a start only. */
   readonly needsRestart: readonly string[]
 }
 
-/** Its lists may be cut; counts: how long they are in truth, by their path, as `clients.added`. */
+/** A BlastRadius whose lists may be cut; counts has their full lengths by path, such as `clients.added`. */
 export interface BoundedRadius extends BlastRadius {
   readonly counts: Readonly<Record<string, number>>
 }
@@ -55,12 +55,12 @@ const RESTART_ONLY = /^(?:server\.(?:listen|workers)|admin\.listen|store\..*)$/
 
 type ComparableClients = Pick<Clients, 'get' | 'keyById'> & Iterable<ClientConfig>
 
-/** As much of a configuration as is compared. */
+/** The part of a configuration that is compared. */
 interface Comparable extends Omit<Config, 'clients'> {
   readonly clients: ComparableClients
 }
 
-/** Clients, keys and routes in the order of the file that has them; those of both in the order of `next`. */
+/** Lists clients, keys and routes in the order of the file that has them; those in both files follow the order of `next`. */
 export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
   const steps = blastRadiusInSteps(current, next, Infinity)
   for (;;) {
@@ -72,8 +72,8 @@ export function blastRadius(current: Comparable, next: Comparable): BlastRadius 
 }
 
 /**
- * The same in short pieces of work, as there may be a million clients. Their lists and those of their keys are counted,
- * and no longer than `longest`: what lives on while requests are served is copied by the collector, and holds them up.
+ * Does the same in short steps, as there may be a million clients. Clients and keys are all counted, but no list of them gets
+ * longer than `longest`: the garbage collector copies long-lived objects, which delays requests.
  */
 export function* blastRadiusInSteps(
   current: Comparable,
@@ -104,7 +104,7 @@ export function* blastRadiusInSteps(
   }
 }
 
-/** Of clients that stay; undefined: a step of the search. */
+/** Yields the clients of both configurations with lowered limits; undefined: a step of the search. */
 export function* loweredIn(
   current: ComparableClients,
   next: ComparableClients,
@@ -116,17 +116,18 @@ export function* loweredIn(
   }
 }
 
-/** In at least one window. */
+/** Whether the limit of at least one window is lower. */
 export const isLowered = (from: Limits, to: Limits): boolean =>
   to.perMinute < from.perMinute || to.perDay < from.perDay
 
-const isRing = (clients: ComparableClients): clients is Clients => 'notIn' in clients
+const isClientTable = (clients: ComparableClients): clients is Clients => 'notIn' in clients
 
-/** Those of the one that the other does not have just so; all of them, where that cannot be told quickly. */
+/** Clients of the one that the other lacks or has differently; all of them where that cannot be found out quickly. */
 const differing = (
   one: ComparableClients,
   other: ComparableClients,
-): Iterable<ClientConfig | undefined> => (isRing(one) && isRing(other) ? one.notIn(other) : one)
+): Iterable<ClientConfig | undefined> =>
+  isClientTable(one) && isClientTable(other) ? one.notIn(other) : one
 
 class ClientChanges {
   readonly clients = { added: list<string>(), removed: list<string>(), moved: list<Moved>() }
@@ -143,7 +144,7 @@ class ClientChanges {
     this.#longest = longest
   }
 
-  /** One of the next. */
+  /** Compares a client of the next configuration. */
   compare(is: ClientConfig): void {
     const was = this.#current.get(is.id)
     if (was === undefined) this.#add('clients.added', this.clients.added, is.id)
@@ -158,7 +159,7 @@ class ClientChanges {
     }
   }
 
-  /** One of the current. */
+  /** Compares a client of the current configuration. */
   compareBack(was: ClientConfig): void {
     if (this.#next.get(was.id) === undefined)
       this.#add('clients.removed', this.clients.removed, was.id)
@@ -223,7 +224,7 @@ function changedSettings(current: Comparable, next: Comparable): string[] {
     .sort()
 }
 
-/** By their path in the file, two steps of it. */
+/** Settings by the first two steps of their path in the file. */
 function settingsOf(config: Comparable): Map<string, unknown> {
   const { plans, clients: _c, routes: _r, revision: _v, warnings: _w, ...others } = config
   const { certificates: _e, ...sections } = others
@@ -231,13 +232,13 @@ function settingsOf(config: Comparable): Map<string, unknown> {
   const live: Record<string, unknown> = {}
   for (const [name, { shadow, ...plan }] of plans) {
     live[name] = plan
-    // What is only tried is no limit of anybody.
+    // A shadow limit is only tried and limits nobody.
     if (shadow !== undefined) live[`${name}.shadow`] = shadow
   }
   for (const [section, values] of Object.entries({ ...sections, plans: live }))
     if (typeof values === 'object')
       for (const [key, value] of Object.entries(values as object))
-        // The file has the unit beside the number, the name has it here.
+        // The file has the unit beside the number; here the name has it.
         settings.set(`${section}.${key.replace(/Ms$/, '')}`, value)
     else settings.set(section, values)
   return settings

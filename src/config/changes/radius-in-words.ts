@@ -1,12 +1,12 @@
-/** What a configuration changes for whom, as lines to read. */
+/** What a configuration changes for whom, as lines of text. */
 import type { Limits } from '../config.ts'
 import type { BlastRadius, BoundedRadius, ChangedLimits } from './blast-radius.ts'
 
-/** Of a longer list the rest is counted. */
+/** Names shown of a list; the rest is counted. */
 const NAMES_SHOWN = 20
 const RESTART = 'taken at a start only, a reload refuses the whole file for this'
 
-/** A head, then a line per kind of change. */
+/** Returns a heading, then a line per kind of change. */
 export function inWords(radius: BlastRadius & Partial<BoundedRadius>): string[] {
   const { from, to, clients, limits, keys, routes, settings, needsRestart, counts = {} } = radius
   const line = wordsWith(counts)
@@ -29,7 +29,7 @@ export function inWords(radius: BlastRadius & Partial<BoundedRadius>): string[] 
   return [lines.length === 0 ? `${head}, nothing changes` : head, ...lines]
 }
 
-/** counts: of lists that are cut, by their path. The result takes a sign, a noun with how it changes, the path, and the list. */
+/** counts: full lengths of cut lists, by path. The returned function takes a sign, a noun with its kind of change, the path and the list. */
 const wordsWith =
   (counts: BoundedRadius['counts']) =>
   <Item>(

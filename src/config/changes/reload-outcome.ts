@@ -1,25 +1,25 @@
-/** What has come of a wish for a new configuration, told in a size that does not grow with the number of clients. */
+/** The outcome of a reload, in a size that does not grow with the number of clients. */
 import type { BlastRadius, BoundedRadius } from './blast-radius.ts'
 
-/** undefined: whatever the files say now. */
+/** A requested reload. */
 export interface ReloadWish {
-  /** Only tells what would change. */
+  /** Reports what would change, and takes nothing. */
   readonly dryRun?: boolean
-  /** Takes just this one. */
+  /** Takes only this revision; undefined: whatever the files say now. */
   readonly revision?: string
 }
 
-/** Of the clients whose limits are lowered those that have used up what would be left to them: they are refused at once. */
+/** Clients with lowered limits that have already used up the new limits: they would be refused at once. */
 export interface OverNow {
   readonly asOf: string
   readonly scope: 'store'
   readonly missing?: readonly string[]
-  /** So many are lowered. */
+  /** Number of clients with lowered limits. */
   readonly of: number
-  /** Fewer: `missing` says why. */
+  /** Number of them that were looked at; `missing` says why it is lower. */
   readonly lookedAt: number
   readonly count: number
-  /** The first of them. */
+  /** Ids of the first of them. */
   readonly clients: readonly string[]
 }
 
@@ -28,15 +28,15 @@ export type ReloadOutcome =
       readonly outcome: 'taken' | 'wouldBeTaken'
       readonly revision: string
       readonly blastRadius: BoundedRadius
-      /** Where nothing is taken. */
+      /** Present where nothing is taken. */
       readonly over?: OverNow
     }
-  /** The one in force stays; problems: as a person should read them. */
+  /** The configuration in force stays; problems: lines for a person to read. */
   | { readonly outcome: 'refused'; readonly revision: string; readonly problems: readonly string[] }
-  /** The files have come to another revision than the one that was wished for. */
+  /** The files have another revision than the requested one. */
   | { readonly outcome: 'filesChanged'; readonly revision: string }
 
-/** Cuts each list, and counts those that are not counted. */
+/** Cuts each list, and adds its full length where counts lacks it. */
 export function boundedRadius(radius: BoundedRadius, longest: number): BoundedRadius {
   const { counts: counted, ...lists } = radius
   const counts = { ...counted }

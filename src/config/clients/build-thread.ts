@@ -5,4 +5,4 @@ import { standAside } from './thread.ts'
 
 standAside()
 const built = build(workerData as BuildRequest)
-parentPort?.postMessage(built, built.ring === undefined ? [] : [built.ring.buffer])
+parentPort?.postMessage(built, built.table === undefined ? [] : [built.table.buffer])

@@ -1,4 +1,4 @@
-/** Builds the ring of all clients, of the configuration itself and of its client files: whole, or every fault with its place. The same code in a thread and without. */
+/** Builds the table of all clients, those of the configuration itself and of its client files: the whole table, or every fault with its place. The same code runs in a thread and without one. */
 import type { WrittenClient } from '../config.ts'
 import { sameDigest, sameId } from '../cross-checks.ts'
 import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
@@ -8,13 +8,13 @@ import { Columns, countEnding } from './columns.ts'
 import { Faults, type FileFault } from './faults.ts'
 import { placesIn, type Sought } from './places.ts'
 import { readFile, type ClientFile } from './read-file.ts'
-import type { RingParts } from './ring.ts'
+import type { ClientTableParts } from './client-table.ts'
 import { Scratch, type Same } from './scratch.ts'
 
 export interface BuildRequest {
-  /** Of the configuration itself, in their order; no id and no digest stands there twice. */
+  /** Clients of the configuration itself, in their order; no id and no digest occurs twice. */
   readonly own: readonly WrittenClient[]
-  /** bytes: their length. */
+  /** bytes: length of the file. */
   readonly files: readonly (ClientFile & { readonly bytes: number })[]
   /** The group `plans` of the configuration. */
   readonly plans: Group
@@ -25,21 +25,21 @@ export interface BuildRequest {
 
 export interface Built {
   /** undefined: there are faults. */
-  readonly ring: RingParts | undefined
-  /** Of each file, in hex. */
+  readonly table: ClientTableParts | undefined
+  /** Digest of each file, in hex. */
   readonly sha256: readonly string[]
   readonly faults: readonly FileFault[]
-  /** Faults that are not told, as there are too many. */
-  readonly untold: number
+  /** Number of faults left out, as there are too many. */
+  readonly dropped: number
   readonly warnings: readonly FileFault[]
-  /** Keys that end soon: told in a warning, and counted here, as there may be millions. */
+  /** Number of keys that end soon: one warning covers them all, as there may be millions. */
   readonly ending: number
 }
 
-/** Keys that are over, of which each is told. */
-const WARNINGS_TOLD = 20
+/** Expired keys that are named one by one. */
+const WARNINGS_AT_MOST = 20
 
-/** One more than the number of the last client of each file; the first is the configuration itself. */
+/** One more than the number of the last client of each file; the first entry is for the configuration itself. */
 type Ends = readonly number[]
 
 export const build = (request: BuildRequest): Built => {
@@ -57,25 +57,25 @@ export const build = (request: BuildRequest): Built => {
     return read ?? ''
   })
   const twice: Same[] = []
-  const ring = scratch.finish(planNames, (same) => {
+  const table = scratch.finish(planNames, (same) => {
     if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
-    else faults.untold++
+    else faults.dropped++
   })
-  const columns = new Columns(ring.buffer, ring.counts)
+  const columns = new Columns(table.buffer, table.counts)
   const found = new Found(request, columns, ends)
   for (const fault of found.places(twice.map((same) => found.repeated(same)))) faults.add(fault)
   const isSound = faults.count === 0
   return {
-    ring: isSound ? ring : undefined,
+    table: isSound ? table : undefined,
     sha256,
     faults: faults.list,
-    untold: faults.untold,
+    dropped: faults.dropped,
     warnings: isSound ? found.places(found.over()) : [],
     ending: countEnding(columns, request.nowMs, request.nowMs + EXPIRING_MS),
   }
 }
 
-/** What is found in the columns, told by file and line. */
+/** Findings in the columns, reported by file and line. */
 class Found {
   readonly #request: BuildRequest
   readonly #columns: Columns
@@ -87,7 +87,7 @@ class Found {
     this.#ends = ends
   }
 
-  repeated({ kind, number, earlier }: Same): Told {
+  repeated({ kind, number, earlier }: Same): Finding {
     if (kind === 'client') return this.#at(number, ['id'], sameId(this.#placeOf(earlier)))
     const place = this.#placeOf(this.#columns.keyClient[earlier] ?? 0)
     return kind === 'key'
@@ -95,19 +95,19 @@ class Found {
       : this.#atKey(number, 'sha256', sameDigest(place))
   }
 
-  /** Keys of client files that are over. */
-  over(): Told[] {
+  /** Expired keys of client files. */
+  over(): Finding[] {
     const { keyExpiresAtMs, clientFirstKey } = this.#columns
-    const told: Told[] = []
+    const findings: Finding[] = []
     const first = clientFirstKey[this.#ends[0] ?? 0] ?? keyExpiresAtMs.length
-    for (let key = first; key < keyExpiresAtMs.length && told.length < WARNINGS_TOLD; key++)
+    for (let key = first; key < keyExpiresAtMs.length && findings.length < WARNINGS_AT_MOST; key++)
       if ((keyExpiresAtMs[key] ?? 0) <= this.#request.nowMs)
-        told.push(this.#atKey(key, 'expires', keyIsOver))
-    return told
+        findings.push(this.#atKey(key, 'expires', keyIsOver))
+    return findings
   }
 
-  /** With their lines and columns, in the order of the files. */
-  places(all: readonly Told[]): FileFault[] {
+  /** The findings with their lines and columns, in the order of the files. */
+  places(all: readonly Finding[]): FileFault[] {
     const byFile = Map.groupBy(all, ({ file }) => file)
     return this.#request.files.flatMap((file, index) => {
       const sought = byFile.get(index)
@@ -115,13 +115,13 @@ class Found {
     })
   }
 
-  #atKey(key: number, field: string, message: string): Told {
+  #atKey(key: number, field: string, message: string): Finding {
     const { keyClient, clientFirstKey } = this.#columns
     const client = keyClient[key] ?? 0
     return this.#at(client, ['keys', key - (clientFirstKey[client] ?? 0), field], message)
   }
 
-  #at(client: number, path: Path, message: string): Told {
+  #at(client: number, path: Path, message: string): Finding {
     const { ids, clientIdAt, clientIdLength, clientLine } = this.#columns
     const at = clientIdAt[client] ?? 0
     return {
@@ -138,12 +138,12 @@ class Found {
     return file === undefined ? formatPath(['clients', line]) : `${file.name}:${line}`
   }
 
-  /** Among the files; -1 would be the configuration itself, which has told its own. */
+  /** Index among the files; -1 would be the configuration itself, which reports its own faults. */
   #fileOf(client: number): number {
     return this.#ends.findIndex((end) => client < end) - 1
   }
 }
 
-interface Told extends Sought {
+interface Finding extends Sought {
   readonly file: number
 }

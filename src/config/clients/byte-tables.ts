@@ -1,4 +1,4 @@
-/** What bytes may stand in ids and digests, as the shapes of src/config/scalars.ts say it. */
+/** Bytes that ids and digests may contain, according to the shapes of src/config/scalars.ts. */
 import { isReservedName } from '../scalars.ts'
 
 const tableOf = (shape: RegExp): Uint8Array =>
@@ -20,6 +20,6 @@ const reserved = new Set(
     .map((name) => markOf(name.charCodeAt(0), name.charCodeAt(name.length - 1), name.length)),
 )
 
-/** By first and last byte and length, as the names that nothing may have are seldom met. */
+/** Compares the first byte, the last byte and the length only, as reserved names are rare. */
 export const mayBeReserved = (first: number, last: number, length: number): boolean =>
   reserved.has(markOf(first, last, length))

@@ -1,13 +1,13 @@
-/** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the ring answers from them. */
+/** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the table reads them. */
 
 export interface Counts {
   readonly clients: number
   readonly keys: number
   /** Bytes of all ids together. */
   readonly idBytes: number
-  /** Pairs of limits that clients have of their own. */
+  /** Pairs of limits that belong to single clients. */
   readonly limits: number
-  /** Places of the indexes: of clients by id, and of keys by id and by digest. */
+  /** Slots of the indexes: clients by id, keys by id and keys by digest. */
   readonly clientSlots: number
   readonly keySlots: number
 }
@@ -24,23 +24,23 @@ export interface Ids {
 }
 
 /**
- * Views of the buffer, the widest elements first, so that each begins where its kind may begin. All ids are ASCII, and
- * stand one after the other in `ids`. An index has the number of a client or key plus one; 0 is a free place.
+ * Typed views of the buffer, the widest elements first so that each is aligned. All ids are ASCII and stand one after the
+ * other in `ids`. An index slot holds the number of a client or key plus one; 0 means free.
  */
 export class Columns {
   /** Unix time in ms; Infinity: never. */
   readonly keyExpiresAtMs: Float64Array
-  /** perMinute and perDay in turn. */
+  /** perMinute and perDay alternate. */
   readonly limits: Float64Array
-  /** Eight to a digest, as many bytes in `digests`. */
+  /** Eight words per digest, as many bytes as in `digests`. */
   readonly digestWords: Uint32Array
   readonly keyClient: Uint32Array
   readonly keyIdAt: Uint32Array
   readonly clientIdAt: Uint32Array
   readonly clientFirstKey: Uint32Array
-  /** One more than the place of its own limits; 0: its plan's. */
+  /** Index of the client's own limits plus one; 0: its plan's limits. */
   readonly clientLimits: Uint32Array
-  /** In its file, from 1. */
+  /** Line in the client's file, from 1. */
   readonly clientLine: Uint32Array
   readonly byClientId: Uint32Array
   readonly byKeyId: Uint32Array
@@ -90,14 +90,14 @@ export class Columns {
   }
 }
 
-/** How many keys end in the time from the one moment to before the other. */
+/** Counts the keys that end from the one moment to before the other. */
 export const countEnding = (
   { keyExpiresAtMs }: Pick<Columns, 'keyExpiresAtMs'>,
   fromMs: number,
   beforeMs: number,
 ): number => {
   let count = 0
-  // By number: an iterator would make an object of each of millions.
+  // An iterator would make an object for each of millions of keys.
   for (let key = 0; key < keyExpiresAtMs.length; key++) {
     const endMs = keyExpiresAtMs[key] ?? 0
     if (endMs >= fromMs && endMs < beforeMs) count++
@@ -105,7 +105,7 @@ export const countEnding = (
   return count
 }
 
-/** What `new Columns` takes of a buffer. */
+/** Size of a buffer for `new Columns`. */
 export const columnBytes = (counts: Counts): number =>
   counts.keys * (8 + DIGEST_BYTES + 4 + 4 + 1) +
   counts.limits * 16 +
@@ -114,9 +114,9 @@ export const columnBytes = (counts: Counts): number =>
   counts.keySlots * 2 * 4 +
   counts.idBytes
 
-/** glibc keeps freed blocks below this for itself, and memory grows with each reload; larger ones go back at once, and pages never touched cost nothing. */
+/** glibc keeps freed blocks below this size, so memory would grow with each reload; larger blocks go back at once, and untouched pages cost nothing. */
 const LEAST_LARGE_BYTES = 33 * 2 ** 20
 
-/** isLarge: the buffer comes and goes with a large file. */
+/** isLarge: the buffer belongs to a large file, so its memory must go back to the system. */
 export const newBuffer = (bytes: number, isLarge: boolean): ArrayBuffer =>
   new ArrayBuffer(isLarge ? Math.max(bytes, LEAST_LARGE_BYTES) : bytes)

@@ -1,4 +1,4 @@
-/** The clients of a file one after the other, each as bytes first, and taken apart with the place of every value where bytes do not do. */
+/** Reads the clients of a file one by one: first as bytes, and parsed with the place of every value where bytes are not enough. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
@@ -9,32 +9,32 @@ import { readJson } from './json.ts'
 import { LONGEST_ENTRY_BYTES, readPieces } from './pieces.ts'
 import { YamlCut } from './yaml-cut.ts'
 
-/** A client taken apart. */
+/** A parsed client. */
 export interface ExactEntry {
   readonly reading: Reading
-  /** Where the client stands in there. */
+  /** Path of the client in the reading. */
   readonly path: Path
-  /** The line of the file with which the text begins that was taken apart. */
+  /** Line of the file at which the parsed text begins. */
   readonly line: number
-  /** The line of the file in which the client begins. */
+  /** Line of the file at which the client begins. */
   readonly clientLine: number
-  /** How many clients stand before it in the file. */
+  /** Number of clients before it in the file. */
   readonly index: number
 }
 
-/** From the first byte to before the last. */
+/** A range of bytes; end is excluded. */
 export interface Span {
   readonly start: number
   readonly end: number
 }
 
 export interface EntryReader {
-  /** Bytes of one client in a file that is cut; a line feed stands behind. True: nothing else has to be done with it. */
+  /** Takes the bytes of one client, which a line feed follows. Returns true if nothing else has to be done with it. */
   plain(bytes: Buffer, span: Span, line: number): boolean
   exact(entry: ExactEntry): void
-  /** What is wrong with the text as a whole. */
+  /** Reports a fault of the text as a whole. */
   fault(place: Place, message: string): void
-  /** Forget what came of this file: all of it comes again, in another way. */
+  /** Drops the results from this file: all of its clients come again, read in another way. */
   restart(): void
 }
 
@@ -55,7 +55,7 @@ const isBlank = (bytes: Buffer, start: number, end: number): boolean => {
   return at === end
 }
 
-/** What the names of client files end in. */
+/** Extensions of client files. */
 export const clientFileEndings = ['.jsonl', '.yaml', '.yml']
 
 export const isJsonLines = (path: string): boolean => extname(path) === '.jsonl'
@@ -116,7 +116,7 @@ const readYamlList = (path: string, reader: EntryReader): string => {
   }
 }
 
-/** A YAML file that is no plain list of lines: in brackets, with tabs, or with more than clients in it. */
+/** Reads a YAML file that is no plain list of lines: in brackets, with tabs, or with more than clients in it. */
 const readWhole = (path: string, reader: EntryReader): string => {
   const bytes = readFileSync(path)
   const sha256 = createHash('sha256').update(bytes).digest('hex')

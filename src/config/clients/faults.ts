@@ -1,4 +1,4 @@
-/** What is wrong with client files, up to a number that a person can still use. */
+/** Faults of client files, up to a number that a person can still use. */
 import {
   formatPath,
   PROBLEMS_AT_MOST,
@@ -13,25 +13,25 @@ export type FileFault = ConfigProblem & { readonly file: string }
 
 export class Faults {
   list: FileFault[] = []
-  untold = 0
+  dropped = 0
 
   get count(): number {
-    return this.list.length + this.untold
+    return this.list.length + this.dropped
   }
 
   add(fault: FileFault): void {
     if (this.list.length < PROBLEMS_AT_MOST) this.list.push(fault)
-    else this.untold++
+    else this.dropped++
   }
 
-  /** Forgets all but the first so many. */
+  /** Drops all but the first `count` faults. */
   rewind(count: number): void {
     this.list = this.list.slice(0, count)
-    this.untold = Math.max(0, count - PROBLEMS_AT_MOST)
+    this.dropped = Math.max(0, count - PROBLEMS_AT_MOST)
   }
 }
 
-/** What is wrong with the text of a client itself, with its place in the file. */
+/** A fault of a client's own text, with its place in the file. */
 export const placedFault = (
   file: string,
   { path, line, index }: ExactEntry,

@@ -7,31 +7,31 @@ import { listAt, type Group } from '../tree.ts'
 import { clientFileEndings } from './entries.ts'
 
 export interface FoundFile {
-  /** As the pattern names it, from the folder of the configuration. */
+  /** Path as the pattern writes it, relative to the folder of the configuration. */
   readonly relative: string
   readonly name: string
   readonly path: string
   readonly bytes: number
-  /** Differs where the file is another, or was changed. */
+  /** Differs where the file was replaced or changed. */
   readonly stamp: string
 }
 
 export interface FoundFiles {
-  /** Each once, in the order of their names. */
+  /** Each file once, in the order of their names. */
   readonly files: readonly FoundFile[]
   readonly problems: readonly PathProblem[]
-  /** Patterns that no file matches, which may be meant so. */
+  /** Patterns that match no file, which may be intended. */
   readonly warnings: readonly PathProblem[]
 }
 
-/** file: the configuration. */
+/** file: path of the configuration. */
 export const findClientFiles = (tree: Group, file: string): FoundFiles => {
   const folder = dirname(file)
   const found = new Map<string, FoundFile>()
   const warnings: PathProblem[] = []
   const problems = listAt(tree, 'clientFiles').flatMap((pattern, index) => {
     const path: Path = ['clientFiles', index]
-    // What is no text has been told.
+    // The schema has already reported values that are not strings.
     if (typeof pattern !== 'string') return []
     const isKnown = clientFileEndings.includes(extname(pattern))
     if (!isKnown) return [problem(path, 'is neither YAML nor JSONL; name it .yaml, .yml or .jsonl')]
@@ -55,7 +55,7 @@ export const findClientFiles = (tree: Group, file: string): FoundFiles => {
   return { files: [...found.values()].sort(byName), problems, warnings }
 }
 
-/** The names that a pattern means, from the folder that it counts from. Throws where that cannot be read. */
+/** Names that a pattern matches, relative to the folder. Throws where the folder cannot be read. */
 export const matching = (pattern: string, folder: string): string[] => {
   const last = basename(pattern)
   if (!last.includes('*')) return [pattern]

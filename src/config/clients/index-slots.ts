@@ -1,13 +1,13 @@
-/** The indexes: open addressing, the next place where one is taken. Ids and digests are compared whole. */
+/** Hash indexes with open addressing and linear probing. Ids and digests are compared whole. */
 import type { Columns, Ids } from './columns.ts'
 
-/** Places for so many entries: six in ten are taken, so a search looks at few. */
+/** Number of slots for the entries: six in ten are taken, so a search looks at few. */
 export const slotsFor = (entries: number): number => Math.ceil(entries / 0.6) + 1
 
-/** A hash of 32 bits, scaled to a place: no length has to be a power of two. */
+/** Scales a hash of 32 bits to a slot, so that no length has to be a power of two. */
 const slotOf = (hash: number, slots: number): number => Math.floor((hash * slots) / 2 ** 32)
 
-/** FNV-1a with the last step of Murmur 3, as the high bits make the place. */
+/** FNV-1a with the last step of Murmur 3, as the high bits choose the slot. */
 const seed = 0x811c9dc5
 const step = (hash: number, byte: number): number => Math.imul(hash ^ byte, 0x01000193)
 const finish = (hash: number): number => {
@@ -35,13 +35,13 @@ const isText = ({ ids, at, length }: Ids, number: number, text: string): boolean
   return true
 }
 
-/** Whether the id of one is that of the other, of the same ring or of another. */
+/** Whether two ids are equal, in the same table or in two. */
 export const isSameId = (of: Ids, one: number, others: Ids, other: number): boolean => {
   const bytes = of.length[one] ?? 0
   if (others.length[other] !== bytes) return false
   const a = of.at[one] ?? 0
   const b = others.at[other] ?? 0
-  // Many begin alike.
+  // Many ids begin alike, so the comparison starts at the end.
   for (let i = bytes - 1; i >= 0; i--) if (of.ids[a + i] !== others.ids[b + i]) return false
   return true
 }
@@ -49,7 +49,7 @@ export const isSameId = (of: Ids, one: number, others: Ids, other: number): bool
 const slotOfId = ({ ids, at, length, slots }: Ids, number: number, among = slots.length): number =>
   slotOf(hashBytes(ids, at[number] ?? 0, length[number] ?? 0), among)
 
-/** Who has the id of that one among the others. */
+/** Number of the entry among the others that has the same id. */
 export const findSameId = (of: Ids, one: number, others: Ids): number | undefined => {
   const { slots } = others
   for (let slot = slotOfId(of, one, slots.length); ; slot++) {
@@ -70,7 +70,7 @@ export const findId = (of: Ids, text: string): number | undefined => {
   }
 }
 
-/** The place of the digest of eight words that begin there, or the free one where it would be. */
+/** Slot of the digest whose eight words begin at `from`, or the free slot where it belongs. */
 const digestSlot = ({ byDigest, digestWords }: Columns, words: Uint32Array, from: number) => {
   for (let slot = slotOf(words[from] ?? 0, byDigest.length); ; slot++) {
     if (slot === byDigest.length) slot = 0
@@ -83,13 +83,13 @@ const digestSlot = ({ byDigest, digestWords }: Columns, words: Uint32Array, from
   }
 }
 
-/** Eight words, in the byte order of the digest columns. */
+/** words: eight, in the byte order of the digest columns. */
 export const findDigest = (columns: Columns, words: Uint32Array): number | undefined => {
   const entry = columns.byDigest[digestSlot(columns, words, 0)] ?? 0
   return entry === 0 ? undefined : entry - 1
 }
 
-/** Told of an entry that is the same as an earlier one. */
+/** Called for an entry that equals an earlier one. */
 export type OnSame = (number: number, earlier: number) => void
 
 export const fillIds = (of: Ids, count: number, onSame: OnSame): void => {

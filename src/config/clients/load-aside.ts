@@ -1,4 +1,4 @@
-/** Loads a configuration in a thread, so that requests go on meanwhile, whatever the file holds and however large it is. */
+/** Loads a configuration in a thread, so that requests are served meanwhile, whatever the file holds and however large it is. */
 import type { Config } from '../config.ts'
 import type { Environment } from '../environment.ts'
 import { ConfigError, type ConfigProblem } from '../problems.ts'
@@ -14,10 +14,10 @@ export type LoadAnswer =
   | { readonly plain: PlainConfig; readonly buffer: ArrayBuffer }
   | { readonly problems: readonly ConfigProblem[] }
 
-/** A file within the size that is read takes a tenth of it on a slow machine. */
+/** The largest file that is read takes a tenth of it on a slow machine. */
 const DEADLINE_MS = 60_000
 
-/** As loadConfig; a file that cannot be read within the memory or the time of the thread is refused, too. */
+/** Loads as loadConfig does; a file that exceeds the memory or the time of the thread is refused, too. */
 export async function loadConfigAside(file: string, env: Environment): Promise<Config> {
   const request: LoadRequest = { file, env: { ...env } }
   const answer = await askThread<LoadAnswer>('load-thread', request, DEADLINE_MS).catch(

@@ -1,4 +1,4 @@
-/** Loads a configuration with all its clients: of the file itself and of the client files that it names. */
+/** Loads a configuration with all its clients: those of the file itself and those of the client files that it names. */
 import { createHash } from 'node:crypto'
 import type { Config } from '../config.ts'
 import { certificateEnds, certificateWarnings, type CertificateEnd } from '../certificates.ts'
@@ -14,11 +14,11 @@ import { build, type BuildRequest, type Built } from './builder.ts'
 import { isJsonLines } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
 import { readPieces } from './pieces.ts'
-import { Ring } from './ring.ts'
+import { ClientTable } from './client-table.ts'
 
 /** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
 const INLINE_BYTES = 2 ** 16
-/** As YAML may take so many times as long as JSON lines. */
+/** YAML may take so many times as long to read as JSON lines. */
 const YAML_WEIGHT = 16
 
 interface Source {
@@ -40,12 +40,12 @@ export const parseConfigText = (
   return toConfig({ text, file, nowMs, read, found, built, certificates: [] })
 }
 
-/** Reads and parses a file. Rejects with ConfigError with every problem: an unreadable file, or one that it names, among them. */
+/** Reads and parses a file. Rejects with ConfigError with every problem, unreadable files included. */
 export const loadConfig = async (file: string, env: Environment): Promise<Config> => {
   const text = readConfigText(file)
   const nowMs = Date.now()
   const read = readConfig(text, { file, env, checkFiles: unreadableFiles })
-  // Who writes a file while it is read is given a second chance.
+  // A file that is being written while it is read gets a second chance.
   for (let isLast = false; ; isLast = true) {
     const found = findClientFiles(read.tree, file)
     const built = await buildAll(requestOf(read, found.files, nowMs))
@@ -57,7 +57,7 @@ export const loadConfig = async (file: string, env: Environment): Promise<Config
   }
 }
 
-/** Of the files as they are now, without a look at what they say. Throws ConfigError, or as node:fs does. */
+/** Computes the revision of the files as they are now, without checking them. Throws ConfigError, or as node:fs does. */
 export const readRevision = (file: string, env: Environment): string => {
   const text = readConfigText(file)
   const { tree } = readYaml(text, env)
@@ -103,16 +103,17 @@ interface Loaded {
 const toConfig = (loaded: Loaded): Config => {
   const { text, file, nowMs, read, found, built, certificates } = loaded
   const { config, place } = read
-  const { ring, untold } = built
+  const { table, dropped } = built
   const all = [...read.problems, ...found.problems.map(place), ...built.faults]
-  if (untold > 0) {
-    const message = `has files with ${untold} more problems than are told; correct these first`
+  if (dropped > 0) {
+    const message = `has files with ${dropped} more problems than are told; correct these first`
     all.push(place(problem(['clientFiles'], message, 'key')))
   }
-  if (config === undefined || ring === undefined || all.length > 0) throw new ConfigError(file, all)
+  if (config === undefined || table === undefined || all.length > 0)
+    throw new ConfigError(file, all)
   const whole: Config = {
     ...config,
-    clients: new Ring(ring, config.plans),
+    clients: new ClientTable(table, config.plans),
     revision: revisionOf(text, found.files, built.sha256),
     warnings: [],
     certificates,
@@ -127,7 +128,7 @@ const toConfig = (loaded: Loaded): Config => {
   return { ...whole, warnings }
 }
 
-/** A changed client file makes another revision; without any the text alone makes it. */
+/** A changed client file makes another revision; without client files the text alone makes it. */
 const revisionOf = (
   text: string,
   files: readonly FoundFile[],

@@ -1,18 +1,18 @@
-/** A file in pieces, so that no file has to fit into memory: whoever reads says how far it came, and sees the rest again with the next piece. */
+/** Reads a file in pieces, so that no file has to fit into memory: the reader says how far it came, and gets the rest again with the next piece. */
 import { createHash } from 'node:crypto'
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 
 const MiB = 2 ** 20
 const PIECE_BYTES = MiB
-/** The longest client. */
+/** Length of the longest client. */
 export const LONGEST_ENTRY_BYTES = 16 * MiB
 
 export class TooLong extends Error {}
 
-/** What was not used of the piece before is there again. A line feed stands behind `to`, which is no part of the file. Returns up to where it used the bytes. */
+/** Receives a piece, which begins with the unused rest of the one before. A line feed stands behind `to`, which is no part of the file. Returns the end of the bytes used. */
 export type UsePiece = (bytes: Buffer, to: number, isEnd: boolean) => number
 
-/** SHA-256 of the file, in hex. Throws as node:fs does, and TooLong where nothing is used of LONGEST_ENTRY_BYTES. */
+/** Returns the SHA-256 of the file, in hex. Throws as node:fs does, and TooLong where the reader uses nothing of LONGEST_ENTRY_BYTES. */
 export const readPieces = (path: string, use: UsePiece): string => {
   const hash = createHash('sha256')
   const fd = openSync(path, 'r')

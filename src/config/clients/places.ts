@@ -4,13 +4,13 @@ import { textAt } from '../tree.ts'
 import { readClients, type EntryReader } from './entries.ts'
 import { placed, type FileFault } from './faults.ts'
 
-/** A problem of the client of that id that begins in that line. */
+/** A problem of the client with that id at that line. */
 export interface Sought extends PathProblem {
   readonly id: string
   readonly line: number
 }
 
-/** In the order of the file. */
+/** Returns faults in the order of the file. */
 export const placesIn = (
   file: { readonly name: string; readonly path: string },
   sought: readonly Sought[],
@@ -23,7 +23,7 @@ export const placesIn = (
       const { tree } = entry.reading
       const id = textAt(tree, ...entry.path, 'id')
       for (const one of byLine.get(entry.clientLine) ?? [])
-        // Of two with that id in that line the later has the problem.
+        // Where the id occurs twice in that line, the later client has the problem.
         if (one.id === id && textAt(tree, ...entry.path, ...one.path) !== undefined)
           found.set(one, placed(file.name, entry, one))
     },
@@ -33,7 +33,7 @@ export const placesIn = (
   try {
     readClients(file.path, reader)
   } catch {
-    // It cannot be read to its end, as another problem tells: the lines are known.
+    // The file cannot be read to its end, as another problem reports: the lines are known.
     for (const one of sought) if (!found.has(one)) found.set(one, atLine(file.name, one))
   }
   return [...found.values()]

@@ -1,7 +1,7 @@
 /**
  * Reads a line of JSONL of plain form from its bytes: the known keys, each once, strings without escapes, numbers of digits
- * alone, as src/config/scalars.ts takes them. What this takes is right and means the same there; what it does not take may
- * still be right, or is wrong in a way that others tell.
+ * alone, as src/config/scalars.ts takes them. A line that is taken is valid and means the same there; any other line is left
+ * to the schema, which may still accept it or reports its faults.
  */
 import { MAX_PER_DAY, MAX_PER_MINUTE } from '../client.ts'
 import { dateMs } from '../scalars.ts'
@@ -18,7 +18,7 @@ const ofClient = named('id', 'plan', 'limits', 'keys')
 const ofKey = named('id', 'sha256', 'expires')
 const ofLimits = named('perMinute', 'perDay')
 
-/** Bits of what a group has, by the order of its names. */
+/** Bits for the keys of a group, in the order of its names. */
 const [ID, PLAN, LIMITS] = [1, 2, 4]
 const SHA256 = 2
 
@@ -28,7 +28,7 @@ const LONGEST_CLIENT_ID = 128
 const LONGEST_KEY_ID = 160
 const LONGEST_DATE = 29
 
-/** Dates that are remembered, as most keys of a file end on few of them. */
+/** Parsed dates that are kept, as most keys of a file end on few of them. */
 const DATES_KEPT = 10_000
 
 export class PlainJson {
@@ -37,10 +37,10 @@ export class PlainJson {
   readonly #plans: readonly Buffer[]
   readonly #isCustom: readonly boolean[]
   readonly #dates = new Map<string, number>()
-  /** Behind the end stands a line feed, which no value has. */
+  /** A line feed, which no value contains, stands behind the end. */
   #bytes: Buffer = Buffer.alloc(1)
   #at = 0
-  /** What was read last. */
+  /** The values read last. */
   #idAt = 0
   #idLength = 0
   #expiresAtMs = Infinity
@@ -54,7 +54,7 @@ export class PlainJson {
     this.#isCustom = names.map((name) => textAt(plans, name, 'custom') === 'true')
   }
 
-  /** Behind end stands a line feed. False: nothing is taken. */
+  /** A line feed stands behind end. Returns false if nothing is taken. */
   take(bytes: Buffer, start: number, end: number, line: number): boolean {
     this.#bytes = bytes
     this.#at = start
@@ -104,7 +104,7 @@ export class PlainJson {
     return this.#date() && this.#quoted()
   }
 
-  /** Bits of the names it has; 0: it is not plain, or empty. */
+  /** Returns the bits of the names that occur; 0: the group is not plain, or empty. */
   #group(names: readonly Buffer[], value: (name: number) => boolean): number {
     if (!this.#takes(openGroup)) return 0
     let seen = 0
@@ -119,7 +119,7 @@ export class PlainJson {
     return this.#takes(closeGroup) ? seen : 0
   }
 
-  /** The place of the name that is here; how many there are: none of them. */
+  /** Returns the index of the name at this position; the number of names: it is none of them. */
   #name(names: readonly Buffer[]): number {
     const bytes = this.#bytes
     const at = this.#at
@@ -146,7 +146,7 @@ export class PlainJson {
     return true
   }
 
-  /** The sign, with blanks before and behind it. */
+  /** Takes the sign with the blanks around it. */
   #takes(sign: number): boolean {
     this.#blanks()
     if (this.#bytes[this.#at] !== sign) return false
@@ -155,7 +155,7 @@ export class PlainJson {
     return true
   }
 
-  /** An id, written behind the others. */
+  /** Takes an id and appends it to the ids. */
   #id(longest: number): boolean {
     const bytes = this.#bytes
     const from = this.#at
@@ -202,7 +202,7 @@ export class PlainJson {
       const digit = (bytes[this.#at] ?? 0) - 48
       if (digit < 0 || digit > 9) return value
       value = value * 10 + digit
-      // A zero at the front, too, is for others to judge.
+      // A leading zero, too, is left to the schema.
       if (value > most || value === 0) return 0
     }
   }
@@ -213,7 +213,7 @@ export class PlainJson {
     return (draft.perDay = this.#count(MAX_PER_DAY)) > 0
   }
 
-  /** Written where the next key has its digest. */
+  /** Takes a digest and writes it as the one of the next key. */
   #digest(): boolean {
     const bytes = this.#bytes
     const { digests } = this.#columns
@@ -241,7 +241,7 @@ export class PlainJson {
     return true
   }
 
-  /** Whether the limits are as the plan asks. */
+  /** Whether limits are given or left out as the plan requires. */
   #fits(hasLimits: boolean): boolean {
     const { plan, perMinute, perDay } = this.#scratch.draft
     if (this.#isCustom[plan] !== hasLimits) return false

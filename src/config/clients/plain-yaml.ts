@@ -1,11 +1,11 @@
 /**
- * Takes an item of a YAML list apart that is written as `tollgate keys new` writes it, at a tenth of the cost of a YAML
- * parser: a key or dash a line, values without quotes, comments on lines of their own.
+ * Parses an item of a YAML list that is written as `tollgate keys new` writes it, at a tenth of the cost of a YAML
+ * parser: one key or dash per line, values without quotes, comments on lines of their own.
  */
 import type { Group, Tree } from '../tree.ts'
 
 const value = '([A-Za-z0-9][A-Za-z0-9_.:@+-]*(?<!:))'
-/** Groups: indent, id, plan, both limits, keys. */
+/** Groups of the pattern: indent, id, plan, both limits, keys. */
 const item = new RegExp(
   [
     `^( *)- id: ${value}\n\\1  plan: ${value}\n`,
@@ -17,7 +17,7 @@ const item = new RegExp(
 const key = /- id: (.*)\n *sha256: (.*)\n(?: *expires: (.*)\n)?/g
 const comments = /^[ ]*(?:#[ -~]*)?\n/gm
 
-/** What YAML makes of it; undefined: it is written otherwise. */
+/** Returns what YAML makes of it; undefined: it is written otherwise. */
 export const readPlainItem = (text: string): Tree | undefined => {
   const lines = text.replaceAll('\r\n', '\n')
   const found = item.exec(lines) ?? item.exec(`${lines}\n`.replace(comments, ''))

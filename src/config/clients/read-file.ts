@@ -1,4 +1,4 @@
-/** Reads one client file into the scratch: what is plain as bytes, all else through the schema. */
+/** Reads one client file into the scratch: plain clients as bytes, all others through the schema. */
 import type { WrittenClient } from '../config.ts'
 import { readEntry } from '../entries.ts'
 import { unreadable } from '../files.ts'
@@ -17,7 +17,7 @@ import { readPlainItem } from './plain-yaml.ts'
 import type { Scratch } from './scratch.ts'
 
 export interface ClientFile {
-  /** As it is told. */
+  /** Name of the file in messages. */
   readonly name: string
   readonly path: string
 }
@@ -29,7 +29,7 @@ interface Into {
   readonly plans: Group
 }
 
-/** Returns the SHA-256 of the file in hex; undefined where it cannot be read, as the faults tell. */
+/** Returns the SHA-256 of the file in hex; undefined where it cannot be read, as the faults say. */
 export const readFile = (file: ClientFile, into: Into): string | undefined => {
   const { faults } = into
   const refuse = (message: string): undefined => {

@@ -1,27 +1,27 @@
-/** Frees the clients of a configuration that nobody asks any more. */
+/** Frees the clients of a configuration that is no longer used. */
 import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import { columnBytes } from './columns.ts'
-import { ringOf } from './plain-config.ts'
-import { Ring } from './ring.ts'
+import { clientTableOf } from './plain-config.ts'
+import { ClientTable } from './client-table.ts'
 
-/** What is smaller is left to the collector. */
+/** Smaller buffers are left to the garbage collector. */
 const LARGE_BYTES = 32 * 2 ** 20
 
-/** Longer than a request needs that had begun, and whose token is still being verified. */
+/** Memory is freed after this delay: longer than a request needs that has begun and whose token is still being verified. */
 const AFTER_MS = 10_000
 
-/** All that a ring is to another process, with its header. Valid until it is given back, once. */
-export interface BorrowedRing {
+/** A table as bytes for another process. Valid until it is given back, once. */
+export interface BorrowedTable {
   readonly bytes: Uint8Array
   giveBack(): void
 }
 
-/** How often each is lent; freed only when it is not. */
+/** How often each buffer is lent; it is freed only when it is not lent. */
 const lent = new WeakMap<ArrayBuffer, number>()
 
-export const borrowRing = (config: Pick<Config, 'clients'>): BorrowedRing => {
-  const { buffer, counts } = ringOf(config).parts
+export const borrowTable = (config: Pick<Config, 'clients'>): BorrowedTable => {
+  const { buffer, counts } = clientTableOf(config).parts
   const count = (by: number): unknown => lent.set(buffer, (lent.get(buffer) ?? 0) + by)
   count(1)
   // A large buffer may be longer than what it holds.
@@ -29,16 +29,16 @@ export const borrowRing = (config: Pick<Config, 'clients'>): BorrowedRing => {
 }
 
 /**
- * In a thread that takes the memory with it: freeing hundreds of megabytes here would hold up requests for some 20 ms,
- * and the collector would come late and let them pile up. A caller that was found before holds nothing of it.
+ * Frees the memory in a thread: freeing hundreds of megabytes here would hold up requests for some 20 ms, and the garbage
+ * collector would come late and let buffers pile up. A caller found before refers to nothing in it.
  */
 export const releaseClients = ({ clients }: Pick<Config, 'clients'>): void => {
-  if (clients instanceof Ring) releaseLater(clients.parts.buffer)
+  if (clients instanceof ClientTable) releaseLater(clients.parts.buffer)
 }
 
 function releaseLater(buffer: ArrayBuffer): void {
   setTimeout(() => {
-    // Told twice, it is gone already.
+    // After an earlier call it is gone already.
     if (buffer.byteLength < LARGE_BYTES) return
     if ((lent.get(buffer) ?? 0) > 0) return releaseLater(buffer)
     try {

@@ -1,16 +1,16 @@
-/** Where clients are put together: columns with room for all that a text of that length could hold, filled up from the start. */
+/** Collects clients: columns with room for all that a text of that length could hold, filled from the start. */
 import type { WrittenClient } from '../config.ts'
 import { columnBytes, Columns, newBuffer, type Counts } from './columns.ts'
 import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
-import type { RingParts } from './ring.ts'
+import type { ClientTableParts } from './client-table.ts'
 
-/** The shortest client, and the shortest key, that any text can say. */
+/** Shortest text of a client, and of a key. */
 const LEAST_CLIENT_BYTES = 14
 const LEAST_KEY_BYTES = 76
-/** An id that turns out to be too long is written to its end. */
+/** An id that turns out to be too long is still written to its end. */
 const LONGEST_ID_BYTES = 256
 
-/** Two clients or keys of one id, or two keys of one digest. */
+/** Two clients or two keys with one id, or two keys with one digest. */
 export interface Same {
   readonly kind: 'client' | 'key' | 'digest'
   readonly number: number
@@ -21,16 +21,16 @@ export type Mark = Pick<Counts, 'clients' | 'keys' | 'idBytes'>
 
 export class Scratch {
   readonly columns: Columns
-  /** The different limits that clients have of their own, and their place. */
+  /** The distinct limits that clients have of their own, and their index. */
   readonly #limits = new Map<string | number, number>()
   readonly #pairs: number[] = []
   readonly #isLarge: boolean
   readonly #buffer: ArrayBuffer
-  /** Of what is taken. */
+  /** Number of complete clients. */
   clients = 0
   #keys = 0
   #idBytes = 0
-  /** Of the client that is being read: whoever reads writes these, and beyond what is taken. */
+  /** The client that is being read. Readers set these fields, and write to the columns behind the complete clients. */
   readonly draft = {
     keys: 0,
     idBytes: 0,
@@ -41,7 +41,7 @@ export class Scratch {
     perDay: 0,
   }
 
-  /** textBytes: of all texts together; isLarge: see newBuffer. */
+  /** textBytes: length of all texts together; isLarge: see newBuffer. */
   constructor(textBytes: number, isLarge: boolean) {
     const counts: Counts = {
       clients: Math.ceil(textBytes / LEAST_CLIENT_BYTES) + 1,
@@ -56,7 +56,7 @@ export class Scratch {
     this.columns = new Columns(this.#buffer, counts)
   }
 
-  /** How far it is filled, to come back to. */
+  /** Returns how far it is filled, to return to later. */
   mark(): Mark {
     return { clients: this.clients, keys: this.#keys, idBytes: this.#idBytes }
   }
@@ -74,7 +74,7 @@ export class Scratch {
     draft.perMinute = 0
   }
 
-  /** A key whose digest is written, and whose id stands at the end of the ids. */
+  /** Adds a key whose digest is written, and whose id is the last of the ids. */
   addKey(idAt: number, idLength: number, expiresAtMs: number): void {
     const { columns, draft } = this
     const key = draft.keys++
@@ -97,7 +97,7 @@ export class Scratch {
     this.#idBytes = draft.idBytes
   }
 
-  /** Takes a client that was read and found right. */
+  /** Adds a valid client. */
   add({ id, keys, limits }: WrittenClient, plan: number, line: number): void {
     this.begin()
     const { columns, draft } = this
@@ -113,8 +113,8 @@ export class Scratch {
     this.take(line)
   }
 
-  /** The ring of all that was taken; a large scratch is gone with it. onSame: told of what stands twice. */
-  finish(planNames: readonly string[], onSame: (same: Same) => void): RingParts {
+  /** Returns the table of all complete clients; a large scratch is freed. onSame: called for duplicates. */
+  finish(planNames: readonly string[], onSame: (same: Same) => void): ClientTableParts {
     const { columns: from } = this
     const [clients, keys, idBytes] = [this.clients, this.#keys, this.#idBytes]
     const counts: Counts = {
@@ -132,20 +132,20 @@ export class Scratch {
     for (const name of ofClients) to[name].set(from[name].subarray(0, clients))
     to.digestWords.set(from.digestWords.subarray(0, keys * 8))
     to.ids.set(from.ids.subarray(0, idBytes))
-    // What is left needs the ring alone, and memory is at its highest here.
+    // The rest needs the table alone, and memory is at its highest here.
     if (this.#isLarge) this.#buffer.transfer(0)
-    const tell = (kind: Same['kind']) => (number: number, earlier: number) =>
+    const report = (kind: Same['kind']) => (number: number, earlier: number) =>
       onSame({ kind, number, earlier })
-    fillIds(to.clientIds, clients, tell('client'))
-    fillIds(to.keyIds, keys, tell('key'))
-    fillDigests(to, keys, tell('digest'))
+    fillIds(to.clientIds, clients, report('client'))
+    fillIds(to.keyIds, keys, report('key'))
+    fillDigests(to, keys, report('digest'))
     return { buffer, counts, planNames }
   }
 
-  /** One more than their place. */
+  /** Returns the index of the draft's limits plus one. */
   #ownLimits(): number {
     const { perMinute, perDay } = this.draft
-    // A number is found much faster than a text, and holds both where perDay has up to 22 bits.
+    // A number is found much faster than a string, and holds both limits where perDay has up to 22 bits.
     const both = perDay < 2 ** 22 ? perMinute * 2 ** 22 + perDay : `${perMinute}/${perDay}`
     const known = this.#limits.get(both)
     if (known !== undefined) return known

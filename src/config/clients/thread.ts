@@ -3,17 +3,17 @@ import { setPriority } from 'node:os'
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 
-/** For what the buffers do not hold; a build needs some 30 MB. */
+/** Heap for all that is outside the buffers; a build needs some 30 MB. */
 const HEAP_MB = 512
 
-/** name: of the program beside this file. Rejects where it ends without an answer, or has none within deadlineMs. */
+/** name: program beside this file. Rejects where the thread ends without an answer, or gives none within deadlineMs. */
 export const askThread = <Answer>(
   name: string,
   workerData: unknown,
   deadlineMs?: number,
 ): Promise<Answer> =>
   new Promise((resolve, reject) => {
-    // As source or as built.
+    // The extension is that of the source or of the build.
     const program = new URL(`./${name}${extname(import.meta.filename)}`, import.meta.url)
     const resourceLimits = { maxOldGenerationSizeMb: HEAP_MB }
     const thread = new Worker(program, { workerData, resourceLimits })
@@ -29,7 +29,7 @@ export const askThread = <Answer>(
     thread.once('exit', () => fail())
   })
 
-/** Requests come first. On Linux this is the priority of the thread alone; elsewhere it would be that of the whole process. */
+/** Lets requests come first. On Linux this is the priority of the thread alone; elsewhere it would be that of the whole process. */
 export function standAside(): void {
   if (process.platform === 'linux') setPriority(0, NICE)
 }

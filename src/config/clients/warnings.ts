@@ -1,4 +1,4 @@
-/** What a sound configuration most likely does not mean. Said, never refused. */
+/** Warnings about a valid configuration that most likely means something else; they never refuse it. */
 import { isLoopback } from '../hosts.ts'
 import type { ClientConfig, Config, ListenAddress } from '../config.ts'
 import { problem } from '../problems.ts'
@@ -6,10 +6,10 @@ import type { PathProblem } from '../problems.ts'
 
 const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
 
-/** Keys that end within this time are named early enough to be replaced in peace. */
+/** Keys that end within this time are reported, early enough to be replaced in peace. */
 export const EXPIRING_MS = 30 * 24 * 60 * 60 * 1000
 
-/** Whether a connection to the origin would come back to the listener, as far as the texts tell. */
+/** Whether a connection to the origin would come back to the listener, as far as the texts show. */
 const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
   const url = new URL(origin)
   const target = url.hostname.replace(/^\[(.*)\]$/, '$1')
@@ -33,7 +33,7 @@ const routes = ({ routes, server: { basePath } }: Config): PathProblem[] =>
 
 interface Moment {
   readonly nowMs: number
-  /** Keys that end within EXPIRING_MS from then. */
+  /** Number of keys that end within EXPIRING_MS from then. */
   readonly ending: number
 }
 
@@ -51,9 +51,9 @@ const clients = (
   }
   const problems: PathProblem[] = []
   if (ending > 0) {
-    const told = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
+    const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
     const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
-    problems.push(problem(['clients'], `${told}; ${remedy}`, 'key'))
+    problems.push(problem(['clients'], `${fault}; ${remedy}`, 'key'))
   }
   for (const [index, { keys }] of own.entries())
     for (const [key, { expiresAtMs = Infinity }] of keys.entries())
@@ -79,7 +79,7 @@ const upstream = ({ upstream, server, admin }: Config): PathProblem[] =>
     return [problem(['upstream', 'urls', index], message)]
   })
 
-/** own: the clients that stand in the file itself. */
+/** own: clients written in the file itself. */
 export const warningsOf = (
   config: Config,
   own: readonly ClientConfig[],

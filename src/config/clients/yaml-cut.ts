@@ -1,6 +1,6 @@
 /**
  * Cuts a YAML list, bare or under `clients:`, at the dashes of its own indent: inside an item everything is indented deeper.
- * Gives up where a line is of another kind; then the file has to be read as a whole.
+ * Gives up at a line of another kind; then the file has to be read as a whole.
  */
 
 const [lineFeed, carriageReturn, blank, hash, dash] = [0x0a, 0x0d, 0x20, 0x23, 0x2d]
@@ -16,19 +16,19 @@ type TakeItem = (bytes: Buffer, start: number, end: number, line: number) => voi
 
 export class YamlCut {
   #line = 0
-  /** Of the dashes; undefined: none has come. */
+  /** Indent of the dashes; undefined: none has come. */
   #indent: number | undefined
   #hasHead = false
-  /** The line of the dash of the item that is not complete. */
+  /** Line of the dash of the incomplete item. */
   #itemLine: number | undefined
 
-  /** Up to where the bytes were used; undefined: they are no such list. What is not used comes again at the start of the next piece. */
+  /** Returns the end of the bytes used; undefined: they are no such list. Unused bytes come again at the start of the next piece. */
   take({ bytes, to, isEnd }: Piece, takeItem: TakeItem): number | undefined {
     let at = 0
     let itemAt = 0
     const from = this.#itemLine
     if (from !== undefined) {
-      // The item is there again from its dash; its lines are counted again.
+      // The item comes again from its dash; its lines are counted again.
       this.#line = from
       at = bytes.indexOf(lineFeed) + 1
       if (at > to) return isEnd ? this.#end({ bytes, to, isEnd }, 0, takeItem) : 0
@@ -50,7 +50,7 @@ export class YamlCut {
     return this.#itemLine === undefined ? Math.min(at, to) : itemAt
   }
 
-  /** A file without any item may still say so in another way. */
+  /** A file without an item may still be an empty list in another notation. */
   #end({ bytes, to }: Piece, itemAt: number, takeItem: TakeItem): number | undefined {
     if (this.#itemLine === undefined) return undefined
     takeItem(bytes, itemAt, to, this.#itemLine)

@@ -1,6 +1,6 @@
 /** Finds the locations of all settings that an explanation names, in one reading of the files. */
 import type { Explanation } from '../api/explain.ts'
-import type { AskedPlace, PlacesFound } from '../../config/clients/setting-places.ts'
+import type { AskedPlace, PlacesFound } from '../../config/clients/setting-locations.ts'
 import type { SettingLocations } from './question.ts'
 
 /** undefined: the locations are not known. */

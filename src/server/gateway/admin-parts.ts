@@ -1,10 +1,10 @@
-/** What the admin listener is made of, alike for a gateway of one process and of several. */
+/** Builds the parts of the admin listener, alike for a gateway of one process and of several. */
 import { hostname } from 'node:os'
 import type { Overview } from '../../insight/api/live.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import { shownBan } from '../../admin/ban-operations.ts'
-import type { ReadPlaces } from '../../config/clients/places-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { LiveNeeds } from '../../admin/live-operations.ts'
@@ -28,7 +28,7 @@ import { startNotifier } from './notifier.ts'
 import { createStateParts } from './state-parts.ts'
 import { readAdminTls } from './tls-files.ts'
 
-/** What one process has by itself, and a supervisor by asking its workers. */
+/** Sources of the admin listener: one process has them by itself, a supervisor asks its workers. */
 export interface AdminSources {
   readonly reloads: Reloader
   readonly log: Log
@@ -36,9 +36,9 @@ export interface AdminSources {
   readonly version: string
   workers(): Overview['workers']
   backendHealth(): readonly BackendHealth[]
-  /** Of an address without a valid credential, in the minute that runs. */
+  /** Requests of an address without a valid credential, in the current minute. */
   anonymousRequests(address: string): number
-  /** Of each process. */
+  /** The caller's standing in each process. */
   standings(
     caller: CallerIds,
   ): Promise<{ answers: readonly CallerStanding[]; missing: readonly string[] }>
@@ -49,14 +49,14 @@ export interface AdminSources {
   readonly renderMetrics: AdminServerOptions['renderMetrics']
   readonly readiness: Omit<ReadinessParts, 'reloads' | 'logFault'>
   readonly bans: AdminServerOptions['bans'] & Pick<OperatorBans, 'all' | 'nowMs'>
-  /** The values of all processes that serve, with what those counted that have ended. */
+  /** Returns the values of all serving processes, with the counters of those that have ended. */
   measure(): Promise<readonly MetricsSnapshot[]>
   processes(): readonly WorkerState[]
   readonly counters: Counters
   /** undefined: nothing is shared with other gateways. */
   readonly redis: RedisStore | undefined
-  /** undefined: nobody knows. */
-  readonly settingPlaces: ReadPlaces | undefined
+  /** undefined: the places are unknown. */
+  readonly settingLocations: ReadSettingLocations | undefined
 }
 
 export const createAdminParts = (sources: AdminSources): AdminServerOptions => {
@@ -98,7 +98,7 @@ export const createAdminParts = (sources: AdminSources): AdminServerOptions => {
   }
 }
 
-/** What a configuration changes of the admin listener itself is taken with the rest of it. */
+/** Takes a configuration's changes to the admin listener together with the rest of it. */
 export const withAdmin = (
   target: Reloadable,
   admin: () => AdminServer | undefined,

@@ -1,14 +1,14 @@
-/** The backends as they are configured. */
+/** Creates the backends of a configuration. */
 import type { ConnectionOptions } from 'node:tls'
 import { createBackend, type Backend } from '../../core/backends/backend.ts'
 import type { Config } from '../../config/config.ts'
 import { readTlsFiles } from './tls-files.ts'
 
-/** Throws an Error that tells the key, the file and the remedy when a file for TLS cannot be used. */
+/** Throws an Error that names the key, the file and the remedy when a file for TLS cannot be used. */
 export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
   tls && readTlsFiles('upstream.tls', tls)
 
-/** earlier: of the same origin one keeps its standing, and its outcomes are counted on. Throws as readBackendTls does. */
+/** earlier: a backend of the same origin passes on its state, and its outcomes are counted on. Throws as readBackendTls does. */
 export function createBackends(
   upstream: Config['upstream'],
   tls = readBackendTls(upstream),

@@ -1,4 +1,4 @@
-/** Why a request is or was answered as it is: the stages of a configuration, on a scratch of what is known of the moment. */
+/** Explains why a request is or was answered as it is: it runs the stages of a configuration on a scratch of the current state. */
 import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
@@ -19,7 +19,7 @@ import { tokenVerifier } from './read-token.ts'
 import { createScratch } from './scratch.ts'
 
 interface ExplainOptions {
-  /** Default: it is not told where a setting stands. */
+  /** Default: the explanation does not say where a setting stands. */
   readonly findLocations?: FindLocations | undefined
   readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
 }
@@ -49,11 +49,11 @@ export async function explain(
       callerKnown = (await known.ofCaller?.(believed)) ?? {}
       const { use, ban, standings } = callerKnown
       if (use !== undefined) seed.use(believed.clientId, believed.limits, use)
-      // It may come to the process that has the most left.
+      // The request may come to the process that has the most left.
       if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
       if (ban === undefined) return
       seed.ban(believed.keyId, ban)
-      // A ban is answered from what is known of the windows, without asking.
+      // A ban is answered from the known use of the windows, without asking.
       await scratch.lessee.peek(believed.clientId, believed.limits)
     },
   })
@@ -62,7 +62,7 @@ export async function explain(
   return withLocations((locations) => explanationOf({ ...found, locations }), findLocations)
 }
 
-/** One that is over, by what was recorded. ban: that is known of its key. */
+/** Explains a past request from what was recorded. ban: the known ban of its key. */
 export async function explainPast(
   config: Config,
   past: PastRequest,

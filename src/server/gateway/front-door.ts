@@ -1,4 +1,4 @@
-/** The public listener with the pipeline behind it: brings every kind of arrival to the policy in force, and drains. Outlives configurations. */
+/** The public listener with the pipeline behind it: passes every kind of arrival to the policy in force, and drains. Outlives configurations. */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
@@ -23,17 +23,17 @@ import { respond } from '../../core/pipeline/respond.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, refuse } from '../../core/rules/refusals.ts'
-import { createEntryEvents } from './entrance.ts'
+import { createAdmissionEvents } from './admission-events.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
 import type { Upstreams } from './upstreams.ts'
 
-/** Within a second a tunnel ends whose caller is welcome no more. */
+/** A tunnel whose caller is no longer admitted ends within a second. */
 const REVIEW_TUNNELS_MS = 500
 
 export class FrontDoor {
-  /** What a request takes along, whatever its policy. */
+  /** Parts that a request uses whatever its policy. */
   readonly #parts: PipelineParts
   readonly #server: PublicServer
   readonly #limits: ConnectionLimits
@@ -41,10 +41,10 @@ export class FrontDoor {
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
   readonly #penalties = new Penalties()
-  /** Written by use() alone; read once per request, which takes it along. */
+  /** Written by use() alone; each request reads it once and keeps it. */
   #policy: RequestPolicy
 
-  /** policy: the first one. Throws an Error that tells key, file and remedy when TLS cannot be served. */
+  /** policy: the first one. Throws an Error that names key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
     const { requestId, log, metrics, tracing, lessee, tally, moments, recent } = lasting
     this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
@@ -70,7 +70,7 @@ export class FrontDoor {
   #events(): PublicServerEvents {
     const { connections } = this.#parts
     return {
-      ...createEntryEvents(this.#parts, (address) =>
+      ...createAdmissionEvents(this.#parts, (address) =>
         this.#policy.clientAddress(address, undefined),
       ),
       connection: (socket, entry) => connections.opened(socket, entry),
@@ -78,15 +78,15 @@ export class FrontDoor {
         const { headers, socket } = request
         const connection = connections.of(socket)
         const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
-        // Node drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
+        // Node.js drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
         if (headers.upgrade !== undefined) makeLast(response)
-        // Behind a body in chunks: it may be too large, which is known when all of it was read, and then ends the connection.
+        // A chunked body may turn out to be too large once all of it is read, and then ends the connection.
         else if (connections.isInChunks(socket))
           return this.#whenIdle(socket, (policy) => void handle(this.#parts, policy, arrival))
         void handle(this.#parts, this.#policy, arrival)
       },
       isHandshake: (request) => {
-        // The request itself comes in this same turn, so under this same policy.
+        // The request itself arrives in this same turn, so under this same policy.
         const framing = this.#policy.checkFraming(request)
         return !isRefusal(framing) && framing.websocket
       },
@@ -121,18 +121,18 @@ export class FrontDoor {
     return server
   }
 
-  /** From here on requests begin under this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */
+  /** Requests that begin after this call use this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */
   use(policy: RequestPolicy, config: Config): void {
     this.#policy = policy
     this.#limits.room = roomFor(config, this.#parts.log, this.#limits.room)
   }
 
-  /** Those that requests under way began under. */
+  /** Upstreams that requests under way began with. */
   upstreamsNeeded(): Set<object> {
     return new Set(this.#parts.connections.inFlight.map(({ terms }) => terms.upstream))
   }
 
-  /** What the call returns lets connections in, and reads what they bring, as this configuration has it. Throws as the constructor does. */
+  /** Returns a call that applies this configuration to connections and to what is read from them. Throws as the constructor does. */
   prepare(config: Config): () => void {
     return this.#server.prepare(config, readServerTls(config.server.tls))
   }
@@ -154,12 +154,12 @@ export class FrontDoor {
     this.#parts.isDraining = true
     this.#upstreams.drain()
     this.#sayLast(idleMs)
-    // What ended with the last connection is told of it in the turn after: it was not cut off.
+    // The end of the last connection is reported one turn later: it was not cut off.
     const stopped = this.#server
       .stop(idleMs)
       .then(() => turn())
       .then(() => turn())
-    // After the time-out nothing is left to wait for, and before it the timer is not what keeps the process.
+    // After the time-out nothing is left to wait for, and before it the timer must not keep the process alive.
     const late = sleep(timeoutMs, undefined, { ref: false })
     await Promise.race([stopped, late]).catch(() => undefined)
     const cutOff = this.inFlight
@@ -175,9 +175,9 @@ export class FrontDoor {
     this.#server.destroy()
   }
 
-  /** A request that came with its bare socket. */
+  /** Takes a request that came with its bare socket. */
   #onSocket(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Node takes its own listeners away with the socket, and an error that nobody hears ends the process.
+    // Node.js removes its own listeners with the socket, and an error without a listener ends the process.
     socket.on('error', () => {})
     // Answers to pipelined requests come first: a socket writes one response at a time.
     this.#whenIdle(socket, (policy) => {
@@ -200,7 +200,7 @@ export class FrontDoor {
     else begin()
   }
 
-  /** At the start of a drain: on each connection the last answer says so, or is followed by a close. */
+  /** Announces the end at the start of a drain: the last answer of each connection says so, or a close follows it. */
   #sayLast(idleMs: number): void {
     const { connections } = this.#parts
     const keepsIdleUntilMs = performance.now() + idleMs
@@ -208,15 +208,15 @@ export class FrontDoor {
       if (performance.now() >= keepsIdleUntilMs) this.#server.closeIdle()
     }
     for (const { request, response } of connections.inFlight) {
-      // An answer whose head has gone out can no longer say that it is the last: then we close behind it.
+      // An answer whose head has gone out can no longer say that it is the last, so a close follows it.
       response.once('close', () => setImmediate(closeIdle))
-      // Of pipelined requests only the last one may say so: those behind it would lose their answers.
+      // Only the last of pipelined requests may say so: those behind it would lose their answers.
       const { latest } = connections.of(request.socket)
       if (latest?.response === response && !response.headersSent) makeLast(response)
     }
   }
 
-  /** At the end of a drain: answers what can still be answered. */
+  /** Answers at the end of a drain what can still be answered. */
   #cutOff(): void {
     // A copy, since answering and destroying ends them.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
@@ -228,10 +228,10 @@ export class FrontDoor {
   }
 }
 
-/** As of HTTP/1.1 the parser's. */
+/** Same refusal as by the HTTP/1.1 parser. */
 const IN_PIECES = refuse('invalid_request', { cause: 'TOLLGATE_TINY_CHUNKS' })
 
-/** before: it was told already. */
+/** before: the room that was reported already. */
 function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionRoom {
   const room = roomForConnections(config, openFilesAtMost())
   if (room.openFiles !== undefined && room.connections !== before?.connections)
@@ -239,7 +239,7 @@ function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionR
   return room
 }
 
-/** A limit of open files under which all connections of the configuration are possible, round as limits are. */
+/** Suggests a limit of open files under which all connections of the configuration are possible, round as limits are. */
 function enoughFiles(config: Config): number {
   let openFiles = 1_024
   while (roomForConnections(config, openFiles).openFiles !== undefined) openFiles *= 2

@@ -1,6 +1,6 @@
 /** The composition root of a gateway of one process; src/server/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
-import type { ReadPlaces } from '../../config/clients/places-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -31,12 +31,12 @@ export type Gateway = ReturnType<typeof createGateway>
 
 export interface GatewayOptions {
   readonly version: string
-  /** Closed by drain, and if listen rejects. */
+  /** Drain closes it, and so does a listen that rejects. */
   readonly log: Log
-  /** For a reload. */
+  /** Loads the configuration for a reload. */
   readonly load: LoadConfig
-  /** For explanations. Left out: they do not say where a setting stands. */
-  readonly settingPlaces?: ReadPlaces
+  /** Finds settings for explanations. Left out: they do not say where a setting stands. */
+  readonly settingLocations?: ReadSettingLocations
 }
 
 export function createGateway(config: Config, options: GatewayOptions) {
@@ -69,7 +69,7 @@ export function createGateway(config: Config, options: GatewayOptions) {
       log.listening({ listener: 'admin', ...admin.address })
       return { listen, admin: admin.address }
     },
-    /** In force. */
+    /** Configuration in force. */
     config: () => reloader.config,
     reload: (wish?: ReloadWish) => reloader.reload(wish),
     async drain(): Promise<void> {
@@ -85,7 +85,7 @@ export function createGateway(config: Config, options: GatewayOptions) {
 
 function createParts(
   config: Config,
-  { version, log, load, settingPlaces }: GatewayOptions,
+  { version, log, load, settingLocations }: GatewayOptions,
   { isListening, admin }: { isListening(): boolean; admin(): AdminServer | undefined },
 ) {
   const metrics = createMetrics({ version, ...configNames(config) })
@@ -127,7 +127,7 @@ function createParts(
     },
     measure: async () => [await metrics.snapshot()],
     redis: stores.redis,
-    settingPlaces,
+    settingLocations,
     processes: () => [alone(live.startedAtMs, serving.now())],
     readiness: {
       listener: () => listenerState(isListening()),
@@ -161,7 +161,7 @@ function watch(
   metrics.watchDeprecated(() => live.deprecated.clientsByRoute())
 }
 
-/** Every second goes into the history, too. */
+/** Adds every second to the usage history, too. */
 const noted =
   (take: (at: number) => Second, usage: UsageHistory) =>
   (at: number): Second => {
@@ -172,7 +172,7 @@ const noted =
 
 const listenerState = (ok: boolean) => ({ ok, reason: ok ? 'up' : 'starting or draining' })
 
-/** This process, as a worker is told of. */
+/** This process in the form of a worker. */
 const alone = (sinceMs: number, now: ProcessNow): WorkerState => ({
   number: 1,
   pid: now.pid,

@@ -1,4 +1,4 @@
-/** What outlives a configuration: what is counted, known and measured in this process. */
+/** Parts that outlive a configuration: what is counted, known and measured in this process. */
 import { randomBytes } from 'node:crypto'
 import { BanBook } from '../../core/bans/ban-book.ts'
 import type { Config } from '../../config/config.ts'
@@ -29,7 +29,7 @@ export interface LastingParts {
   readonly metrics: Metrics
   readonly tracing: Tracing
   readonly lessee: Lessee
-  /** What every request notes of its key. */
+  /** Collects what every request notes of its key. */
   readonly tally: Tally
   /** undefined: limits are not tried. */
   readonly shadow?: Shadow
@@ -39,28 +39,28 @@ export interface LastingParts {
   readonly turns: TurnsOfClients
   readonly load: LoadWatch
   readonly usedKeys: UsedKeys
-  /** From which keys of TLS tickets are made, of the day when it was handed over. */
+  /** Secret of the day from which the keys of TLS tickets are made. */
   readonly ticketSecret: SecretOfDay
   readonly requestId: RequestIdOf
-  /** Goes on by another configuration. Never throws. */
+  /** Applies another configuration. Never throws. */
   use(config: Config): void
 }
 
 export interface LastingPartsOptions extends Pick<LastingParts, 'log' | 'metrics' | 'addresses'> {
-  /** Of the gateway. */
+  /** Gateway version. */
   readonly version: string
-  /** That it begins with. */
+  /** Initial configuration. */
   readonly config: Config
   readonly stores: Stores
-  /** Which of the workers this is. Default 1. */
+  /** Number of this worker. Default: 1. */
   readonly number?: number
-  /** Strikes of all workers; undefined: Redis or this process counts them. */
+  /** Counts the strikes of all workers; undefined: Redis or this process counts them. */
   readonly strikes?: Counter | undefined
-  /** That all workers begin with. Default: one of its own. */
+  /** Initial secret of all workers. Default: one of its own. */
   readonly ticketSecret?: SecretOfDay
-  /** Half of what tells this process in its request ids: all workers have it in common. */
+  /** Part of every request id that all workers share. */
   readonly gatewayId?: Uint8Array
-  /** Told when more or less is refused because the event loop is late. */
+  /** Called when more or less is refused because the event loop is late. */
   readonly onShed?: (shed: Shed) => void
 }
 
@@ -116,9 +116,9 @@ function createLoadWatch({ config, log, metrics, onShed }: LastingPartsOptions):
   })
 }
 
-/** In this process. */
+/** A process that holds quota. */
 const holder = () => ({
-  // Unique per boot: a restarted process must not be taken for the one before it.
+  // Unique per boot: a restarted process must not be taken for its predecessor.
   processId: randomBytes(9).toString('base64url'),
   clock: {
     nowMs: createSteadyClock({ monotonicMs: () => performance.now(), epochMs: Date.now }),
@@ -190,7 +190,7 @@ function createBans(
   })
 }
 
-/** The names of a configuration that bound the labels of metrics. */
+/** Names of a configuration that bound the labels of metrics. */
 export const configNames = (config: Config): ConfigNames => ({
   revision: config.revision,
   plans: [...config.plans.keys()],

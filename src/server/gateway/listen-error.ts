@@ -1,4 +1,4 @@
-/** The error of a listener that cannot be had. */
+/** The error of a listener that cannot be opened. */
 
 /** `cause` is Node's error. */
 export class ListenError extends Error {

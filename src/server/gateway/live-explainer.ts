@@ -1,4 +1,4 @@
-/** Explains requests by what this gateway knows at the moment: all is looked at, nothing is charged, and no caller waits for it. */
+/** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
 import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain-operations.ts'
 import type { FindLocations } from '../../insight/explain/setting-locations.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
@@ -8,16 +8,16 @@ import type { AdminSources } from './admin-parts.ts'
 import { explain, explainPast } from './explaining.ts'
 import { tokenVerifier } from './read-token.ts'
 
-/** Of the time of the process that answers, explanations take no more than about this share, after a first few. */
+/** Explanations take no more than about this share of the time of their process, after a first few. */
 const SHARE = 0.05
 const FIRST_MS = 100
 
-/** Others wait for the store meanwhile. */
+/** Limit of explanations under way, as each may wait for the store. */
 const AT_ONCE = 8
 
 type Aside = <Made>(waited: Promise<Made>) => Promise<Made>
 
-/** By which the questions of operators stay out of the way of callers. */
+/** Bounds explanations, so that they do not delay callers. */
 class Budget {
   #underway = 0
   #spentMs = 0
@@ -30,7 +30,7 @@ class Budget {
     return this.#spentMs < FIRST_MS && this.#underway < AT_ONCE
   }
 
-  /** What a thread does meanwhile does not count. */
+  /** Counts the time of the work, without the time that a thread takes meanwhile. */
   async spend<Made>(work: (aside: Aside) => Promise<Made>): Promise<Made> {
     const beganMs = performance.now()
     let asideMs = 0
@@ -47,19 +47,19 @@ class Budget {
   }
 }
 
-/** Client files of a million clients are read in less. */
-const PLACES_MS = 5_000
+/** Reading the client files of a million clients takes less. */
+const LOCATIONS_MS = 5_000
 const OTHER_FILES = 'where settings stand: the files are no longer what was taken; reload first'
-const LATE_FILES = `where settings stand: the files could not be read within ${PLACES_MS / 1000} s`
+const LATE_FILES = `where settings stand: the files could not be read within ${LOCATIONS_MS / 1000} s`
 
-/** One reading after the other; missing: hears why they are not told. */
-function placesFinder({ reloads, settingPlaces }: AdminSources) {
+/** Runs one reading at a time. missing: receives the reason where places are left out. */
+function locationsFinder({ reloads, settingLocations }: AdminSources) {
   let last: Promise<unknown> = Promise.resolve()
   return (aside: Aside, missing: string[]): FindLocations | undefined => {
-    if (settingPlaces === undefined) return undefined
+    if (settingLocations === undefined) return undefined
     return async (asked) => {
       const { revision } = reloads.config
-      const reading = last.then(() => settingPlaces({ revision, asked }, PLACES_MS))
+      const reading = last.then(() => settingLocations({ revision, asked }, LOCATIONS_MS))
       last = reading.catch(() => undefined)
       const found = await aside(reading).catch(() => void missing.push(LATE_FILES))
       return found === 'otherFiles' ? void missing.push(OTHER_FILES) : found
@@ -72,7 +72,7 @@ const STORE_AWAY = 'the store is away: what take-quota would say cannot be foret
 export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explain'] {
   const { reloads, bans } = sources
   const budget = new Budget()
-  const finder = placesFinder(sources)
+  const finder = locationsFinder(sources)
   const verifier = tokenVerifier((token) => sources.readToken(token))
   return {
     mayAsk: () => budget.isLeft,
@@ -119,7 +119,7 @@ const questionOf = ({
   atMs: Date.now(),
 })
 
-/** missing: hears of what cannot be known. */
+/** missing: receives what cannot be known. */
 function knownNow(sources: AdminSources, missing: string[], aside: Aside): Known {
   const { counters, bans, readiness } = sources
   return {
@@ -146,7 +146,7 @@ function knownNow(sources: AdminSources, missing: string[], aside: Aside): Known
   }
 }
 
-/** What processes hold they may have spent since they spoke last; more they cannot, as it is deducted before. */
+/** Bounds on what processes may have spent since their last statement: what they hold was deducted before. */
 function unstated(counted: ClientCounters | undefined): readonly string[] {
   if (counted === undefined) return []
   const [minute, day] = [counted.minute, counted.day].map(({ taken, used }) => taken - used)

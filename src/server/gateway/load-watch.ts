@@ -1,4 +1,4 @@
-/** Looks how late the event loop is, and knows what is to be refused for it. */
+/** Measures how late the event loop is, and decides what is refused for it. */
 import {
   afterLook,
   LOOK_EVERY_MS,
@@ -11,14 +11,14 @@ import {
 export interface LoadWatchOptions {
   /** server.overload.lag */
   readonly limitMs: number
-  /** Told at each look. */
+  /** Called at each look. */
   onLook(lagMs: number): void
   onChange(load: Load): void
 }
 
 export class LoadWatch {
   limitMs: number
-  /** All that have come so far. Written by whoever counts them. */
+  /** All arrivals so far. Whoever counts them writes this field. */
   arrivals: Omit<Look, 'lateMs'> = { keyed: 0, others: 0 }
   #counted = this.arrivals
   readonly #timer: NodeJS.Timeout

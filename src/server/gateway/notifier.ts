@@ -1,4 +1,4 @@
-/** Tells a receiver what it is configured to hear of: what clients have used, and changes of bans, backends, store and configuration. */
+/** Sends configured notices to a receiver: what clients have used, and changes of bans, backends, store and configuration. */
 import { randomUUID } from 'node:crypto'
 import type { Live } from '../../insight/live/live.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -19,7 +19,7 @@ interface NotifierParts {
   readonly reloads: { readonly config: Config }
   readonly live: Live
   readonly log: Log
-  /** undefined: no other gateway knows what this one knows. */
+  /** undefined: no other gateway shares this state. */
   readonly redis: RedisStore | undefined
   readonly counters: Pick<Counters, 'look' | 'settled'>
 }
@@ -27,7 +27,7 @@ interface NotifierParts {
 export function startNotifier({ reloads, live, log, redis, counters }: NotifierParts): void {
   const config = (): NotifyConfig | undefined => reloads.config.notify
   const outbox = new Outbox({
-    // Switched off by a reload, nobody is to be told any more.
+    // A reload may have switched notices off.
     post: (notice) => {
       const notify = config()
       return notify && post(notify, notice, live.ended)
@@ -45,7 +45,7 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
     data,
   })
   const marks = new QuotaMarks()
-  // Where each request is one call, or one in this process, nobody holds what he has not spent.
+  // Where each request is one call, or one in this process, nobody holds unspent tokens.
   const { server, store } = reloads.config
   const isExact = store.lease === 'off' || (redis === undefined && server.workers === 1)
   const askFor = truthBy(marks, counters)
@@ -62,7 +62,7 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
     const { at: wanted = [] } = config() ?? {}
     if (!wants('quota')) return
     marks.see(second, wanted)
-    // While the store is away nobody is told what may be false.
+    // No notices are sent while the store is away, as they might be false.
     for (const suspect of marks.due(isExact ? Infinity : undefined))
       look(suspect, wanted).catch(() => marks.putBack(suspect))
   })
@@ -71,7 +71,7 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
     receive: (type, data) => {
       if (type === 'tick' || type === 'decision') return
       if (!('until' in data)) return outbox.add(noticeOf(type, data))
-      // All gateways of the store hear of a ban.
+      // All gateways of the store receive the same ban.
       const name = `ban:${data.key}:${data.since}`
       const untilMs = Math.max(Date.parse(data.until), Date.now() + 60_000)
       outbox.add(noticeOf(type, data, name), { name, untilMs })
@@ -79,14 +79,14 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
   })
 }
 
-/** What the store knows of a client; where tokens in hand decide, once those who hold them have stated what they spent. */
+/** What the store knows of a client; where tokens in hand decide, their holders first state what they spent. */
 const truthBy =
   (marks: QuotaMarks, counters: NotifierParts['counters']) =>
   async (suspect: Suspect, wanted: readonly number[]) => {
     const [known] = await counters.look([suspect])
     if (known === undefined || !marks.isOpen(suspect, known, wanted)) return known
     const settled = await counters.settled(suspect)
-    // Some were taken again meanwhile, or one that held them is gone.
+    // Some tokens were taken again meanwhile, or a process that held them is gone.
     if (marks.isOpen(suspect, settled, wanted)) marks.leaveOpen(suspect)
     return settled
   }

@@ -1,4 +1,4 @@
-/** What a signed token says, without any request: plain data, so that one process can ask another. */
+/** Reads what a signed token says, without any request: plain data, so that one process can ask another. */
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import type { TokenPolicy } from '../../core/credentials/token-callers.ts'
 import { BAD_CLAIMS, NO_PLAN, type Verdict } from '../../core/credentials/verdicts.ts'
@@ -10,7 +10,7 @@ export type ReadToken =
   | { readonly statement: TokenStatement }
   | { readonly refused: Pick<Refusal, 'code' | 'cause' | 'retryAfterSeconds'> }
 
-/** Whose it is depends on the configuration that asks, and is not asked here. */
+/** A caller that stands for all: the configuration that asks decides whose token it is. */
 const ANYBODY = createCaller(
   {
     clientId: '',
@@ -24,10 +24,10 @@ const ANYBODY = createCaller(
   false,
 )
 
-/** A line for operators, apart from those of client addresses. */
+/** Key under which operators are limited, apart from client addresses. */
 const OPERATORS = 'operators'
 
-/** verifier: undefined: tokens are not accepted. */
+/** verifier: returns undefined where tokens are not accepted. */
 export const readTokenBy =
   (verifier: () => JwtVerifier | undefined) =>
   async (token: string): Promise<ReadToken> => {
@@ -44,7 +44,7 @@ export const readTokenBy =
       : { statement }
   }
 
-/** Believes what is read elsewhere. */
+/** Trusts what another process has read from the token. */
 export const tokenVerifier = (read: (token: string) => Promise<ReadToken>) => ({
   async verify(token: string, _nowMs: number, { callerOf }: TokenPolicy): Promise<Verdict> {
     const said = await read(token)

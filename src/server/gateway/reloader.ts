@@ -1,4 +1,4 @@
-/** Takes a new configuration, whole or not at all, for whoever asks: a signal, the admin listener, a file that changed. */
+/** Takes a new configuration, whole or not at all, for a signal, the admin listener or a file that changed. */
 import type { Config } from '../../config/config.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import { ConfigError } from '../../config/problems.ts'
@@ -16,7 +16,7 @@ import { inSlices } from '../../config/changes/slices.ts'
 export type LoadConfig = () => Config | Promise<Config>
 
 interface ReloaderParts {
-  /** In force at the start. */
+  /** Configuration at the start. */
   readonly config: Config
   readonly load: LoadConfig
   readonly target: Reloadable
@@ -36,14 +36,14 @@ interface Wish {
 }
 
 export class Reloader implements ReloadsView {
-  /** In force. Written by #take, as are these. */
+  /** Configuration in force. Written by #take, as are these. */
   config: Config
   takenAtMs = Date.now()
   readonly counts = { taken: 0, refused: 0 }
-  /** Why the latest was refused; undefined: it was taken. Written by #refuse, too. */
+  /** Why the latest reload was refused; undefined: it was taken. Written by #refuse, too. */
   fault: string | undefined
   readonly #parts: ReloaderParts
-  /** By what is wished for: those that wait for their turn, so that a crowd costs no more than one. */
+  /** Waiting reloads by what they ask for, so that a crowd of requests costs no more than one. */
   readonly #waiting = new Map<string, { readonly wish: Wish; outcome: Promise<ReloadOutcome> }>()
   #last: Promise<unknown> = Promise.resolve()
   #isClosed = false
@@ -53,7 +53,7 @@ export class Reloader implements ReloadsView {
     this.config = parts.config
   }
 
-  /** One at a time; wishes that come meanwhile and are alike become one. Never rejects. */
+  /** Runs one reload at a time; equal requests that come meanwhile become one. Never rejects. */
   reload({ dryRun = false, revision }: ReloadWish = {}): Promise<ReloadOutcome> {
     const wish = { dryRun, revision }
     const key = JSON.stringify(wish)
@@ -68,7 +68,7 @@ export class Reloader implements ReloadsView {
     return outcome
   }
 
-  /** The gateway ends: nothing is taken any more. */
+  /** Refuses all later reloads, as the gateway ends. */
   close(): void {
     this.#isClosed = true
   }

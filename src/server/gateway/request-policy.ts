@@ -33,7 +33,7 @@ import type { Upstream } from './upstream.ts'
 
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
-/** What a decision needs of what outlives a configuration. */
+/** Parts that outlive a configuration and that a decision needs. */
 export type DecidingParts = Charges &
   Pick<LastingParts, 'epochMs' | 'bans' | 'addresses' | 'shadow'> & {
     readonly turns: Pick<LastingParts['turns'], 'of' | 'take'>
@@ -71,10 +71,10 @@ export function createRequestPolicy(
   })
 }
 
-/** Thousands of routes take tens of ms: what explains a configuration takes what the one that serves has made. */
+/** Thousands of routes take tens of ms to build, so explanations reuse the table of the serving policy. */
 const tables = new WeakMap<Config, RouteTable>()
 
-/** All stages but the last, which takes a request to a backend. upstream: see Terms. */
+/** Builds all stages but the last, which takes a request to a backend. upstream: see Terms. */
 export function createDecidingStages(
   config: Config,
   parts: DecidingParts,
@@ -130,7 +130,7 @@ interface Credentials {
   epochMs(): number
 }
 
-/** Why a caller who was let in earlier would not be let in now. */
+/** Returns why a caller who was admitted earlier would be refused now. */
 function createUnwelcome({ keyRing, verifier, bans, epochMs }: Credentials) {
   return (caller: Caller): OwnEnd | undefined => {
     const nowMs = epochMs()

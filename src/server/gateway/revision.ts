@@ -1,4 +1,4 @@
-/** All that one configuration brings, built in one call; parts that would be the same are taken over from the one before. */
+/** Builds all that belongs to one configuration in one call; parts that would be equal are taken over from the one before. */
 import type { Config } from '../../config/config.ts'
 import { createJwtVerifier, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import type { LastingParts } from './lasting-parts.ts'
@@ -17,7 +17,7 @@ export class Revision {
   readonly verifier: JwtVerifier | undefined
   readonly policy: RequestPolicy
 
-  /** Throws an Error that tells key and file when a file for TLS, or jwt.jwksFile, cannot be used; then nothing of it is left. */
+  /** Throws an Error that names key and file when a file for TLS, or jwt.jwksFile, cannot be used; then nothing of it is left. */
   constructor(config: Config, parts: RevisionParts, before?: Revision) {
     this.config = config
     this.upstream = upstreamFor(config, parts, before?.upstream)
@@ -31,7 +31,7 @@ export class Revision {
     }
   }
 
-  /** Resolves when all is there that it needs; rejects where keys are to be had from elsewhere than before, and are not: tokens that are believed now would not be. */
+  /** Resolves when everything it needs is there; rejects where keys come from another place than before and are missing, as valid tokens would be refused. */
   async readyAfter(before: Revision): Promise<void> {
     const { upstream } = this
     await Promise.all([this.verifier?.ready(), upstream === before.upstream || upstream.ready()])
@@ -43,14 +43,14 @@ export class Revision {
     )
   }
 
-  /** It was never in force: takes down what `other` does not have. */
+  /** Closes the parts of a revision that was never in force, except those shared with `other`. */
   abandon(other: Revision | undefined): void {
     if (this.verifier !== other?.verifier) this.verifier?.close()
     if (this.upstream !== other?.upstream) void this.upstream.close()
   }
 }
 
-/** `before` itself where it would be the same. */
+/** Returns the verifier of `before` where a new one would be equal. */
 function verifierFor(
   { jwt }: Config,
   { log, metrics, onKeySet }: RevisionParts,

@@ -1,6 +1,6 @@
 /**
- * The stages of a configuration on state that is nobody's: of one process, in memory, on a clock of the caller's. So what is asked of
- * them or tried on them is decided by the code that decides, and changes nothing. No sockets, no files, no timers that last.
+ * The stages of a configuration on state of their own: of one process, in memory, on a clock of the caller's. The code that
+ * decides requests thus answers questions about them, and changes nothing. No sockets, no files, no timers that last.
  */
 import { BanBook } from '../../core/bans/ban-book.ts'
 import {
@@ -26,16 +26,16 @@ import { createDecidingStages } from './request-policy.ts'
 
 export interface ScratchOptions {
   readonly config: Config
-  /** epochMs: Unix time in ms. nowMs: the same or another that never goes back. */
+  /** epochMs: Unix time in ms. nowMs: the same, or a clock that never goes back. */
   readonly clock: { epochMs(): number; nowMs(): number }
   /** The store's Unix time in ms, by which use is counted and bans end. Default: the clock of this process. */
   readonly countedAtMs?: () => number
-  /** Hears of each charge and refusal; nobody unless given. */
+  /** Receives each charge and refusal. Default: they are not recorded. */
   readonly tally?: Charges['tally']
   /** Default: the keys of the configuration, by their digests. */
   readonly keyRing?: Pick<KeyRing, 'find'>
   readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
-  /** server.overload as it stands. Default: nothing is shed. */
+  /** What server.overload refuses at present. Default: nothing is shed. */
   readonly shed?: Shed
 }
 
@@ -53,7 +53,7 @@ export function createScratch(options: ScratchOptions) {
   const { config, clock, tally = NO_TALLY, shed = 'nothing', verifier } = options
   const { epochMs } = clock
   const { countedAtMs = epochMs } = options
-  // As many as come: who is forgotten would have all of his day again.
+  // No client is dropped: one that is forgotten would have all of its day again.
   const authority = createMemoryAuthority({ clock: { epochMs: countedAtMs }, maxClients: Infinity })
   const lessee = new Lessee({
     authority,
@@ -65,7 +65,7 @@ export function createScratch(options: ScratchOptions) {
   const { bans, seedBan } = createBans(config, countedAtMs)
   const addresses = createAddressCounter({ now: epochMs })
   let turnsTaken = 0
-  // Nobody waits for those of others.
+  // No request waits for others of its client.
   const turns = {
     of: () => new ClientTurns(),
     take: (_: unknown, limit: number) => turnsTaken < limit,
@@ -77,12 +77,12 @@ export function createScratch(options: ScratchOptions) {
   return {
     lessee,
     stages: createDecidingStages(config, parts, { upstream: {}, verifier }),
-    /** All that is changed by whoever has it in hand. */
+    /** Sets the state; only the owner of the scratch calls these. */
     seed: {
       use: createSeedUse(authority, countedAtMs),
       ban: seedBan,
       turns: (taken: number) => void (turnsTaken = taken),
-      /** Of an address, in the minute that runs. */
+      /** Adds requests of an address in the current minute. */
       anonymous(address: string, requests: number): void {
         addresses.add({ address, points: requests })
       },
@@ -93,7 +93,7 @@ export function createScratch(options: ScratchOptions) {
 
 function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number) {
   let seeds = 0
-  /** So much more was used in the minute and the day that run. */
+  /** Adds use in the current minute and day. */
   return (client: string, limits: Limits, used: { minute: number; day: number }): void => {
     const state = (window: 'minute' | 'day', lengthMs: number) => ({
       index: Math.floor(epochMs() / lengthMs),
@@ -102,7 +102,7 @@ function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number
     })
     const minute = state('minute', MINUTE_MS)
     const day = state('day', DAY_MS)
-    // As of a process that has forgotten what it stated before, which so stays counted.
+    // This process has forgotten its earlier statement, which therefore stays counted.
     const since = seeds++
     const process = { process: SEED, sequence: seeds, since }
     void authority.take({ client, ...process, limits, minute, day, need: 0, want: 0 })

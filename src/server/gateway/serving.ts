@@ -1,4 +1,4 @@
-/** What serves requests, whether it is alone or one of several workers. */
+/** Serves requests, alone or as one of several workers. */
 import type { Balancer } from '../../core/backends/balancer.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
@@ -25,7 +25,7 @@ import { Upstreams } from './upstreams.ts'
 
 export { configNames } from './lasting-parts.ts'
 
-/** onBackends: a supervisor wants to know how they fare. */
+/** onBackends: called when the state of a backend changes, for a supervisor. */
 export interface ServingParts extends LastingPartsOptions, UpstreamParts {
   /** Called each time the key set of the token issuer in force was fetched, or could not be, and with each other issuer. */
   onKeySet(fault: KeySetFault | undefined): void
@@ -39,17 +39,17 @@ export class Serving implements Reloadable {
   readonly #onKeySet: ServingParts['onKeySet']
   readonly #upstreams: Upstreams
   readonly #door: FrontDoor
-  /** What happened here since it was taken last; at: Unix time of the second that it is told as. */
+  /** Returns what happened since the last call; at: Unix time of the second that it is reported as. */
   readonly takeSecond: (at: number) => Second
   readonly now: () => ProcessNow
-  /** Of a caller, here. */
+  /** The caller's standing in this process. */
   readonly standing = ({ clientId, keyId }: CallerIds): CallerStanding => ({
     taken: this.#parts.turns.takenBy(clientId),
     strikes: this.#parts.bans.knownStrikes(keyId),
   })
-  /** By the verifier in force. */
+  /** Reads tokens with the verifier in force. */
   readonly readToken = readTokenBy(() => this.#revision.verifier)
-  /** In force. Written by #take alone. */
+  /** Revision in force. Written by #take alone. */
   #revision: Revision
   #state: 'open' | 'draining' | 'closed' = 'open'
 
@@ -57,8 +57,8 @@ export class Serving implements Reloadable {
     const { config, stores, onKeySet, onBackends } = parts
     this.#stores = stores
     this.#onKeySet = onKeySet
-    const tellKeySet = (): void => onKeySet(this.#revision.verifier?.fault)
-    this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: tellKeySet }
+    const reportKeySet = (): void => onKeySet(this.#revision.verifier?.fault)
+    this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: reportKeySet }
     this.#revision = new Revision(config, this.#parts)
     this.#upstreams = new Upstreams(this.#revision.upstream)
     const { metrics, tally } = this.#parts
@@ -70,7 +70,7 @@ export class Serving implements Reloadable {
     this.#door = new FrontDoor(config, this.#revision.policy, this.#parts, this.#upstreams)
   }
 
-  /** Resolves when the stores have answered and the issuer's keys are there, or have had their time to; rejects when a store refuses us. */
+  /** Resolves when the stores have answered and the issuer's keys are there, or their time is up; rejects when a store refuses this gateway. */
   async ready(): Promise<void> {
     const { config } = this.#revision
     await this.#parts.tracing.load(config.telemetry)
@@ -97,7 +97,7 @@ export class Serving implements Reloadable {
     })
     return {
       revision: config.revision,
-      // One that comes too late must leave nothing running.
+      // A commit that comes too late must leave nothing running.
       commit: () => (this.#state === 'closed' ? abort() : this.#take(next, letIn)),
       abort,
     }
@@ -126,7 +126,7 @@ export class Serving implements Reloadable {
     await redis?.close()
   }
 
-  /** Keys banned now. */
+  /** Number of keys banned now. */
   get bannedKeys(): number {
     return this.#parts.bans.size
   }
@@ -139,7 +139,7 @@ export class Serving implements Reloadable {
     return this.#parts.bans.operators
   }
 
-  /** Of the backends of now, as are the next. */
+  /** Balancer of the current backends, as are the next. */
   get balancer(): Balancer {
     return this.#upstreams.current.balancer
   }

@@ -1,4 +1,4 @@
-/** What is told of routes, backends, the store and the workers, and since when each is as it is. */
+/** State of routes, backends, the store and the workers, and since when it holds. */
 import type { StateNeeds } from '../../admin/state-operations.ts'
 import { storeStateOf } from '../../admin/state-operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
@@ -17,7 +17,7 @@ export function createStateParts(sources: Sources): StateNeeds['state'] {
   const { live, reloads, readiness, measure, processes } = sources
   const latest = new Latest()
   const [backendsSince, storeSince] = [new Since(), new Since()]
-  /** Workers tell of those that are not well, or were not. */
+  /** Workers report backends that are not well, or were not. */
   const backends = (): BackendHealth[] => {
     const known = new Map(sources.backendHealth().map((health) => [health.name, health]))
     return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })

@@ -1,4 +1,4 @@
-/** Opens what the configuration says state is kept in: Redis for all hosts, or the store embedded in this process. */
+/** Opens the configured store: Redis for all hosts, or the store embedded in this process. */
 import { embeddedHealth, type StoreHealth } from '../../admin/readiness.ts'
 import type { BanStore } from '../../state/bans.ts'
 import { createMemoryBanStore } from '../../state/bans.ts'
@@ -25,14 +25,14 @@ import { createMemoryUsageStore, type UsageStore } from '../../state/usage.ts'
 import { createRedisUsageStore } from '../../state/redis/usage.ts'
 import { createSqliteUsageStore } from '../../state/sqlite/usage.ts'
 
-/** Where quota and bans are kept. */
+/** The stores of quota and bans. */
 export interface Stores {
   /** undefined: embedded, here or in the supervisor. */
   readonly redis: RedisStore | undefined
   readonly authority: Authority
   readonly bans: BanStore
   readonly clock: StoreClock
-  /** Of the embedded store, where it is this process's own. */
+  /** Unsaved counters of the embedded store, where it belongs to this process. */
   readonly unsaved?: () => UnsavedCounters | undefined
 }
 
@@ -42,10 +42,10 @@ export interface StoreParts {
   readonly metrics: Metrics
 }
 
-/** metrics: of a process that serves; a supervisor asks only for what operators want, and nobody waits for it. */
+/** metrics: given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
 type StoreNeeds = Pick<StoreParts, 'config' | 'log'> & Partial<StoreParts>
 
-/** Of a process that has no supervisor to ask, or is one. */
+/** Stores of a process that has no supervisor to ask, or is one. */
 export type OwnStores =
   | (Stores & {
       readonly redis: RedisStore
@@ -64,7 +64,7 @@ export function openStores(parts: StoreNeeds): OwnStores {
   return { redis, ...redisStores(parts, redis), usage, counters }
 }
 
-/** What the processes of this gateway count goes there. */
+/** History that collects what the processes of this gateway count. */
 export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
   new UsageHistory({
     store,
@@ -73,7 +73,7 @@ export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
     onDropped: log.usageDropped,
   })
 
-/** undefined without store.redis. onState: told of every change. */
+/** Returns undefined without store.redis. onState: called on every change. */
 export function connectStore({
   config,
   log,
@@ -84,7 +84,8 @@ export function connectStore({
   if (store.redis === undefined) return undefined
   const report = createOutageReport({ config, log, ...(metrics && { metrics }) })
   let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
-  const tell = (news: Partial<StoreHealth>): void => onState?.((health = { ...health, ...news }))
+  const reportState = (news: Partial<StoreHealth>): void =>
+    onState?.((health = { ...health, ...news }))
   return connectRedis({
     servers: store.redis,
     tls: store.redis.tls && readTlsFiles('store.redis.tls', store.redis.tls),
@@ -92,11 +93,11 @@ export function connectStore({
     prefix: store.prefix,
     onState: (available, cause, refusal) => {
       report(available, cause)
-      tell({ available, cause: available ? undefined : cause, refusal })
+      reportState({ available, cause: available ? undefined : cause, refusal })
     },
     onWarning: (warning) => {
       if (warning !== undefined) log.storeWarning({ warning })
-      tell({ warning })
+      reportState({ warning })
     },
   })
 }
@@ -137,11 +138,11 @@ function openEmbeddedStores(
     file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, log.storeFile)
   const usage =
     file === undefined ? createMemoryUsageStore() : createSqliteUsageStore(file, log.storeFile)
-  // Of what an operator does; what calls cause a supervisor tells on.
+  // Listeners receive what an operator does; the supervisor itself passes on what calls cause.
   const listeners: NoticeListener[] = []
   const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
-  const tell: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
-  const counters = new Counters(createEmbeddedCounters(authority, tell))
+  const notify: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
+  const counters = new Counters(createEmbeddedCounters(authority, notify))
   return {
     authority: Object.assign(authority, { onNotice }),
     bans,
@@ -152,7 +153,7 @@ function openEmbeddedStores(
   }
 }
 
-/** Tells log and metrics of a store that is lost, and for how long once it is back; of one outage more than once if its cause changes. */
+/** Reports to log and metrics that a store is lost, and for how long once it is back; one outage is reported again if its cause changes. */
 export function createOutageReport({
   config: { store },
   log,

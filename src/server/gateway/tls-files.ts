@@ -1,4 +1,4 @@
-/** The PEM files of TLS with clients, Redis or backends, read and checked once, so that a wrong file ends the start and not a later reconnect. */
+/** Reads and checks the PEM files of TLS with clients, Redis or backends once, so that a wrong file ends the start and not a later reconnect. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
@@ -8,7 +8,7 @@ import type { TlsIdentity } from '../../core/http/tls-server.ts'
 
 type AdminTls = NonNullable<AdminConfig['tls']>
 
-/** The text of the file, after a check that throws if it is of no use; throws an Error that names key and file, and what to do. */
+/** Returns the text of the file, after a check that throws if it is of no use; throws an Error that names key, file and remedy. */
 function read(key: string, file: string, remedy: string, check: (pem: string) => void): string {
   let [fault, what] = ['cannot be read', 'check its name and permissions']
   try {
@@ -24,10 +24,10 @@ function read(key: string, file: string, remedy: string, check: (pem: string) =>
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
-/** group: the keys' own, such as `upstream.tls`. Throws an Error that tells the key, the file and the remedy when a file cannot be used. */
+/** group: prefix of the keys, such as `upstream.tls`. Throws an Error that names the key, the file and the remedy when a file cannot be used. */
 export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOptions {
   const { caFile, certFile, keyFile, serverName } = files
-  // Said outright, so that no environment variable can switch it off.
+  // This is explicit, so that no environment variable can switch it off.
   const options: ConnectionOptions = { rejectUnauthorized: true }
   if (serverName !== undefined) options.servername = serverName
   if (caFile !== undefined) options.ca = readAuthorities(`${group}.ca`, caFile)
@@ -35,12 +35,12 @@ export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOp
   return { ...options, ...readPair(group, certFile, keyFile) }
 }
 
-/** As readTlsFiles, of what the public listener shows and asks for; undefined: it has no TLS. */
+/** Reads the files of the public listener as readTlsFiles does; undefined: it has no TLS. */
 export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {
   return tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }
 }
 
-/** As readServerTls, of the admin listener. */
+/** Reads the files of the admin listener as readServerTls does. */
 export const readAdminTls = ({ tls }: AdminConfig): AdminIdentity | undefined =>
   tls && readIdentity('admin.tls', tls)
 

@@ -1,4 +1,4 @@
-/** The backends of a configuration and all that carries requests to them: lives on under a next one that says the same of them. */
+/** The backends of a configuration and all that carries requests to them: reused by a later configuration with the same settings. */
 import { isDeepStrictEqual } from 'node:util'
 import { Balancer } from '../../core/backends/balancer.ts'
 import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
@@ -17,11 +17,11 @@ const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEng
 
 export interface UpstreamParts {
   readonly log: Log
-  /** Told when what is known of a backend has changed. */
+  /** Called when the state of a backend has changed. */
   readonly onBackends?: (() => void) | undefined
 }
 
-/** All that decides about an Upstream, the content of its files included. */
+/** All settings of an Upstream, the content of its files included. */
 type Settings = ReturnType<typeof readSettings>
 
 const readSettings = ({ upstream, server }: Config) => ({
@@ -30,7 +30,7 @@ const readSettings = ({ upstream, server }: Config) => ({
   tls: readBackendTls(upstream),
 })
 
-/** `before` itself where nothing differs. Throws an Error that tells key, file and remedy when a file for TLS cannot be used. */
+/** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
 export function upstreamFor(config: Config, parts: UpstreamParts, before?: Upstream): Upstream {
   const settings = readSettings(config)
   return before !== undefined && isDeepStrictEqual(before.settings, settings)
@@ -43,11 +43,11 @@ export class Upstream {
   readonly balancer: Balancer
   readonly forwarder: Forwarder
   readonly upgrader: Upgrader
-  /** For readiness. */
+  /** Probe for readiness. */
   readonly probe: BackendProbe
   #checks: { stop(): void } | undefined
 
-  /** Asks nobody for anything before begin(). */
+  /** Connects to nothing before begin(). */
   constructor(settings: Settings, { log, onBackends }: UpstreamParts, before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
@@ -74,13 +74,13 @@ export class Upstream {
     })
   }
 
-  /** Resolves when those of its backends that nobody knows were checked, or have had their time to answer; never rejects. */
+  /** Resolves when its backends without a known state were checked, or their time to answer is up; never rejects. */
   async ready(): Promise<void> {
     const { health, host } = this.settings.upstream
     if (health) await checkNewcomers(this.balancer, health, host)
   }
 
-  /** Judges by its settings, and starts its health checks. */
+  /** Applies its settings, and starts its health checks. */
   begin(): void {
     const { eject, health, host } = this.settings.upstream
     const nowMs = performance.now()
@@ -88,12 +88,12 @@ export class Upstream {
     this.#checks = health && startHealthChecks(this.balancer, health, host)
   }
 
-  /** Ends its health checks: no request begins under it any more. */
+  /** Ends its health checks: no request begins with it any more. */
   retire(): void {
     this.#checks?.stop()
   }
 
-  /** No request and no tunnel is under way on it. */
+  /** Whether no request and no tunnel is under way on it. */
   get isIdle(): boolean {
     return this.forwarder.underWay === 0 && this.upgrader.underWay === 0
   }

@@ -1,4 +1,4 @@
-/** All upstreams that are alive: that of the configuration in force, and earlier ones to which requests and tunnels still go. */
+/** All live upstreams: that of the configuration in force, and earlier ones that requests and tunnels still use. */
 import type { Backend } from '../../core/backends/backend.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { OwnEnd } from '../../core/rules/websocket.ts'
@@ -10,7 +10,7 @@ export class Upstreams {
   /** Written by use() alone. */
   current: Upstream
   readonly #retired = new Set<Upstream>()
-  /** Runs while any is retired. */
+  /** Runs while any upstream is retired. */
   #timer: NodeJS.Timeout | undefined
   #isDraining = false
 
@@ -19,7 +19,7 @@ export class Upstreams {
     first.begin()
   }
 
-  /** As of metrics, with the next. */
+  /** Backends of the current configuration, as is the next. */
   get backends(): readonly Backend[] {
     return this.current.balancer.backends
   }
@@ -28,7 +28,7 @@ export class Upstreams {
     return this.current.balancer.waiting
   }
 
-  /** From here on requests begin under it. needed: those under which requests have begun that are not over: they may come to it late. */
+  /** Requests that begin after this call use `next`. needed: upstreams of requests under way, which may reach theirs late. */
   use(next: Upstream, needed: () => ReadonlySet<object>): void {
     const before = this.current
     if (before === next) return
@@ -40,12 +40,12 @@ export class Upstreams {
     this.#timer ??= setInterval(() => this.#look(needed()), LOOK_EVERY_MS).unref()
   }
 
-  /** As of an UpgradeEngine. */
+  /** Reviews all tunnels, as an UpgradeEngine does. */
   review(judge: (caller: Caller) => OwnEnd | undefined): void {
     for (const { upgrader } of this.#all()) upgrader.review(judge)
   }
 
-  /** As of an UpgradeEngine. */
+  /** Drains all tunnels, as an UpgradeEngine does. */
   drain(): void {
     this.#isDraining = true
     for (const { upgrader } of this.#all()) upgrader.drain()

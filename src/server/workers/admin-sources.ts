@@ -1,4 +1,4 @@
-/** What the admin listener of a supervisor tells, by asking its workers. */
+/** Sources of a supervisor's admin listener, which it gets by asking its workers. */
 import { embeddedHealth } from '../../admin/readiness.ts'
 import { worstOf } from '../../core/backends/health.ts'
 import type { BackendProbe } from '../../core/backends/probe.ts'
@@ -11,7 +11,7 @@ import type { WorkerPool } from './worker-pool.ts'
 
 interface SupervisorParts extends Pick<
   AdminSources,
-  'reloads' | 'log' | 'live' | 'usage' | 'version' | 'counters' | 'redis' | 'settingPlaces'
+  'reloads' | 'log' | 'live' | 'usage' | 'version' | 'counters' | 'redis' | 'settingLocations'
 > {
   /** undefined: there are no workers yet. */
   pool(): WorkerPool | undefined
@@ -47,7 +47,7 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
     }),
     measure: async () => (await pool()?.measure()) ?? [],
     redis: parts.redis,
-    settingPlaces: parts.settingPlaces,
+    settingLocations: parts.settingLocations,
     processes: () => pool()?.processes ?? [],
     readiness: {
       listener: () => {

@@ -1,12 +1,12 @@
-/** When a worker that has ended is started again. Pure. */
+/** Decides when a worker that has ended is started again. Pure. */
 
 const FIRST_MS = 100
 const LONGEST_MS = 30_000
-/** A worker that ran for so long was well: what ended it is no crash loop. */
+/** A worker that ran for so long was well: its end belongs to no crash loop. */
 const WELL_AFTER_MS = 60_000
 
 export interface Crashes {
-  /** In a row, without a worker that ran well in between. */
+  /** Crashes in a row, without a worker that ran well in between. */
   readonly inARow: number
 }
 

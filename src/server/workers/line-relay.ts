@@ -1,9 +1,9 @@
-/** Passes on what a worker writes in whole lines, so that lines of several workers never meet within one. */
+/** Passes on a worker's output in whole lines, so that lines of several workers never mix. */
 
 /** A line that never ends is cut here. */
 const LINE_CHARS = 256 * 1024
 
-/** write: takes whole lines, ends included. */
+/** write: takes whole lines with their ends. */
 export function createLineRelay(write: (lines: string) => void) {
   let begun = ''
   return {
@@ -18,7 +18,7 @@ export function createLineRelay(write: (lines: string) => void) {
       write(`${begun}\n`)
       begun = ''
     },
-    /** Nothing more comes: what is left is a line. */
+    /** Passes on the incomplete last line. */
     end: () => {
       if (begun !== '') write(`${begun}\n`)
       begun = ''

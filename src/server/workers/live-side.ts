@@ -1,4 +1,4 @@
-/** What a worker tells its supervisor of the moment: each second, the decisions that somebody listens to, and what is asked. */
+/** The live data that a worker sends to its supervisor: each second, decisions on demand, and answers to questions. */
 import { answerCalls } from '../../state/supervisor/calls.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
@@ -12,17 +12,17 @@ export function createLiveSide(
   channel: SupervisorChannel,
 ) {
   const { takeSecond, recent, now, readToken, standing } = serving
-  /** A supervisor that stands still must not fill the memory: what it does not take is told with the next. */
-  let isUntaken = false
-  const tell = async (at: number): Promise<void> => {
-    if (isUntaken) return
-    isUntaken = true
+  /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
+  let isUnsent = false
+  const sendSecond = async (at: number): Promise<void> => {
+    if (isUnsent) return
+    isUnsent = true
     await channel.send({ kind: 'second', second: packSecond(takeSecond(at)), now: now() })
-    isUntaken = false
+    isUnsent = false
   }
-  const stop = everySecond((at) => void tell(at))
+  const stop = everySecond((at) => void sendSecond(at))
   return {
-    hear(message: LiveMessage): void {
+    receive(message: LiveMessage): void {
       if (message.kind === 'calls')
         answerCalls<WorkerCalls>(
           { recent: (query) => recent.find(query), readToken, standing },
@@ -38,11 +38,11 @@ export function createLiveSide(
             : undefined,
         )
     },
-    /** The last one; resolves when it was handed over. */
+    /** Sends the last second; resolves when it was handed over. */
     lastSecond(): Promise<void> {
       stop()
-      isUntaken = false
-      return tell(Math.floor(Date.now() / 1000))
+      isUnsent = false
+      return sendSecond(Math.floor(Date.now() / 1000))
     },
   }
 }

@@ -1,4 +1,4 @@
-/** What a supervisor and its workers say to each other over IPC. Types only; plain data, cloned on the way. */
+/** Messages between a supervisor and its workers over IPC. Types only; plain data, cloned on the way. */
 import type { Decision } from '../../core/record/recent.ts'
 import type { StoreHealth } from '../../admin/readiness.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
@@ -16,12 +16,12 @@ import type { ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 
-/** All that a worker asks of its supervisor. */
+/** All calls of a worker to its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
 
 export interface StartMessage {
   readonly kind: 'start'
-  /** From 1; on every log line of the worker. */
+  /** Number of the worker from 1; it is on every log line of the worker. */
   readonly number: number
   readonly version: string
   /** Its clients come through the pipe, like those of a prepare. */
@@ -36,10 +36,10 @@ export interface ClientNotice {
   readonly totals?: Totals
 }
 
-/** What concerns the moment alone. */
+/** Messages of live data. */
 export type LiveMessage =
   | CallBatch
-  /** Somebody listens to decisions, or nobody does any more. */
+  /** Whether anybody listens to decisions. */
   | { readonly kind: 'listen'; readonly isWanted: boolean }
 
 export type ToWorker =
@@ -48,26 +48,26 @@ export type ToWorker =
   | AnswerBatch
   | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
-  /** Notices were left out, of bans too: this worker is to read those all. */
+  /** Notices were left out, of bans too: this worker has to read all bans. */
   | { readonly kind: 'missed' }
-  /** To be built aside, and answered with `prepared`; then one of these two follows, of the same round. */
+  /** The worker builds it aside and answers with `prepared`; then one of the next two follows, of the same round. */
   | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
   | { readonly kind: 'commit' | 'abort'; readonly round: number }
   | { readonly kind: 'measure'; readonly question: number }
-  /** To be answered with `alive`. */
+  /** The worker answers with `alive`. */
   | { readonly kind: 'beat' }
-  /** End after what is in flight; idleMs: see FrontDoor. */
+  /** The worker ends after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 
-/** Why a worker could not begin; `code` is Node's, such as EACCES. */
+/** Why a worker could not begin; `code` is that of Node.js, such as EACCES. */
 export interface StartFault {
   readonly message: string
   readonly code: string | undefined
-  /** The public listener could not be had. */
+  /** The public listener could not be opened. */
   readonly isListener: boolean
 }
 
-/** What is not of one worker alone. */
+/** Messages that do not concern their worker alone. */
 export type SharedMessage =
   | CallBatch
   | AnswerBatch
@@ -76,7 +76,7 @@ export type SharedMessage =
       readonly decisions: readonly Decision[]
       readonly untold: number
     }
-  /** Once a second, and once at the end. */
+  /** Sent once a second, and once at the end. */
   | { readonly kind: 'second'; readonly second: PackedSecond; readonly now: ProcessNow }
 
 export type ToSupervisor =
@@ -90,16 +90,16 @@ export type ToSupervisor =
   | ({ readonly kind: 'store' } & StoreHealth)
   /** The key set of the token issuer, as this worker sees it. */
   | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
-  /** When it changes: what this worker refuses because it has too much to do. */
+  /** Sent on each change of what this worker refuses because it has too much to do. */
   | { readonly kind: 'shed'; readonly shed: Shed }
   /** The backends, as this worker sees them, while one is down and when it has come back. */
   | { readonly kind: 'backends'; readonly backends: readonly BackendHealth[] }
-  /** When asked, and once at the end, without a question. */
+  /** Sent when asked, and once at the end, without a question. */
   | {
       readonly kind: 'measured'
       readonly question?: number
       readonly snapshot: MetricsSnapshot
     }
 
-/** Descriptor under which a worker finds the socket that it listens on; 3 is the IPC channel. */
+/** Descriptor of the socket that a worker listens on; 3 is the IPC channel. */
 export const LISTEN_FD = 4

@@ -1,4 +1,4 @@
-/** Whoever asks meanwhile gets the same: a crowd of scrapers costs the workers no more than one. */
+/** Calls that come during a run share its result: a crowd of scrapers costs the workers no more than one. */
 export function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
   let underway: Promise<Result> | undefined
   return () =>

@@ -1,4 +1,4 @@
-/** What a supervisor asks its workers, and how their answers come together. */
+/** Asks the workers on behalf of the supervisor, and combines their answers. */
 import type { Requests } from '../../insight/api/live.ts'
 import { createIpcCalls, type AnswerBatch, type IpcCalls } from '../../state/supervisor/calls.ts'
 import type { ReadToken } from '../gateway/read-token.ts'
@@ -6,7 +6,7 @@ import type { CallerIds, CallerStanding } from '../../insight/explain/question.t
 import { LISTED_DECISIONS, type RequestQuery, type Decision } from '../../core/record/recent.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
-/** All that can be asked. */
+/** Calls of a supervisor to its workers. */
 export interface WorkerCalls {
   recent(query: RequestQuery): readonly Decision[]
   readToken(token: string): ReadToken
@@ -18,7 +18,7 @@ const DEADLINE_MS = 1_000
 export class Questions {
   readonly #lanes = new Map<WorkerProcess, IpcCalls<WorkerCalls>>()
 
-  /** From when it takes requests until its end. */
+  /** Adds a worker that takes requests; it is asked until its end. */
   add(worker: WorkerProcess): void {
     const lane = createIpcCalls<WorkerCalls>({
       lane: 'questions',
@@ -32,11 +32,11 @@ export class Questions {
     })
   }
 
-  hear(worker: WorkerProcess, answers: AnswerBatch): void {
+  receive(worker: WorkerProcess, answers: AnswerBatch): void {
     this.#lanes.get(worker)?.receive(answers)
   }
 
-  /** missing: those that have not answered in time. Never rejects. */
+  /** missing: the workers that have not answered in time. Never rejects. */
   async askAll<Answer>(ask: (worker: IpcCalls<WorkerCalls>, number: number) => Promise<Answer>) {
     const missing: string[] = []
     const asked = Array.from(this.#lanes, ([{ number }, lane]) =>
@@ -46,7 +46,7 @@ export class Questions {
     return { answers: answers.filter((one) => one !== undefined), missing }
   }
 
-  /** By whichever worker there is. Rejects where none answers. */
+  /** Asks any one worker. Rejects where none answers. */
   readToken(token: string): Promise<ReadToken> {
     const [worker] = this.#lanes.values()
     if (worker === undefined) return Promise.reject(new Error('no worker takes requests'))

@@ -1,7 +1,7 @@
 /** The counters of workers that have ended, so that no sum falls with them. */
 import { countersOf, sumSnapshots, type MetricsSnapshot } from '../../core/record/metrics.ts'
 
-/** More than so many become one: a crash loop must not fill the memory. */
+/** Older ones are summed into one: a crash loop must not fill the memory. */
 const KEPT_APART = 8
 
 export function createRetiredCounters() {
@@ -16,7 +16,7 @@ export function createRetiredCounters() {
     isSumming = false
   }
   return {
-    /** The last values of a worker that has ended; its gauges ended with it. */
+    /** Adds the last values of a worker that has ended; its gauges ended with it. */
     add: (last: MetricsSnapshot | undefined) => {
       if (last === undefined) return
       kept = [...kept, countersOf(last)]

@@ -1,4 +1,4 @@
-/** What the supervisor keeps for all workers of the machine, and how it answers their calls. */
+/** State that the supervisor keeps for all workers of the machine, and its answers to their calls. */
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createMemoryBanStore, type BanStore } from '../../state/bans.ts'
 import { BanTable } from '../../core/bans/ban-table.ts'
@@ -37,15 +37,15 @@ export function createSharedState(parts: SharedStateParts) {
     return embedded.authority
   }
   const store = embedded === undefined ? createMemoryBanStore() : banStore
-  /** With Redis: what it keeps. */
+  /** The bans that Redis keeps. */
   const table = new BanTable(forgetAfterMs)
   const inRedis = embedded === undefined ? keepUpWith(banStore, table, clock) : undefined
   const onLift = (keyId: string): void => void strikes.reset(keyId)
   const bans = new SharedBans({ ...parts, store, forgetAfterMs, onLift })
   return {
-    /** The answers to one worker. onNotice: the others are to hear of it. */
+    /** Answers the calls of one worker. onNotice: passes a notice on to the others. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
-      // At once where the authority knows at once: then the answer goes out with the first message.
+      // Answers at once where the authority knows at once, so that the answer goes out with the first message.
       take: (request) =>
         whenKnown(authority().take(request), (reply) => {
           const { notice, minute, day } = reply
@@ -66,25 +66,25 @@ export function createSharedState(parts: SharedStateParts) {
       embedded === undefined
         ? new OperatorBans({ table, store: banStore, now: () => clock.nowMs() })
         : bans.operators,
-    /** For strikes and bans from here on. */
+    /** Applies the ban policy to strikes and bans after this call. */
     use({ bans: next }: Config): void {
       policy = next
       strikes.useTime(next.withinMs)
       table.forgetAfterMs = bans.forgetAfterMs = next.forgetAfterMs
     },
-    /** Requests without a valid credential in the minute that runs. */
+    /** Requests without a valid credential in the current minute. */
     anonymousRequests: (address: string): number => addresses.add({ address, points: 0 }).total,
     unsaved: () => embedded?.authority.unsaved,
-    /** Reads the kept bans. */
+    /** Reads the stored bans. */
     ready: () => bans.ready(),
-    /** Writes what is not kept yet. */
+    /** Writes what is not stored yet. */
     close: async () => {
       await Promise.allSettled([embedded?.authority.close(), store.close(), inRedis?.close()])
     },
   }
 }
 
-/** So that operators see bans while the store is away. Workers say when that is, and what in it is no ban. */
+/** Lets operators see bans while the store is away. Workers report when that is, and what in it is no ban. */
 function keepUpWith(store: BanStore, table: BanTable, clock: StoreClock): Synchroniser {
   const ignore = (): void => undefined
   const observer = { storeLost: ignore, storeBack: ignore, malformed: ignore }

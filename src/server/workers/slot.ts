@@ -1,4 +1,4 @@
-/** One place in the pool: keeps one worker in it, through crashes and rolls. */
+/** One slot of the pool: keeps one worker in it, through crashes and rolls. */
 import { rollIdleMs, stopIdleMs } from '../gateway/drain-times.ts'
 import type { ListenSockets } from '../../core/http/bound-sockets.ts'
 import type { ListenSocket } from '../../core/http/node-internals.ts'
@@ -15,23 +15,23 @@ export interface SlotOptions {
   log(line: SupervisionLine): void
 }
 
-/** Beyond the drain time: quota is handed back and the log written. */
+/** Time beyond the drain time, in which quota is handed back and the log written. */
 const DRAIN_MARGIN_MS = 5_000
 
 export class Slot {
   readonly number: number
   /** Processes that have not ended: the worker, its successor, those that drain. Written by #start and #ended. */
   readonly alive = new Set<WorkerProcess>()
-  /** Takes requests here, or is to. Written by start, #restartLater, replace and #ended. */
+  /** The worker that takes requests here, or will. Written by start, #restartLater, replace and #ended. */
   worker: WorkerProcess | undefined
   /** Written by #restartLater. */
   restarts = 0
   readonly #options: SlotOptions
-  /** What the end of a worker means: a start that failed, a crash, or what was asked for. Written by keep and drain. */
+  /** Says what the end of a worker means: a start that failed, a crash, or a wanted end. Written by keep and drain. */
   #phase: 'starting' | 'kept' | 'draining' = 'starting'
-  /** Is to take over in a roll. Written by replace and #ended. */
+  /** The worker that takes over in a roll. Written by replace and #ended. */
   #successor: WorkerProcess | undefined
-  /** Kept open as long as somebody listens on it, or is about to. Written by #start and #closeSocket. */
+  /** Kept open as long as a worker listens on it, or is about to. Written by #start and #closeSocket. */
   #socket: ListenSocket | undefined
   /** Both written by #restartLater; a roll that succeeds begins the crashes anew. */
   #crashes = noCrashes
@@ -48,16 +48,16 @@ export class Slot {
     await this.worker.listening
   }
 
-  /** From here on a worker that ends is started again; it may have ended already. */
+  /** Restarts the worker whenever it ends; it may have ended already. */
   keep(): void {
     this.#phase = 'kept'
     if (this.worker === undefined) this.#restartLater(0)
   }
 
-  /** Rolls: false: no new worker came up here, and the old one stays. */
+  /** Rolls the slot. Returns false if no new worker came up, and the old one stays. */
   async replace(): Promise<boolean> {
     const old = this.worker
-    // It is about to be started anew in any case.
+    // A worker that does not listen is about to be started anew in any case.
     if (old?.state !== 'listening') return true
     try {
       const successor = this.#start()
@@ -79,14 +79,14 @@ export class Slot {
     return true
   }
 
-  /** Ends what is here after what is in flight, kills what does not end, and starts nothing more. */
+  /** Ends its processes after what is in flight, kills those that do not end, and starts no more. */
   async drain(): Promise<void> {
     this.#phase = 'draining'
     clearTimeout(this.#restart)
     const drainMs = this.#options.drainMs()
     const times = { idleMs: stopIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS }
     for (const worker of this.alive) worker.drain(times)
-    // Else connections would queue up here after the workers have stopped to take them.
+    // Otherwise connections would queue up here after the workers have stopped to take them.
     this.#closeSocket()
     await Promise.all(Array.from(this.alive, (worker) => worker.ended))
   }
@@ -121,7 +121,7 @@ export class Slot {
 
   #restartLater(ranMs: number): void {
     const { log } = this.#options
-    // Nobody listens on the old socket any more; what the kernel would put into its queue belongs to the others.
+    // No process listens on the old socket any more; connections that the kernel would put into its queue belong to the others.
     this.#closeSocket()
     this.#crashes = afterCrash(this.#crashes, ranMs)
     const delayMs = restartDelayMs(this.#crashes, Math.random())

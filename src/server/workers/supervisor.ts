@@ -1,4 +1,4 @@
-/** The composition root of a gateway of several processes: workers take the requests, this process looks after them. */
+/** The composition root of a gateway of several processes: workers take the requests, this process supervises them. */
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
@@ -33,7 +33,7 @@ import { WorkerPool } from './worker-pool.ts'
 import { WorkerFailed } from './worker-exit.ts'
 import { WorkerProcess } from './worker-process.ts'
 
-/** In which workers tell of a second that is over. */
+/** Time that workers have to report a second that is over. */
 const WORKERS_LATE_MS = 250
 
 export interface SupervisorOptions extends GatewayOptions {
@@ -47,11 +47,11 @@ export const createSupervisor = (config: Config, options: SupervisorOptions): Su
 
 export class Supervisor implements Gateway, Reloadable {
   readonly #options: SupervisorOptions
-  /** With Redis a connection of its own: what operators ask and do does not wait for a worker. */
+  /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
   readonly #stores: OwnStores
   readonly #state: SharedState
   readonly #reloader: Reloader
-  /** Asked where the workers do not know better. Written by prepare. */
+  /** Used where no worker has reported the state of the backends. Written by prepare. */
   #probe: BackendProbe
   readonly #live = new Live()
   readonly #questions = new Questions()
@@ -99,7 +99,7 @@ export class Supervisor implements Gateway, Reloadable {
       this.#pool = this.#createPool(sockets)
       await this.#pool.start()
       this.#isListening = true
-      // The admin API may have been asked for another one since.
+      // The admin API may have asked for another one since.
       const { store, revision, warnings } = this.#reloader.config
       log.configTaken({ revision, store: storeInWords(store) })
       for (const problem of warnings) log.configWarning({ problem })
@@ -127,7 +127,7 @@ export class Supervisor implements Gateway, Reloadable {
     return {
       revision: config.revision,
       commit: () => {
-        // Where they are checked the workers soon say how they are; until then it is as it was.
+        // Where backends are checked the workers soon report their state; until then it is as before.
         if (config.upstream.health === undefined) this.#probe = probe
         this.#state.use(config)
         this.#options.log.use(config.log)
@@ -174,20 +174,20 @@ export class Supervisor implements Gateway, Reloadable {
       state: this.#state,
       counters: this.#stores.counters,
       redis: this.#stores.redis,
-      settingPlaces: this.#options.settingPlaces,
+      settingLocations: this.#options.settingLocations,
       probe: (seen) => this.#probe(seen),
       isListening: () => this.#isListening,
     })
     return startAdminServer(createAdminParts(sources))
   }
 
-  /** It takes requests. */
-  #greet(worker: WorkerProcess): void {
+  /** Handles a worker that takes requests. */
+  #onListening(worker: WorkerProcess): void {
     this.#questions.add(worker)
     if (this.#live.events.isWanted('decision')) worker.notify({ kind: 'listen', isWanted: true })
   }
 
-  #hear(second: Second): void {
+  #addSecond(second: Second): void {
     this.#usage.add(second.rows)
     this.#live.add(second)
   }
@@ -214,15 +214,15 @@ export class Supervisor implements Gateway, Reloadable {
           onLines: (lines) => this.#options.log.relay(lines),
           onMessage: (message, send) => {
             if (message.kind === 'calls') answerCalls(handlers, message, send)
-            else if (message.kind === 'answers') this.#questions.hear(worker, message)
+            else if (message.kind === 'answers') this.#questions.receive(worker, message)
             else if (message.kind === 'second') {
-              worker.now = { ...message.now, heardMs: performance.now() }
-              this.#hear(unpackSecond(message.second))
+              worker.now = { ...message.now, receivedMs: performance.now() }
+              this.#addSecond(unpackSecond(message.second))
             } else this.#live.events.decisions(message.decisions, message.untold)
           },
         })
         worker.listening.then(
-          () => this.#greet(worker),
+          () => this.#onListening(worker),
           () => undefined,
         )
         return worker
@@ -232,7 +232,7 @@ export class Supervisor implements Gateway, Reloadable {
   }
 }
 
-/** Requests are the workers': here is only heard whether connections can be made. */
+/** Requests are the workers'; this probe only finds out whether connections can be made. */
 function createProbe({ upstream }: Config): BackendProbe {
   return createBackendProbe(new Balancer(createBackends(upstream), upstream), upstream)
 }
@@ -241,7 +241,7 @@ const refuse = (listener: 'public' | 'admin') => (error: unknown) => {
   throw new ListenError(listener, error)
 }
 
-/** A worker that could not have the public listener, as if the fault had come up here; any other fault as it is. */
+/** Turns a worker's fault at the public listener into one of this process; returns any other fault as it is. */
 function asListenError(error: unknown): unknown {
   const { fault } = error instanceof WorkerFailed ? error.exit : {}
   if (fault?.isListener)

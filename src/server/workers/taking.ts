@@ -4,15 +4,15 @@ import type { Prepared, Reloadable } from '../gateway/reload.ts'
 
 interface TakingParts {
   readonly target: Reloadable
-  /** Told once: whether this worker could prepare it, or why not. */
+  /** Called once: the fault says why this worker cannot prepare it; undefined: it could. */
   answer(round: number, fault: string | undefined): void
-  /** It is in force everywhere else, and cannot be taken here. */
+  /** Called where a configuration is in force in all other workers, and cannot be taken here. */
   onLeftBehind(error: Error): void
 }
 
 export class Taking {
   readonly #parts: TakingParts
-  /** These three are of the latest round. Written by prepare, settle and #end. */
+  /** These three belong to the latest round. Written by prepare, settle and #end. */
   #round: number | undefined
   #prepared: Prepared | undefined
   #verdict: 'commit' | 'abort' | undefined
@@ -23,15 +23,15 @@ export class Taking {
     this.#parts = parts
   }
 
-  /** ring: its clients, once they are here; rejects if the round is given up before. */
-  prepare(round: number, config: PlainConfig, ring: Promise<ArrayBuffer>): void {
+  /** table: its clients, once they are here; rejects if the round is given up before. */
+  prepare(round: number, config: PlainConfig, table: Promise<ArrayBuffer>): void {
     this.#round = round
     this.#prepared = this.#verdict = undefined
     const { target, answer, onLeftBehind } = this.#parts
-    const build = async () => target.prepare(fromPlainConfig(config, await ring))
+    const build = async () => target.prepare(fromPlainConfig(config, await table))
     this.idle = build().then(
       (prepared) => {
-        // A round that was given up while this one was slow.
+        // The round was given up while this worker was slow.
         if (this.#round !== round) return prepared.abort()
         this.#prepared = prepared
         answer(round, undefined)
@@ -44,7 +44,7 @@ export class Taking {
     )
   }
 
-  /** What is still being prepared goes the same way as soon as it is. */
+  /** Commits or aborts; a configuration that is still being prepared follows as soon as it is ready. */
   settle(verdict: 'commit' | 'abort', round: number): void {
     if (this.#round !== round) return
     this.#verdict = verdict

@@ -4,14 +4,14 @@ import type { WorkerProcess } from './worker-process.ts'
 
 export interface WatchdogOptions {
   readonly everyMs: number
-  /** Beats in a row without an answer after which a worker hangs. */
+  /** Beats in a row without an answer after which a worker counts as hanging. */
   readonly silentBeats: number
 }
 
 export const defaultWatchdog: WatchdogOptions = { everyMs: 1_000, silentBeats: 10 }
 
-/** The result ends it. */
-export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'pardon'>>(
+/** Returns the call that ends it. */
+export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'resetBeats'>>(
   { everyMs, silentBeats }: WatchdogOptions,
   workers: () => Iterable<Worker>,
   onHung: (worker: Worker) => void,
@@ -19,11 +19,11 @@ export function watchWorkers<Worker extends Pick<WorkerProcess, 'beat' | 'pardon
   let lastMs = performance.now()
   const timer = setInterval(() => {
     const nowMs = performance.now()
-    // Late: this process was stopped, starved or suspended, and so were the workers; or their answers are still unread.
+    // A late beat: this process was stopped, starved or suspended, and so were the workers; or their answers are still unread.
     const isLate = nowMs - lastMs > 2 * everyMs
     lastMs = nowMs
     for (const worker of workers()) {
-      if (isLate || debuggerUrl() !== undefined) worker.pardon()
+      if (isLate || debuggerUrl() !== undefined) worker.resetBeats()
       if (worker.beat() === silentBeats) onHung(worker)
     }
   }, everyMs).unref()

@@ -6,7 +6,7 @@ export interface WorkerExit {
   readonly signal: NodeJS.Signals | null
   /** How long it took requests; 0: it never did. */
   readonly ranMs: number
-  /** What it said before it ended, if it could not begin. */
+  /** The fault that it reported before it ended, if it could not begin. */
   readonly fault: StartFault | undefined
 }
 

@@ -1,4 +1,4 @@
-/** Keeps as many workers as are wanted: starts and replaces them, tells and asks all of them, and drains them. */
+/** Keeps the configured number of workers: starts and replaces them, notifies and asks all of them, and drains them. */
 import { embeddedHealth, type StoreHealth } from '../../admin/readiness.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
@@ -8,16 +8,16 @@ import type { Config } from '../../config/config.ts'
 import type { Prepared } from '../gateway/reload.ts'
 import type { ToWorker } from './messages.ts'
 import { oneAtATime } from './one-at-a-time.ts'
-import { Round } from './round.ts'
+import { ReloadRound } from './reload-round.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { Slot, type SlotOptions } from './slot.ts'
 import { watchWorkers, type WatchdogOptions } from './watchdog.ts'
 import type { WorkerProcess } from './worker-process.ts'
 import type { WorkerState } from '../../admin/state-operations.ts'
 
-/** So much of its counts a worker takes along that is killed, however seldom anybody asks for them. */
+/** A killed worker loses its counts of this time at most, however seldom anybody asks for them. */
 const MEASURE_EVERY_MS = 2_000
-/** After so long nobody knows how a worker is, which tells it each second. */
+/** A worker reports each second; its state is unknown after so long a silence. */
 const SILENT_MS = 3_000
 
 export interface WorkerPoolOptions extends Omit<SlotOptions, 'onEnded'> {
@@ -30,7 +30,7 @@ export class WorkerPool {
   readonly #slots: readonly Slot[]
   readonly #retired = createRetiredCounters()
   /** A configuration that is about to be taken. Written by prepare, and by what it resolves with. */
-  #round: Round | undefined
+  #round: ReloadRound | undefined
   /** Written by drain. */
   #isDraining = false
   /** Written by start. */
@@ -54,7 +54,7 @@ export class WorkerPool {
     )
   }
 
-  /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
+  /** Lets all workers build it aside; rejects with why one of them cannot, and then none has changed. */
   async prepare(config: Config): Promise<Omit<Prepared, 'revision'>> {
     const settle = (verdict: 'commit' | 'abort') => (): void => {
       this.#round = undefined
@@ -63,7 +63,7 @@ export class WorkerPool {
     const members = this.#alive().filter(
       ({ state }) => state === 'starting' || state === 'listening',
     )
-    const round = new Round(config, members)
+    const round = new ReloadRound(config, members)
     this.#round = round
     await round.prepared.catch((error: unknown) => {
       settle('abort')()
@@ -88,12 +88,12 @@ export class WorkerPool {
       },
     )
     this.#measuring = setInterval(() => {
-      // Apart from measure: who asks then must not be given what was asked before.
+      // This runs apart from measure: a later question must not get an earlier answer.
       if (!this.#isMeasuring) for (const worker of this.#alive()) void worker.measure()
     }, MEASURE_EVERY_MS).unref()
   }
 
-  /** One worker after the other is replaced by a new one; stops at the first that cannot be. Once at a time; never rejects. */
+  /** Replaces one worker after the other by a new one; stops at the first that cannot be replaced. Runs once at a time; never rejects. */
   async roll(): Promise<void> {
     if (this.#isDraining) return
     const { log } = this.#options
@@ -122,14 +122,14 @@ export class WorkerPool {
     for (const worker of this.#alive()) worker.kill()
   }
 
-  /** A notice; see WorkerProcess. */
+  /** Sends a notice; see WorkerProcess. */
   notifyAll(message: ToWorker, except?: WorkerProcess): void {
     for (const worker of this.#alive()) if (worker !== except) worker.notify(message)
   }
 
-  /** The values of all workers, with the counters of those that have ended. */
+  /** Returns the values of all workers, with the counters of those that have ended. */
   readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
-    // Before the question: a worker that ends meanwhile is told of by its own answer alone.
+    // These are read before the question: the own answer of a worker that ends meanwhile has its values already.
     const dead = this.#retired.snapshots()
     this.#isMeasuring = true
     const latest = await Promise.all(this.#alive().map((worker) => worker.measure()))
@@ -145,7 +145,7 @@ export class WorkerPool {
     return this.#slots.reduce((sum, { restarts }) => sum + restarts, 0)
   }
 
-  /** As the worst off of the workers that take requests sees it. */
+  /** The store as the worst-off of the listening workers sees it. */
   get store(): StoreHealth {
     const seen = this.#slots.flatMap(({ worker }) =>
       worker?.state === 'listening' ? [worker.store] : [],
@@ -155,23 +155,23 @@ export class WorkerPool {
     return refused ?? lost ?? seen.find(({ warning }) => warning !== undefined) ?? embeddedHealth
   }
 
-  /** That of a worker which has no key set at all, before others. */
+  /** The fault of a worker without any key set comes before others. */
   get keySetFault(): KeySetFault | undefined {
     const faults = this.#slots.flatMap(({ worker }) => worker?.keySetFault ?? [])
     return faults.find(({ hasKeys }) => !hasKeys) ?? faults[0]
   }
 
-  /** What each of the workers that take requests refuses because it has too much to do. */
+  /** What each listening worker refuses because it has too much to do. */
   get sheds(): readonly Shed[] {
     return this.#slots.flatMap(({ worker }) => (worker?.state === 'listening' ? worker.shed : []))
   }
 
-  /** As each of the workers sees them that has had something to say. */
+  /** The backends as each worker sees them that has reported some. */
   get backends(): readonly (readonly BackendHealth[])[] {
     return this.#alive().map(({ backends }) => backends)
   }
 
-  /** All processes there are, in the order of their places. */
+  /** All processes, in the order of their slots. */
   get processes(): readonly WorkerState[] {
     const nowMs = performance.now()
     return this.#slots.flatMap(({ alive, restarts }) =>
@@ -181,7 +181,7 @@ export class WorkerPool {
         state,
         sinceMs: listeningSinceMs && Date.now() - nowMs + listeningSinceMs,
         restarts,
-        now: now && nowMs - now.heardMs < SILENT_MS ? now : undefined,
+        now: now && nowMs - now.receivedMs < SILENT_MS ? now : undefined,
       })),
     )
   }

@@ -10,7 +10,7 @@ import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import { createLineRelay } from './line-relay.ts'
 import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
-import { RingSender, START_RING } from './ring-pipe.ts'
+import { TableSender, START_TABLE } from './client-table-pipe.ts'
 import { howEnded, WorkerFailed, type WorkerExit } from './worker-exit.ts'
 
 export interface WorkerProcessOptions {
@@ -20,15 +20,15 @@ export interface WorkerProcessOptions {
   readonly listenFd: number
   /** Takes whole lines of its log. */
   onLines(lines: string): void
-  /** Of what concerns not this process alone; may answer by `send`. */
+  /** Receives messages that do not concern this process alone; may answer by `send`. */
   onMessage(message: SharedMessage, send: (answer: ToWorker) => void): void
 }
 
-/** To take its clients, and again to begin with them. */
+/** Deadline to take its clients, and again to begin with them. */
 const START_AT_MOST_MS = 30_000
-/** One that stands still must not fill this process with what it is to hear. */
-const UNTAKEN_MESSAGES = 64
-/** To take a configuration and build it aside. */
+/** A worker that stands still must not fill the memory of this process with its messages. */
+const UNSENT_AT_MOST = 64
+/** Deadline to take a configuration and build it aside. */
 const PREPARE_AT_MOST_MS = 10_000
 /** How long a page of metrics waits for a worker that stands still. */
 const MEASURE_AT_MOST_MS = 1_000
@@ -37,9 +37,9 @@ export class WorkerProcess {
   readonly number: number
   /** undefined: there is no process. */
   readonly pid: number | undefined
-  /** Only ever forward. Written by #hear, drain and #end. */
+  /** It only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Redis as it sees it, if it needs one. Written by #hear, as are the next. */
+  /** Redis as this worker sees it, if it needs one. Written by #receive, as are the next. */
   store = embeddedHealth
   /** Why it could not fetch the key set of the token issuer. */
   keySetFault: KeySetFault | undefined
@@ -48,15 +48,15 @@ export class WorkerProcess {
   backends: readonly BackendHealth[] = []
   latest: MetricsSnapshot | undefined
   /** Written by the supervisor. */
-  now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { heardMs: number }) | undefined
+  now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { receivedMs: number }) | undefined
   listeningSinceMs: number | undefined
-  /** Not all options: the clients that it starts with are not kept for it. */
+  /** Only the handler is kept: the clients that the worker starts with are not kept for it. */
   readonly #onMessage: WorkerProcessOptions['onMessage']
   readonly #child: ChildProcess
-  readonly #rings: RingSender
-  /** Messages not handed over yet. Written by #tell. */
-  #untaken = 0
-  /** A notice was left out. Written by notify and #tell. */
+  readonly #tables: TableSender
+  /** Number of messages not handed over yet. Written by #send. */
+  #unsent = 0
+  /** Whether a notice was left out. Written by notify and #send. */
   #hasMissed = false
   readonly #listening = Promise.withResolvers<void>()
   /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
@@ -64,9 +64,9 @@ export class WorkerProcess {
   readonly #ended = Promise.withResolvers<WorkerExit>()
   /** Resolves when it has ended and its last line was passed on. */
   readonly ended = this.#ended.promise
-  /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #hear and #end. */
+  /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #receive and #end. */
   #deadline: NodeJS.Timeout | undefined
-  /** Why it could not begin. Written by #hear and, if there is no process at all, by the constructor. */
+  /** Why it could not begin. Written by #receive and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
   /** The question for its values that is under way, one at a time. Written by measure. */
   #measured = { question: 0, ...Promise.withResolvers<void>() }
@@ -74,7 +74,7 @@ export class WorkerProcess {
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
     | undefined
-  /** Beats since it was last heard of; from the first one on it has been asked. Written by #hear, beat and pardon. */
+  /** Beats since its last message; after the first one it has been asked. Written by #receive, beat and resetBeats. */
   #silentBeats = 0
 
   constructor(options: WorkerProcessOptions) {
@@ -83,50 +83,50 @@ export class WorkerProcess {
     this.#child = fork(options.entry, ['worker'], {
       // The structured clone, as the configuration holds Maps.
       serialization: 'advanced',
-      // Until its own handlers stand, a signal would open the debugger of Node.js.
+      // Before its own handlers are installed, a signal would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
       // The standard output is for what commands print.
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, 'pipe'],
     })
-    this.#rings = new RingSender(this.#child)
+    this.#tables = new TableSender(this.#child)
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
     this.#killAfter(START_AT_MOST_MS)
     const relay = createLineRelay(options.onLines)
     this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
-    this.#child.on('message', (message) => this.#hear(message as ToSupervisor))
-    // After its last line, unlike 'exit'.
+    this.#child.on('message', (message) => this.#receive(message as ToSupervisor))
+    // This comes after its last line, unlike 'exit'.
     this.#child.on('close', (code, signal) => {
       relay.end()
       this.#end(code, signal)
     })
     this.#child.on('error', ({ message }) => {
-      // Also told of a message that found nobody; only a process that never began has no pid.
+      // This also reports a message that found no process; only a process that never began has no pid.
       if (this.pid !== undefined) return
       const cause = `worker ${this.number} cannot be started: ${message}`
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    this.#tell({ kind: 'start', ...options.start, config: toPlainConfig(options.start.config) })
-    void this.#rings.send(START_RING, options.start.config).then(() => {
+    this.#send({ kind: 'start', ...options.start, config: toPlainConfig(options.start.config) })
+    void this.#tables.send(START_TABLE, options.start.config).then(() => {
       if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
     })
   }
 
-  /** Its latest values, fresh unless it does not answer in time; undefined if it never told any. */
+  /** Returns its latest values, fresh unless it does not answer in time; undefined if it never sent any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
     if (this.#isTaking) {
       this.#measured = { question: this.#measured.question + 1, ...Promise.withResolvers() }
-      this.#tell({ kind: 'measure', question: this.#measured.question })
+      this.#send({ kind: 'measure', question: this.#measured.question })
       const timeUp = sleep(MEASURE_AT_MOST_MS, undefined, { ref: false })
       await Promise.race([this.#measured.promise, timeUp])
     }
     return this.latest
   }
 
-  /** Left out while the worker does not take its messages, and made up for with `missed`; but whether somebody listens, which changes seldom. */
+  /** Drops the notice while the worker does not take its messages, and sends `missed` later; `listen` is sent always, as it changes seldom. */
   notify(message: ToWorker): void {
-    if (this.#isTaking || message.kind === 'listen') this.#tell(message)
+    if (this.#isTaking || message.kind === 'listen') this.#send(message)
     else this.#hasMissed = true
   }
 
@@ -134,30 +134,30 @@ export class WorkerProcess {
   prepare(round: number, config: Config): Promise<string | undefined> {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
-    this.#tell({ kind: 'prepare', round, config: toPlainConfig(config) })
-    void this.#rings.send(round, config)
+    this.#send({ kind: 'prepare', round, config: toPlainConfig(config) })
+    void this.#tables.send(round, config)
     const isSilent = (): void =>
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
-    // One that starts has the time of its start.
+    // A worker that starts has the time of its start.
     const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
     return answer.promise.finally(() => clearTimeout(timeUp))
   }
 
-  /** What was prepared is taken, or given up. */
+  /** Commits or aborts what was prepared. */
   settle(kind: 'commit' | 'abort', round: number): void {
-    this.#rings.giveUp(round)
-    this.#tell({ kind, round })
+    this.#tables.giveUp(round)
+    this.#send({ kind, round })
   }
 
-  /** Asks a worker that takes requests for a sign of life; the beats that have gone by without one since it was asked. */
+  /** Asks a worker that takes requests for a sign of life; returns the beats without one since it was asked. */
   beat(): number {
     if (this.state !== 'listening') return 0
-    if (this.#silentBeats === 0) this.#tell({ kind: 'beat' })
+    if (this.#silentBeats === 0) this.#send({ kind: 'beat' })
     return this.#silentBeats++
   }
 
-  /** The beats so far do not count. */
-  pardon(): void {
+  /** Forgives the beats so far. */
+  resetBeats(): void {
     this.#silentBeats = Math.min(this.#silentBeats, 1)
   }
 
@@ -165,11 +165,11 @@ export class WorkerProcess {
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
-    this.#rings.close()
+    this.#tables.close()
     // It ends under the configuration that it has.
     this.#prepared?.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
-    this.#tell({ kind: 'drain', idleMs })
+    this.#send({ kind: 'drain', idleMs })
   }
 
   kill(): void {
@@ -177,18 +177,18 @@ export class WorkerProcess {
   }
 
   get #isTaking(): boolean {
-    return this.#child.connected && this.#untaken <= UNTAKEN_MESSAGES
+    return this.#child.connected && this.#unsent <= UNSENT_AT_MOST
   }
 
-  /** A worker that has gone is told nothing more; its end is seen on its own. */
-  #tell(message: ToWorker): void {
+  /** Sends to a live worker; the end of one that has gone is noticed elsewhere. */
+  #send(message: ToWorker): void {
     if (!this.#child.connected) return
-    this.#untaken++
+    this.#unsent++
     this.#child.send(message, () => {
-      this.#untaken--
-      if (this.#untaken > 0 || !this.#hasMissed) return
+      this.#unsent--
+      if (this.#unsent > 0 || !this.#hasMissed) return
       this.#hasMissed = false
-      this.#tell({ kind: 'missed' })
+      this.#send({ kind: 'missed' })
     })
   }
 
@@ -197,14 +197,14 @@ export class WorkerProcess {
     this.#deadline = setTimeout(() => this.kill(), delayMs)
   }
 
-  #hear(message: ToSupervisor): void {
+  #receive(message: ToSupervisor): void {
     this.#silentBeats = 0
     switch (message.kind) {
       case 'calls':
       case 'answers':
       case 'decisions':
       case 'second':
-        return this.#onMessage(message, (answer) => this.#tell(answer))
+        return this.#onMessage(message, (answer) => this.#send(answer))
       case 'listening':
         this.listeningSinceMs = performance.now()
         this.#listening.resolve()
@@ -237,7 +237,7 @@ export class WorkerProcess {
     this.state = 'ended'
     clearTimeout(this.#deadline)
     this.#measured.resolve()
-    // One that had not begun takes no part: what comes in its place begins with what is in force then.
+    // A worker that had not begun takes no part: its successor begins with the configuration in force then.
     this.#prepared?.answer.resolve(
       wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )

@@ -1,4 +1,4 @@
-/** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what they share. */
+/** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { healthOf } from '../../core/backends/health.ts'
 import { createIpcBanStore, type BanCalls } from '../../state/supervisor/bans.ts'
@@ -26,10 +26,10 @@ import {
 } from '../gateway/stores.ts'
 import { Taking } from './taking.ts'
 import { createLiveSide } from './live-side.ts'
-import { RingReader, START_RING } from './ring-pipe.ts'
+import { TableReader, START_TABLE } from './client-table-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
-/** The IPC channel as the process's edge gives it. */
+/** The IPC channel as src/main.ts gives it. */
 export interface SupervisorChannel {
   /** Resolves when the message was handed over or cannot be. */
   send(message: ToSupervisor): Promise<void>
@@ -37,32 +37,32 @@ export interface SupervisorChannel {
   onGone(listener: () => void): void
 }
 
-/** How late the supervisor may know how the backends fare. */
-const TELL_AFTER_MS = 100
+/** Delay before the supervisor receives the state of backends. */
+const REPORT_AFTER_MS = 100
 
-/** Without its supervisor a worker is one that nobody can stop, nor ask for quota: it ends soon. */
+/** A worker without its supervisor cannot be stopped, and gets no quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
-  const rings = RingReader.open()
+  const tables = TableReader.open()
   let parts: ReturnType<typeof createParts> | undefined
-  /** Of rounds, while the clients are still on their way. */
+  /** Messages of rounds, while the clients are still on their way. */
   const early: ToWorker[] = []
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
     let isListener = false
     try {
-      const config = fromPlainConfig(start.config, await rings.ring(START_RING))
+      const config = fromPlainConfig(start.config, await tables.table(START_TABLE))
       if (isDraining) return
-      parts = createParts({ ...start, config }, rings, channel, (error) => {
+      parts = createParts({ ...start, config }, tables, channel, (error) => {
         parts?.log.crash(error)
         finished.resolve(1)
       })
-      early.forEach(parts.hear)
+      early.forEach(parts.receive)
       await parts.serving.ready()
-      // From its first request on it is to serve under what all others do.
+      // The worker has to serve its first request under the configuration that all others have.
       await parts.taking.idle
       if (isDraining) return
       isListener = true
@@ -82,17 +82,17 @@ export function createWorker(channel: SupervisorChannel) {
   }
 
   channel.onMessage((message) => {
-    if (message.kind === 'abort') rings.giveUp(message.round)
+    if (message.kind === 'abort') tables.giveUp(message.round)
     if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
     else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
-    else if (parts !== undefined) parts.hear(message)
+    else if (parts !== undefined) parts.receive(message)
     else if ('round' in message) early.push(message)
   })
   channel.onGone(() => {
     parts?.orphan()
     void drain({ idleMs: 0, atMostMs: ORPHAN_DRAIN_MS })
-    // A drain that had begun before, and hoped for an answer of the supervisor, ends too.
+    // A drain that began earlier, and waits for an answer of the supervisor, ends too.
     setTimeout(() => finished.resolve(1), 2 * ORPHAN_DRAIN_MS).unref()
   })
   return {
@@ -104,7 +104,7 @@ export function createWorker(channel: SupervisorChannel) {
 
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
-  rings: RingReader,
+  tables: TableReader,
   channel: SupervisorChannel,
   onLeftBehind: (error: Error) => void,
 ) {
@@ -138,11 +138,11 @@ function createParts(
     serving,
     taking,
     live,
-    /** The supervisor is gone. */
+    /** Called when the supervisor is gone. */
     orphan: () => {
       for (const lane of Object.values(lanes)) lane.close()
     },
-    hear: (message: ToWorker) => {
+    receive: (message: ToWorker) => {
       if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
       else if (message.kind === 'quota') {
         for (const { client, notice, totals } of message.notices)
@@ -152,11 +152,11 @@ function createParts(
         bans.stale()
         for (const onFlow of flows) onFlow(true)
       } else if (message.kind === 'prepare')
-        taking.prepare(message.round, message.config, rings.ring(message.round))
+        taking.prepare(message.round, message.config, tables.table(message.round))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'measure') void measure({ ...parts, serving }, channel, message)
-      else if (message.kind === 'calls' || message.kind === 'listen') live.hear(message)
+      else if (message.kind === 'calls' || message.kind === 'listen') live.receive(message)
     },
   }
 }
@@ -186,18 +186,18 @@ async function measure(
   }
 }
 
-/** Once for all that is to be told within a moment. */
-function soon(tell: () => void): () => void {
+/** Reports once for all changes within a moment. */
+function soon(report: () => void): () => void {
   let timer: NodeJS.Timeout | undefined
   return () => {
     timer ??= setTimeout(() => {
       timer = undefined
-      tell()
-    }, TELL_AFTER_MS).unref()
+      report()
+    }, REPORT_AFTER_MS).unref()
   }
 }
 
-/** noticed: whom the supervisor's notices reach; with Redis nobody listens. flows: whom it reaches that some were left out. */
+/** noticed: receivers of the supervisor's notices; with Redis there are none. flows: those that are called when some were left out. */
 function connectStores(
   parts: StoreParts,
   channel: SupervisorChannel,
@@ -228,7 +228,7 @@ function connectStores(
   return { stores, bans, noticed, flows }
 }
 
-/** Two ways to ask the supervisor: bans wait for its disk, and quota must not wait with them. */
+/** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
 function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
   const report = redis === undefined ? createOutageReport(parts) : undefined
@@ -236,7 +236,7 @@ function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   const calls = createIpcCalls<QuotaCalls & CounterCalls>({
     lane: 'counts',
     send,
-    // Twice as long as for a store on the network: nothing is lost here, only late when every core is busy.
+    // Twice as long as for a store on the network: a message is never lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
     onState: (available) => report?.(available),
   })

@@ -95,7 +95,7 @@ describe('client files', () => {
       'e.jsonl': Buffer.from([0x7b, 0xff, 0x7d]),
       'f.yaml': 'clients: 5\n',
     })
-    expect(built.ring).toBeUndefined()
+    expect(built.table).toBeUndefined()
     expect(linesOf(built).map((line) => line.replace(/; .*/, ''))).toMatchInlineSnapshot(`
       [
         "a.jsonl:2:7 clients[1].id: "a b" is not an id",
@@ -147,7 +147,7 @@ describe('client files', () => {
 
   it('tell 100 faults and the number of the rest, and name keys that are over', () => {
     const many = run({ 'a.jsonl': '{"id":"x"}\n'.repeat(1_300) })
-    expect([many.faults.length, many.untold]).toEqual([100, 1_200])
+    expect([many.faults.length, many.dropped]).toEqual([100, 1_200])
     const over = { id: 'o', plan: 'pro', keys: [{ id: 'k', sha256: a, expires: '2020-01-01' }] }
     const { warnings } = run({ 'a.jsonl': `\n${JSON.stringify(over)}\n` })
     expect(linesOf({ faults: warnings })).toEqual([
@@ -183,7 +183,7 @@ describe('client files', () => {
         const judged = (isList(list) ? list : []).map((entry) => readEntry(entry, plans))
         const isSound = faults.length === 0 && judged.every(({ problems }) => problems.length === 0)
         const ids = judged.map(({ client }) => client?.id)
-        if (built.ring === undefined)
+        if (built.table === undefined)
           expect(isSound && isList(list) && new Set(ids).size === ids.length, text).toBe(false)
         else {
           cut++
@@ -208,7 +208,7 @@ describe('client files', () => {
     )
     const built = run({ 'a.jsonl': lines.join('\n'), 'b.yaml': items.join('') })
     expect(linesOf(built)).toEqual([])
-    expect(built.ring?.counts).toMatchObject({ clients: 24, keys: 24 * 1_000 })
+    expect(built.table?.counts).toMatchObject({ clients: 24, keys: 24 * 1_000 })
     expect(clientsOf(built).map(({ id }) => id)).toEqual([...ids, ...ids.map((id) => `y-${id}`)])
   })
 })

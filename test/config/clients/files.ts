@@ -2,9 +2,9 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build, type Built } from '../../../src/config/clients/builder.ts'
-import { Ring } from '../../../src/config/clients/ring.ts'
+import { ClientTable } from '../../../src/config/clients/client-table.ts'
 import { fromPlainConfig, toPlainConfig } from '../../../src/config/clients/plain-config.ts'
-import { borrowRing } from '../../../src/config/clients/release.ts'
+import { borrowTable } from '../../../src/config/clients/release.ts'
 import type { ClientConfig, Config, PlanConfig, WrittenClient } from '../../../src/config/config.ts'
 
 export const nowMs = Date.UTC(2026, 0, 1)
@@ -16,7 +16,7 @@ export const planConfigs: ReadonlyMap<string, PlanConfig> = new Map([
 
 /** As another process has it. */
 export const sentConfig = (config: Config): Config =>
-  fromPlainConfig(structuredClone(toPlainConfig(config)), borrowRing(config).bytes.slice().buffer)
+  fromPlainConfig(structuredClone(toPlainConfig(config)), borrowTable(config).bytes.slice().buffer)
 
 export type Texts = Readonly<Record<string, string | Uint8Array>>
 
@@ -36,5 +36,5 @@ export const linesOf = ({ faults }: Pick<Built, 'faults'>): string[] =>
   )
 
 /** All clients that came of it, as one would write them in a test. */
-export const clientsOf = ({ ring }: Built): ClientConfig[] =>
-  ring === undefined ? [] : [...new Ring(ring, planConfigs)]
+export const clientsOf = ({ table }: Built): ClientConfig[] =>
+  table === undefined ? [] : [...new ClientTable(table, planConfigs)]

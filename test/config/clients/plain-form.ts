@@ -5,7 +5,7 @@ import { expect } from 'vitest'
 import { readJson } from '../../../src/config/clients/json.ts'
 import { PlainJson } from '../../../src/config/clients/plain-json.ts'
 import { readPlainItem } from '../../../src/config/clients/plain-yaml.ts'
-import { Ring } from '../../../src/config/clients/ring.ts'
+import { ClientTable } from '../../../src/config/clients/client-table.ts'
 import { Scratch } from '../../../src/config/clients/scratch.ts'
 import { readYaml } from '../../../src/config/document.ts'
 import { readEntry } from '../../../src/config/entries.ts'
@@ -18,7 +18,7 @@ const a = sha('a')
 
 const planNames = Object.keys(plans)
 const clientsIn = (scratch: Scratch) => [
-  ...new Ring(
+  ...new ClientTable(
     scratch.finish(planNames, () => undefined),
     planConfigs,
   ),

@@ -7,15 +7,19 @@ import { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
-import { borrowRing } from '../../../src/config/clients/release.ts'
-import { RingReader, RingSender, START_RING } from '../../../src/server/workers/ring-pipe.ts'
+import { borrowTable } from '../../../src/config/clients/release.ts'
+import {
+  TableReader,
+  TableSender,
+  START_TABLE,
+} from '../../../src/server/workers/client-table-pipe.ts'
 import { sha256 } from '../../support/gateway.ts'
 import { configFile, eventually, gatewayProcess, startRawBackend } from '../../process/gateways.ts'
 import { ask, atRest, isAlive, thaw, workerBlocks, workerPids } from './workers.ts'
 
 /** Both ends, with what was written in between; `hold` lets nothing more be taken until what it returns is called. */
 function ends() {
-  const reader = new RingReader()
+  const reader = new TableReader()
   const written: number[] = []
   let held: PromiseWithResolvers<void> | undefined
   const stdio = Array.from({ length: 6 }, () => undefined as Writable | undefined)
@@ -33,7 +37,7 @@ function ends() {
     held = Promise.withResolvers()
     return held.resolve
   }
-  return { reader, worker, sender: new RingSender(worker), written, hold }
+  return { reader, worker, sender: new TableSender(worker), written, hold }
 }
 
 const configOf = (clients: number) =>
@@ -44,27 +48,27 @@ const configOf = (clients: number) =>
 
 describe('the pipe for clients', () => {
   const [small, large] = [configOf(1), configOf(20_000)]
-  const bytesOf = (config: typeof small) => Buffer.from(borrowRing(config).bytes)
+  const bytesOf = (config: typeof small) => Buffer.from(borrowTable(config).bytes)
   const arrived = (buffer: ArrayBuffer, config: typeof small) =>
     Buffer.from(buffer).subarray(0, bytesOf(config).length).equals(bytesOf(config))
 
   it('brings one after the other, asked for before or after', async () => {
     const { sender, reader } = ends()
-    const first = reader.ring(START_RING)
+    const first = reader.table(START_TABLE)
     await Promise.all([
-      sender.send(START_RING, large),
+      sender.send(START_TABLE, large),
       sender.send(1, small),
       sender.send(2, large),
     ])
     expect(arrived(await first, large)).toBe(true)
-    expect(arrived(await reader.ring(1), small)).toBe(true)
-    expect(arrived(await reader.ring(2), large)).toBe(true)
+    expect(arrived(await reader.table(1), small)).toBe(true)
+    expect(arrived(await reader.table(2), large)).toBe(true)
   })
 
   it('has one piece under way at most, ends one that is given up there, and goes on with the next', async () => {
     const { sender, reader, written, hold } = ends()
     const go = hold()
-    const start = sender.send(START_RING, large)
+    const start = sender.send(START_TABLE, large)
     for (let round = 1; round <= 3; round++) void sender.send(round, large)
     await sleep(50)
     expect(written).toEqual([256 * 1024 + 16])
@@ -74,18 +78,18 @@ describe('the pipe for clients', () => {
     }
     go()
     await start
-    await expect(reader.ring(2)).rejects.toThrow('was given up')
-    expect(arrived(await reader.ring(START_RING), large)).toBe(true)
-    expect(arrived(await reader.ring(3), large)).toBe(true)
+    await expect(reader.table(2)).rejects.toThrow('was given up')
+    expect(arrived(await reader.table(START_TABLE), large)).toBe(true)
+    expect(arrived(await reader.table(3), large)).toBe(true)
     const whole = bytesOf(large).length
     const sum = written.reduce((total, bytes) => total + bytes, 0)
     expect(sum).toBe(2 * whole + written.length * 16)
   })
 
-  it('drops the half of a ring that is given up, whoever hears of it first', async () => {
+  it('drops the half of a table that is given up, whoever hears of it first', async () => {
     const { sender, reader, written, hold } = ends()
     const go = hold()
-    const asked = reader.ring(1)
+    const asked = reader.table(1)
     void sender.send(1, large)
     await sleep(20)
     expect(written).toHaveLength(1)
@@ -93,13 +97,13 @@ describe('the pipe for clients', () => {
     await expect(asked).rejects.toThrow('was given up')
     go()
     await sender.send(2, large)
-    expect(arrived(await reader.ring(2), large)).toBe(true)
+    expect(arrived(await reader.table(2), large)).toBe(true)
   })
 
   it('gives up all with the end of the worker', async () => {
     const { sender, worker, written, hold } = ends()
     const go = hold()
-    const sent = [sender.send(START_RING, large), sender.send(1, large)]
+    const sent = [sender.send(START_TABLE, large), sender.send(1, large)]
     await sleep(20)
     worker.emit('exit')
     go()

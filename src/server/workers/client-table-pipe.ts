@@ -1,49 +1,49 @@
 /**
- * The way of the clients from the supervisor to a worker: a pipe beside the IPC channel, which would hold copies of all
- * of them in both processes, and keep other messages waiting. A ring goes in pieces; one that is given up just ends.
+ * Sends the clients from the supervisor to a worker: through a pipe beside the IPC channel, which would hold copies of them
+ * all in both processes, and delay other messages. A client table goes in pieces; one that is given up just ends.
  */
 import type { ChildProcess } from 'node:child_process'
 import { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { newBuffer } from '../../config/clients/columns.ts'
-import { borrowRing, type BorrowedRing } from '../../config/clients/release.ts'
+import { borrowTable, type BorrowedTable } from '../../config/clients/release.ts'
 import type { Config } from '../../config/config.ts'
 
-/** Descriptor under which a worker finds its end. */
-const RINGS_FD = 5
+/** Descriptor of the worker's end. */
+const TABLES_FD = 5
 
-/** Rings go by their round; this is the one that a worker starts with. */
-export const START_RING = 0
+/** Tables are numbered by their round; this is the table that a worker starts with. */
+export const START_TABLE = 0
 
 const PIECE_BYTES = 256 * 1024
 const READ_BYTES = 64 * 1024
-/** What is larger has a buffer of its own kind; see newBuffer. */
+/** Larger tables have a buffer of their own kind; see newBuffer. */
 const LARGE_BYTES = 2 ** 20
 
-/** Before each piece: the number of its ring and its own bytes, 32 bits each, and the bytes of the ring as a double. */
+/** Head of each piece: the number of its table and its own bytes, 32 bits each, and the bytes of the table as a double. */
 const HEAD_BYTES = 16
 
 /** The supervisor's end. However slow a worker is, no more than one piece is kept for it. */
-export class RingSender {
+export class TableSender {
   /** undefined: the system had no process to give. */
   readonly #pipe: Writable | undefined
-  /** Still to be sent, by number. Written by send and giveUp. */
-  readonly #wanted = new Map<number, BorrowedRing>()
-  /** Written by send; never rejects. */
+  /** Tables still to be sent, by number. Written by send and giveUp. */
+  readonly #wanted = new Map<number, BorrowedTable>()
+  /** The send of the last table; never rejects. Written by send. */
   #sent: Promise<void> = Promise.resolve()
 
   constructor(worker: ChildProcess) {
     const stdio = worker.stdio as readonly unknown[] | undefined
-    this.#pipe = stdio?.[RINGS_FD] as Writable | undefined
-    // A worker that has ended; the same is told by its exit.
+    this.#pipe = stdio?.[TABLES_FD] as Writable | undefined
+    // The worker has ended, which its exit reports.
     this.#pipe?.on('error', () => undefined)
     worker.on('exit', () => this.close())
   }
 
-  /** After those before it. Resolves when it was handed over or given up; never rejects. */
+  /** Sends a table after those before it. Resolves when it was handed over or given up; never rejects. */
   send(number: number, config: Config): Promise<void> {
-    this.#wanted.set(number, borrowRing(config))
+    this.#wanted.set(number, borrowTable(config))
     return (this.#sent = this.#sent.then(() => this.#send(number)))
   }
 
@@ -52,7 +52,7 @@ export class RingSender {
     this.#wanted.delete(number)
   }
 
-  /** Nothing is sent any more. */
+  /** Gives up all tables and sends nothing more. */
   close(): void {
     for (const number of this.#wanted.keys()) this.giveUp(number)
     this.#pipe?.destroy()
@@ -62,21 +62,21 @@ export class RingSender {
     const piece = Buffer.allocUnsafeSlow(HEAD_BYTES + PIECE_BYTES)
     piece.writeUInt32LE(number, 0)
     for (let at = 0; ; at += PIECE_BYTES) {
-      const ring = this.#wanted.get(number)?.bytes
-      if (ring === undefined) return
-      if (at >= ring.length) return this.giveUp(number)
-      const part = ring.subarray(at, at + PIECE_BYTES)
+      const table = this.#wanted.get(number)?.bytes
+      if (table === undefined) return
+      if (at >= table.length) return this.giveUp(number)
+      const part = table.subarray(at, at + PIECE_BYTES)
       piece.writeUInt32LE(part.length, 4)
-      piece.writeDoubleLE(ring.length, 8)
-      // A copy: what the kernel is still to take must not be freed with the ring.
+      piece.writeDoubleLE(table.length, 8)
+      // This is a copy: what the kernel is still to take must not be freed with the table.
       piece.set(part, HEAD_BYTES)
       await this.#write(piece.subarray(0, HEAD_BYTES + part.length))
-      // What workers ask is answered between two pieces.
+      // Calls of workers are answered between two pieces.
       await nextTurn()
     }
   }
 
-  /** Resolves when it was taken, or never will be. */
+  /** Resolves when the bytes were taken, or never will be. */
   #write(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve) => {
       const taken = (error?: Error | null): void => {
@@ -90,47 +90,47 @@ export class RingSender {
 }
 
 /** A worker's end. */
-export class RingReader {
-  /** Asked for, or here and not asked for yet. */
-  readonly #rings = new Map<number, PromiseWithResolvers<ArrayBuffer>>()
-  /** The latest round that was given up, and all before it: no more of them is kept. Written by giveUp. */
-  #givenUp = START_RING
+export class TableReader {
+  /** Tables that are asked for, or that are here and not asked for yet. */
+  readonly #tables = new Map<number, PromiseWithResolvers<ArrayBuffer>>()
+  /** The latest round that was given up, with all before it: their tables are dropped. Written by giveUp. */
+  #givenUp = START_TABLE
   readonly #head = Buffer.alloc(HEAD_BYTES)
-  /** Read of the head, and unread of its piece. Written by take. */
+  /** Bytes read of the head, and unread of its piece. Written by take. */
   #headBytes = 0
   #unreadBytes = 0
   /** Written by #begin, #fill and giveUp. */
   #current: { readonly number: number; readonly bytes: Uint8Array; filled: number } | undefined
 
-  /** Reads on by itself, and keeps no process alive. */
-  static open(): RingReader {
-    const reader = new RingReader()
+  /** Opens the pipe; it is read without further calls, and keeps no process alive. */
+  static open(): TableReader {
+    const reader = new TableReader()
     const buffer = Buffer.allocUnsafeSlow(READ_BYTES)
     const callback = (length: number): boolean => {
       reader.take(buffer.subarray(0, length))
       return true
     }
-    // A supervisor that is gone is noticed by the IPC channel.
-    new Socket({ fd: RINGS_FD, readable: true, writable: false, onread: { buffer, callback } })
+    // The IPC channel notices a supervisor that is gone.
+    new Socket({ fd: TABLES_FD, readable: true, writable: false, onread: { buffer, callback } })
       .on('error', () => undefined)
       .unref()
     return reader
   }
 
-  /** Resolves once it is here whole; rejects if it is given up. Once per ring. */
-  async ring(number: number): Promise<ArrayBuffer> {
+  /** Resolves once the table is here whole; rejects if it is given up. Called once per table. */
+  async table(number: number): Promise<ArrayBuffer> {
     if (this.#isGivenUp(number)) throw new Error('was given up')
-    return this.#at(number).promise.finally(() => this.#rings.delete(number))
+    return this.#at(number).promise.finally(() => this.#tables.delete(number))
   }
 
   giveUp(round: number): void {
     this.#givenUp = round
     if (this.#current?.number === round) this.#current = undefined
-    this.#rings.get(round)?.reject(new Error('was given up'))
-    this.#rings.delete(round)
+    this.#tables.get(round)?.reject(new Error('was given up'))
+    this.#tables.delete(round)
   }
 
-  /** What the pipe has, however it is cut. */
+  /** Takes bytes of the pipe, however they are cut. */
   take(bytes: Buffer): void {
     let at = 0
     while (at < bytes.length) {
@@ -159,22 +159,22 @@ export class RingReader {
   }
 
   #fill(part: Uint8Array): void {
-    const ring = this.#current
-    if (ring === undefined) return
-    ring.bytes.set(part, ring.filled)
-    ring.filled += part.length
-    if (ring.filled < ring.bytes.length) return
+    const table = this.#current
+    if (table === undefined) return
+    table.bytes.set(part, table.filled)
+    table.filled += part.length
+    if (table.filled < table.bytes.length) return
     this.#current = undefined
-    this.#at(ring.number).resolve(ring.bytes.buffer as ArrayBuffer)
+    this.#at(table.number).resolve(table.bytes.buffer as ArrayBuffer)
   }
 
   #at(number: number): PromiseWithResolvers<ArrayBuffer> {
-    const ring = this.#rings.get(number) ?? Promise.withResolvers<ArrayBuffer>()
-    this.#rings.set(number, ring)
-    return ring
+    const table = this.#tables.get(number) ?? Promise.withResolvers<ArrayBuffer>()
+    this.#tables.set(number, table)
+    return table
   }
 
   #isGivenUp(number: number): boolean {
-    return number !== START_RING && number <= this.#givenUp
+    return number !== START_TABLE && number <= this.#givenUp
   }
 }

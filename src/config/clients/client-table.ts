@@ -1,31 +1,31 @@
-/** The clients of a configuration out of columns: what is asked for is made when it is asked for, and nothing else is kept. */
+/** The clients of a configuration, read from columns: each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
 import { Columns, countEnding, DIGEST_BYTES, type Counts } from './columns.ts'
 import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
-/** All of a ring, as it goes from thread to thread and from process to process. */
-export interface RingParts {
+/** A whole table, as it goes from thread to thread and from process to process. */
+export interface ClientTableParts {
   readonly buffer: ArrayBuffer
   readonly counts: Counts
-  /** The plans by their number in the columns. */
+  /** Plan names by their number in the columns. */
   readonly planNames: readonly string[]
 }
 
-/** Some tenths of a millisecond. */
+/** Comparing so many clients takes some tenths of a millisecond. */
 const COMPARED_AT_ONCE = 500
 
 const DIGEST_WORDS = DIGEST_BYTES / 4
 
-/** A digest as it is looked for. */
+/** The digest that is looked up. */
 const sought = new Uint32Array(DIGEST_WORDS)
 const soughtBytes = Buffer.from(sought.buffer)
 
-export class Ring implements Clients {
-  readonly parts: RingParts
+export class ClientTable implements Clients {
+  readonly parts: ClientTableParts
   readonly #columns: Columns
   readonly #plans: readonly (PlanConfig | undefined)[]
 
-  constructor(parts: RingParts, plans: ReadonlyMap<string, PlanConfig>) {
+  constructor(parts: ClientTableParts, plans: ReadonlyMap<string, PlanConfig>) {
     this.parts = parts
     this.#columns = new Columns(parts.buffer, parts.counts)
     this.#plans = parts.planNames.map((name) => plans.get(name))
@@ -50,7 +50,7 @@ export class Ring implements Clients {
   }
 
   keyByDigest(sha256: string): OwnedKey | undefined {
-    // What is no hex is cut short.
+    // Text that is not hex is cut short.
     if (sha256.length !== 64 || soughtBytes.write(sha256, 'hex') !== DIGEST_BYTES) return undefined
     return this.#owned(findDigest(this.#columns, sought))
   }
@@ -94,11 +94,12 @@ export class Ring implements Clients {
   }
 
   *notIn(other: Clients): Generator<ClientConfig | undefined> {
-    if (!(other instanceof Ring)) throw new TypeError('the clients of a configuration are a ring')
+    if (!(other instanceof ClientTable))
+      throw new TypeError('the clients of a configuration are a ring')
     const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
       if (client % COMPARED_AT_ONCE === 0) yield undefined
-      // Most stand where they stood.
+      // Most clients have the same number as before.
       const isThere = client < other.size && isSameId(ids, client, others, client)
       const found = isThere ? client : findSameId(ids, client, others)
       if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
@@ -106,7 +107,7 @@ export class Ring implements Clients {
   }
 
   /** Whether all but the id is the same. */
-  #isAs(client: number, other: Ring, found: number): boolean {
+  #isAs(client: number, other: ClientTable, found: number): boolean {
     const [was, is] = [other.#planOf(found), this.#planOf(client)]
     const isPlan = was.name === is.name && was.concurrent === is.concurrent
     const [from, to] = this.#keysOf(client)
@@ -119,7 +120,7 @@ export class Ring implements Clients {
     return true
   }
 
-  #isSameKey(key: number, other: Ring, found: number): boolean {
+  #isSameKey(key: number, other: ClientTable, found: number): boolean {
     const [a, b] = [this.#columns, other.#columns]
     for (let i = 0; i < DIGEST_WORDS; i++)
       if (a.digestWords[key * DIGEST_WORDS + i] !== b.digestWords[found * DIGEST_WORDS + i])
@@ -166,7 +167,7 @@ export class Ring implements Clients {
     return plan
   }
 
-  /** From the first key to before the last. */
+  /** The first key, and the one after the last. */
   #keysOf(client: number): readonly [number, number] {
     const { clientFirstKey } = this.#columns
     const isLast = client + 1 === this.size

@@ -1,4 +1,4 @@
-/** A configuration that all workers take together, or none: those that live, and those that are started meanwhile. */
+/** A configuration that all workers take together, or none: live workers, and those that are started meanwhile. */
 import type { Config } from '../../config/config.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
@@ -7,14 +7,14 @@ type Member = Pick<WorkerProcess, 'number' | 'prepare' | 'settle'>
 /** The first is 1. */
 let rounds = 0
 
-export class Round {
+export class ReloadRound {
   readonly #number = ++rounds
   readonly #config: Config
   readonly #members = new Set<Member>()
-  /** Those whose answer is awaited. Written by join. */
+  /** Number of members whose answer is awaited. Written by join. */
   #awaited = 0
   readonly #prepared = Promise.withResolvers<void>()
-  /** Resolves when all members are prepared; rejects with what the first could not. */
+  /** Resolves when all members are prepared; rejects with the first fault. */
   readonly prepared = this.#prepared.promise
 
   constructor(config: Config, members: Iterable<Member>) {
@@ -24,7 +24,7 @@ export class Round {
     if (this.#awaited === 0) this.#prepared.resolve()
   }
 
-  /** Also for a worker that is started before the round is over: it was given the old configuration. */
+  /** Adds a worker; one that starts before the round is over joins as well, as it was given the old configuration. */
   join(member: Member): void {
     this.#members.add(member)
     this.#awaited++

@@ -1,4 +1,4 @@
-/** Who may come in by the public listener, and what becomes of those who may not. */
+/** Reports connections that the public listener admits or refuses. */
 import type { Socket } from 'node:net'
 import type { ConnectionRefusal } from '../../core/http/connection-limits.ts'
 import type { Entry, Origin } from '../../core/http/connections.ts'
@@ -8,8 +8,8 @@ import type { ClientAddress } from '../../core/rules/client-address.ts'
 
 type Parts = Pick<PipelineParts, 'connections' | 'log' | 'metrics'>
 
-/** judge: by the policy in force. */
-export function createEntryEvents(
+/** judge: decides by the policy in force. */
+export function createAdmissionEvents(
   { connections, log, metrics }: Parts,
   judge: (address: string) => ClientAddress,
 ): EntryEvents {

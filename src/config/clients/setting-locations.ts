@@ -1,4 +1,4 @@
-/** Where the settings of a configuration stand: its files are read once more, as this is seldom asked. */
+/** Finds where the settings of a configuration stand: its files are read once more, as this is seldom asked. */
 import { basename } from 'node:path'
 import type { Environment } from '../environment.ts'
 import { readYaml } from '../document.ts'
@@ -8,26 +8,26 @@ import { isGroup, listAt, textAt, valueAt, type Tree } from '../tree.ts'
 import { readClients } from './entries.ts'
 import { findClientFiles } from './files.ts'
 
-/** A client where it is written. */
+/** A client as written. */
 interface Written {
-  /** Of the file and the folder it is told from. */
+  /** Name of the file in the answer. */
   readonly name: string
   readonly tree: Tree | undefined
   readonly path: Path
   lineOf(path: Path): number
 }
 
-/** A setting of the configuration, a key of a client, or the limits of its own. */
+/** A setting of the configuration, a key of a client, or the client's own limits. */
 export type AskedPlace =
   | { readonly path: Path }
   | { readonly clientId: string; readonly keyId: string }
   | { readonly clientId: string }
 
-/** FILE:LINE of each, from the folder of the configuration; null: it is not written there. */
+/** FILE:LINE of each, relative to the folder of the configuration; null: it is not written there. */
 export type PlacesFound = readonly (string | null)[]
 
-/** file: the configuration. Throws ConfigError where it cannot be read. */
-export function readSettingPlaces(
+/** file: path of the configuration. Throws ConfigError where it cannot be read. */
+export function readSettingLocations(
   file: string,
   env: Environment,
   asked: readonly AskedPlace[],
@@ -67,7 +67,7 @@ export function readSettingPlaces(
   })
 }
 
-/** Whether the id may stand there whole: of a million lines few are taken apart. What is written with escapes may be any. */
+/** Whether the bytes may contain the id: only few of a million lines are parsed. Bytes with escapes may contain any id. */
 function mayName(bytes: Buffer, id: string): boolean {
   if (bytes.includes('\\')) return true
   for (let at = bytes.indexOf(id); at !== -1; at = bytes.indexOf(id, at + 1))
