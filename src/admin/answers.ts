@@ -1,10 +1,10 @@
-/** What the admin listener answers: JSON, CSV, events, or what a page makes itself. */
+/** Answers of the admin listener: JSON, CSV, events, or a body that a page makes itself. */
 import type { IncomingMessage } from 'node:http'
 import { refusalKinds } from '../core/rules/refusals.ts'
 import { MayBeDone } from '../state/store-unavailable.ts'
 import { csvLine } from '../insight/format.js'
 
-/** Asked for the next piece when the reader has taken those before; `gone` is aborted when there is no reader any more, and ends what it waits for. */
+/** Yields the next piece when the reader has taken those before. `gone` aborts when the reader has left, and ends any wait. */
 export type BodyStream = (gone: AbortSignal) => AsyncIterable<string | Buffer>
 
 export interface Answer {
@@ -32,7 +32,7 @@ interface Fault {
   readonly message: string
 }
 
-/** more: what helps beyond the message. */
+/** more: fields of the answer besides its message. */
 export const fault = (
   { status, code, message }: Fault,
   {
@@ -77,7 +77,7 @@ export const methodNotAllowed = (allow: string): Answer =>
 
 export type CsvRow = readonly (string | number)[]
 
-/** rows: asked for as they are written, so there may be any number of them. */
+/** rows: read as they are written, so there may be any number of them. */
 export const csv = (
   header: readonly string[],
   rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
@@ -104,6 +104,6 @@ async function* csvLines(
   yield piece
 }
 
-/** Whether the table is asked for rather than JSON. */
+/** Whether the request asks for CSV instead of JSON. */
 export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
   /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)

@@ -1,4 +1,4 @@
-/** The admin API: finds the operation that is asked for, lets those who may have it, and writes down each change. */
+/** The admin API: finds the requested operation, runs it if the caller may use it, and logs each change. */
 import type { IncomingMessage } from 'node:http'
 import type { AuditLine } from '../core/record/config-lines.ts'
 import { methodNotAllowed, notFound, type Answer } from './answers.ts'
@@ -6,13 +6,13 @@ import { matchPath, type Changed, type Operation } from './operation.ts'
 import { operations, type ApiNeeds } from './operations.ts'
 
 export interface AdminApiParts extends ApiNeeds {
-  /** Told of each change that somebody who may has asked for. */
+  /** Called for each change that a permitted caller requests. */
   audit(line: AuditLine): void
-  /** Told of each that somebody who may not has asked for. */
+  /** Called for each change that another caller requests. */
   auditRefused(line: AuditLine): void
 }
 
-/** caller: who asks, for the audit log, or why they may not; such learn nothing of what there is. */
+/** caller: name for the audit log, or the answer that refuses the caller; it does not reveal what exists. */
 export function answerApi(
   parts: AdminApiParts,
   request: IncomingMessage,

@@ -1,4 +1,4 @@
-/** Who asks, and whether they may. */
+/** Identifies callers of the admin API, and decides whether they may use it. */
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { AdminConfig } from '../config/config.ts'
@@ -17,7 +17,7 @@ const certificateNeeded = credentialNeeded(
   'Connect with a client certificate of admin.tls.clientCa.',
 )
 
-/** For the audit log; an Answer: may not ask. certified: the name in a client certificate that counts. */
+/** Returns the caller's name for the audit log, or the Answer that refuses them. certified: the name in an accepted client certificate. */
 export function callerOf(
   { tokenSha256, tls }: AdminConfig,
   { headers, socket }: IncomingMessage,

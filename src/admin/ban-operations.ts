@@ -1,4 +1,4 @@
-/** What operators ask and do about bans: see, impose, lift. */
+/** Operations on bans: list, impose, lift. */
 import type { Ban, BanChange, Bans } from '../insight/api/state.ts'
 import type { BanAct, OperatorBans } from '../core/bans/operator-bans.ts'
 import type { Config } from '../config/config.ts'
@@ -68,7 +68,7 @@ async function act(
   return { answer: json(200, answer), audit: { before, after } }
 }
 
-/** JWT callers have their ids from tokens, which nobody lists. A key that is gone from the configuration may still be banned. */
+/** Ids of JWT callers come from tokens and are in no list. A key that is no longer configured may still be banned. */
 function isKnown({ bans, reloads: { config } }: BanNeeds, key: string): boolean {
   return (
     config.clients.keyById(key) !== undefined ||
@@ -91,7 +91,7 @@ export function shownBan({ clients }: Config, key: string, ban: BanRecord): Ban 
 
 const length = duration({ min: 1_000, max: MAX_IMPOSED_MS })
 
-/** A text: what is wrong with it. */
+/** Returns a text if the body is malformed: what is wrong with it. */
 function wishOf(body: unknown): { forMs: number; reason: string | undefined } | string {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return ''
   const { for: lasts, reason, ...unknown } = body as Record<string, unknown>
@@ -99,7 +99,7 @@ function wishOf(body: unknown): { forMs: number; reason: string | undefined } | 
   const forMs = length.safeParse(lasts).data
   if (forMs === undefined) return ` "for" ${faultIn(length, lasts)}.`
   if (reason === undefined) return { forMs, reason }
-  // What is shown in lines of a log and of tables.
+  // The reason is shown in lines of logs and tables.
   const isLine =
     typeof reason === 'string' && /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_C}]+$/u.test(reason)
   return isLine && reason.length <= MAX_REASON_LENGTH

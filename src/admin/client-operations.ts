@@ -1,4 +1,4 @@
-/** What operators ask of clients, and the reset of what one has used. */
+/** Operations on clients: list, show, and reset their use. */
 import type {
   ClientDetail,
   ClientRow,
@@ -94,7 +94,7 @@ function wishOf(body: unknown): ResetDone['window'] | undefined {
   return window === 'minute' || window === 'day' || window === 'both' ? window : undefined
 }
 
-/** With the store's numbers; without them where it is away. */
+/** Rows have the store's numbers, or none while it is away. */
 async function rowsOf(needs: ClientNeeds, clients: readonly ShownClient[]) {
   const [counters, bans] = await Promise.all([
     needs.counters.look(clients).catch(() => undefined),
@@ -158,7 +158,7 @@ function stateOf(minute: WindowUse, day: WindowUse, keys: ClientRow['keys']): Cl
   const bans = valid.flatMap(({ bannedUntil }) => bannedUntil ?? [])
   const [until] = bans.toSorted()
   if (until !== undefined && bans.length === valid.length) return { state: 'banned', until }
-  // The longest wait.
+  // The day is checked first, as its wait is longer.
   if (day.used >= day.limit) return { state: 'limited', by: 'day', until: day.resetsAt }
   if (minute.used >= minute.limit) return { state: 'limited', by: 'minute', until: minute.resetsAt }
   return { state: 'free' }

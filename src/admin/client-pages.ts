@@ -1,4 +1,4 @@
-/** Which clients a page shows: those that this gateway has seen in the order asked for, then all others as they are configured. */
+/** Selects the clients of a page: those that this gateway has seen, in the requested order, then all others as they are configured. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ClientsPage } from '../insight/api/usage.ts'
 import type { ClientConfig, Config } from '../config/config.ts'
@@ -12,9 +12,9 @@ export interface ClientQuery {
   readonly plan: string | undefined
   /** Part of the id, or the whole id of a key. */
   readonly q: string | undefined
-  /** That has the key q; found by pageOf. */
+  /** Id of the client that has the key q; found by pageOf. */
   readonly owner?: string | undefined
-  /** seen: of the page before, and rest: how many of all that are configured were looked at; undefined: from the beginning. */
+  /** `seen:` and the cursor of the page before, or `rest:` and how many configured clients were searched; '': the first page. */
   readonly cursor: string | undefined
 }
 
@@ -27,10 +27,10 @@ interface Page {
 type Seen = Pick<Live['clients'], 'get' | 'page'>
 
 const CLIENTS_A_PAGE = 50
-/** Less than a millisecond. */
+/** Clients that are searched at once, in less than a millisecond. */
 const LOOKED_AT_ONCE = 100
 
-/** Of the key ids that tokens bring. */
+/** Stands for the key of a client that comes with tokens. */
 const ofToken = (id: string): ClientConfig['keys'][number] => ({
   id: `jwt:${id}`,
   sha256: '',
@@ -74,7 +74,7 @@ export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Pr
   }
 }
 
-/** A few at a time, so that requests are not held up; to the end only where nobody knows otherwise how many there are. */
+/** Searches in small slices, so that requests are served; to the end only where the total is not known. */
 async function search(
   { clients }: Config,
   { plan, q, owner }: ClientQuery,

@@ -1,4 +1,4 @@
-/** What operators ask of the configuration, and that another one be taken. */
+/** Operations on the configuration: show and reload. */
 import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
 import type { Config } from '../config/config.ts'
 import { fault, invalidRequest, json, type Answer } from './answers.ts'
@@ -9,13 +9,13 @@ import { isAnswer, readJson } from './read-json.ts'
 
 export interface ConfigNeeds {
   readonly reloads: {
-    /** In force. */
+    /** Configuration in force. */
     readonly config: Config
     reload(wish: ReloadWish): Promise<ReloadOutcome>
   }
 }
 
-/** Made once for each configuration: many who ask would hold up requests. */
+/** The answer is made once for each configuration, as making it holds up requests. */
 const shown = new WeakMap<Config, Answer>()
 
 export function getConfig({ reloads: { config } }: ConfigNeeds): Answer {
@@ -44,7 +44,7 @@ export async function reload({ reloads }: ConfigNeeds, { request }: Call): Promi
   return settle(answerOf(outcome), { ...wish, outcome: outcome.outcome })
 }
 
-/** undefined: the body says none. */
+/** undefined: the body is malformed. */
 function wishOf(body: unknown): ReloadWish | undefined {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined
   const { dryRun = false, revision, ...unknown } = body as Record<string, unknown>

@@ -1,8 +1,8 @@
 /**
- * Who may hold a connection of the admin listener. When all are taken, the one of least use is closed for a new one: the
- * oldest that has no request under way (a slow head is none), else the oldest that takes its time to read an answer. A
- * request that is being answered is never cut off for another; each of them ends by itself. A connection on which many are
- * unanswered at a time is closed: their answers would all be kept until the first is read.
+ * Bounds the connections of the admin listener. When all are taken, a new one closes the least useful: the oldest without a
+ * request under way (a slow head is none), else the oldest whose client is slow to read an answer. A request that is being
+ * answered is never cut off for another; each of them ends by itself. A connection with many unanswered requests is closed:
+ * all their answers would be kept until the first is read.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
@@ -19,7 +19,7 @@ const UNANSWERED_AT_MOST = 8
 
 export class ConnectionSlots {
   readonly #most: number
-  /** In the order of the last change. Written by all methods. */
+  /** Connections in the order of their last change. Written by all methods. */
   readonly #uses = new Map<Socket, Use>()
   readonly #unanswered = new WeakMap<Socket, number>()
 
@@ -27,7 +27,7 @@ export class ConnectionSlots {
     this.#most = most
   }
 
-  /** For each new connection. */
+  /** Called for each new connection. */
   admit(socket: Socket): void {
     if (this.#uses.size >= this.#most) {
       const victim = this.#oldest('idle') ?? this.#oldest('reading') ?? socket
@@ -39,12 +39,12 @@ export class ConnectionSlots {
     socket.once('close', () => this.#uses.delete(socket))
   }
 
-  /** All there are, also those that are in their handshake. */
+  /** Closes all connections, including those in their handshake. */
   closeAll(): void {
     for (const socket of this.#uses.keys()) socket.destroy()
   }
 
-  /** A request has come; while its body is on the way it is as idle as a slow head. false: it is not to be answered. */
+  /** Notes a request. Until its body has arrived, the connection counts as idle, as with a slow head. false: it must not be answered. */
   answering(request: IncomingMessage, response: ServerResponse): boolean {
     const socket = transportOfRequest(request)
     const unanswered = (this.#unanswered.get(socket) ?? 0) + 1
@@ -60,7 +60,7 @@ export class ConnectionSlots {
     return true
   }
 
-  /** The answer is there; the client may not have read it yet. */
+  /** Notes that the answer is ready; the client may not have read it yet. */
   answered(request: IncomingMessage, response: ServerResponse): void {
     const socket = transportOfRequest(request)
     if (this.#uses.get(socket) === 'answering') this.#change(socket, 'reading')

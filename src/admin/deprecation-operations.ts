@@ -1,4 +1,4 @@
-/** What operators ask of operations that are to go: who still calls them. */
+/** Reports who still calls deprecated operations. */
 import type { Deprecations, LifecycleStage, Routes } from '../insight/api/state.ts'
 import type { RouteConfig } from '../config/config.ts'
 import type { Live } from '../insight/live/live.ts'
@@ -9,7 +9,7 @@ export interface DeprecationNeeds {
   readonly live: Live
 }
 
-/** What a table can show; the others are counted. */
+/** Callers that are listed; the others are only counted. */
 const LISTED = 1_000
 
 const iso = (ms: number): string => new Date(ms).toISOString()
@@ -26,7 +26,7 @@ export function getDeprecations({ live }: DeprecationNeeds): Answer {
   return json(200, answer)
 }
 
-/** As GET /api/routes tells it of each. nowMs: Unix time. */
+/** A route's deprecation as in GET /api/routes. nowMs: Unix time. */
 export function shownDeprecation(
   deprecated: RouteConfig['deprecated'],
   nowMs: number,

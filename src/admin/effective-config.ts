@@ -1,7 +1,7 @@
 /** The configuration in force with all its defaults, as JSON for operators: no secret, and no digest of one. */
 import type { ClientConfig, Config } from '../config/config.ts'
 
-/** A page that grows with the number of clients would hold up requests. */
+/** Most clients that are shown: more would hold up requests. */
 const MOST_CLIENTS = 1_000
 
 const secretName = /sha256|password|secret/i
@@ -26,7 +26,7 @@ export function effectiveConfig({
     clientCount: clients.size,
     config: {
       ...(withoutSecrets({ ...settings, clients: listed }) as object),
-      // They hold none, and may have any name.
+      // Plans hold no secrets, and may have any name.
       plans: Object.fromEntries(plans),
     },
   }

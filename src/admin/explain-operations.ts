@@ -1,4 +1,4 @@
-/** Why a request is, would be or was answered as it is. Nothing is charged, changed or logged. */
+/** Explains the answer to a hypothetical or recorded request. Nothing is charged, changed or logged. */
 import type { ExplainAnswer, ExplainQuery } from '../insight/api/explain.ts'
 import type { Decision } from '../core/record/recent.ts'
 import { fault, invalidRequest, json, type Answer } from './answers.ts'
@@ -6,18 +6,18 @@ import type { LiveNeeds } from './live-operations.ts'
 import type { Call } from './operation.ts'
 import { isAnswer, readJson } from './read-json.ts'
 
-/** Thought of by somebody. */
-export type ThoughtOf = Extract<ExplainQuery, { method: string }>
+/** A hypothetical request. */
+export type HypotheticalRequest = Extract<ExplainQuery, { method: string }>
 
-/** As is explained, but for when: asOf is told by the answer. */
+/** An answer without asOf, which is added when it is sent. */
 export type Explained = Omit<ExplainAnswer, 'asOf'>
 
 export interface ExplainNeeds extends Pick<LiveNeeds, 'recentRequests'> {
   readonly explain: {
     /** undefined: no client of the configuration has a key of this id. */
-    thoughtOf(query: ThoughtOf): Promise<Explained | undefined>
+    hypothetical(query: HypotheticalRequest): Promise<Explained | undefined>
     recorded(decision: Decision): Promise<Explained>
-    /** Whether one more is explained now: each takes time from the process that answers. */
+    /** Whether another explanation may be made now: each takes time from the process that serves. */
     mayAsk(): boolean
   }
 }
@@ -29,7 +29,7 @@ export async function explain(needs: ExplainNeeds, { request }: Call): Promise<A
   if (typeof query === 'string') return invalidRequest(query)
   if (!needs.explain.mayAsk()) return tooMany
   if ('requestId' in query) return explainRecorded(needs, query.requestId)
-  const explained = await needs.explain.thoughtOf(query)
+  const explained = await needs.explain.hypothetical(query)
   return explained === undefined ? unknownKey : answered(explained)
 }
 
@@ -50,15 +50,15 @@ async function explainRecorded(needs: ExplainNeeds, id: string): Promise<Answer>
 const FORM =
   'Send {"requestId":"ID"}, or {"method":"GET","target":"/v1/pets","keyId":"KEY_ID"}: in place of keyId a token or neither, and headers where they matter.'
 
-/** As many as a request may have. */
+/** Most header fields of a request. */
 const MOST_HEADERS = 100
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/
 /** RFC 9110 5.5: visible characters, spaces and tabs; longer ones are refused by any gateway. */
 const fieldValue = /^[\t\x20-\x7e\x80-\xff]{0,16384}$/
-/** Longer ones are refused by any gateway, so that these are long enough to see it. */
+/** Targets may be long enough for any gateway to refuse them, so that this can be explained. */
 const target = /^[\x21-\x7e\x80-\xff]{1,32768}$/
 
-/** A text: what is wrong with it. Never says what was sent: it may be a token. */
+/** Returns a text if the body is malformed: what is wrong, never what was sent, which may be a token. */
 function queryOf(body: unknown): ExplainQuery | string {
   if (!isRecord(body)) return FORM
   const { requestId, ...rest } = body

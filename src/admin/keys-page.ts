@@ -1,11 +1,11 @@
-/** A page of the clients in force with their keys. No digest is shown but a fingerprint of it, by which another secret under the same id is seen. */
+/** A page of the configured clients with their keys. Fingerprints of digests show whether the secret under an id has changed. */
 import { createHash } from 'node:crypto'
 import type { ClientConfig, Config } from '../config/config.ts'
 import { clientId, duration } from '../config/scalars.ts'
 import { DAY_MS } from '../config/time.ts'
 import { invalidRequest, json, type Answer } from './answers.ts'
 
-/** What is made at a time, so that requests are not held up. */
+/** Clients on one page: more would hold up requests. */
 const CLIENTS_A_PAGE = 1_000
 
 const within = duration({ min: 0, max: 4000 * DAY_MS })
@@ -22,7 +22,7 @@ export interface ShownClient extends Pick<ClientConfig, 'id' | 'plan' | 'limits'
 export interface KeysPage {
   readonly revision: string
   readonly clients: readonly ShownClient[]
-  /** Of the next page; null: this is the last. */
+  /** Cursor of the next page; null: this is the last. */
   readonly cursor: string | null
 }
 
@@ -33,7 +33,7 @@ const malformed = invalidRequest(
   'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.',
 )
 
-/** expiring: of keys that end within this time, and have not yet, and of clients that have some. */
+/** expiring: only keys that end within this time and have not ended yet, and their clients. */
 export function keysPage({ revision, clients }: Config, query: URLSearchParams): Answer {
   const { client, expiring, cursor = '0', ...unknown } = Object.fromEntries(query)
   const withinMs = expiring === undefined ? undefined : within.safeParse(expiring).data

@@ -1,4 +1,4 @@
-/** What operators ask of the moment: the overview, who asks most, recent requests, and events as they come. */
+/** Operations on the moment: the overview, the busiest clients, recent requests, and events. */
 import type { Overview, Requests, Top } from '../insight/api/live.ts'
 import { refusalKinds } from '../core/rules/refusals.ts'
 import { duration } from '../config/scalars.ts'
@@ -11,7 +11,7 @@ import type { Call } from './operation.ts'
 export interface LiveNeeds {
   readonly live: Live
   overview(): Promise<Omit<Overview, 'asOf' | 'scope'>>
-  /** Of all processes; missing: those that have not answered. */
+  /** Recent requests of all processes; missing: those that have not answered. */
   recentRequests(
     query: RequestQuery,
   ): Promise<Pick<Requests, 'requests'> & { readonly missing: readonly string[] }>

@@ -1,4 +1,4 @@
-/** One operation of the admin API: what it is given, and what it gives back. operations.ts is the table of them. */
+/** An operation of the admin API: its input and its result. operations.ts lists them all. */
 import type { IncomingMessage } from 'node:http'
 import type { Answer } from './answers.ts'
 
@@ -8,16 +8,16 @@ type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${inf
   ? Readonly<Record<Name, string>> & ParamsOf<Rest>
   : unknown
 
-/** Named: what stands at the names in braces of the path, decoded; never empty, and without control characters. */
+/** Named: type of the values in the path, which are decoded, never empty, and without control characters. */
 export interface Call<Named = unknown> {
   readonly request: IncomingMessage
-  /** For the audit log, as are all who may ask. */
+  /** Name of the caller for the audit log. */
   readonly who: string
   readonly params: Named
   readonly query: URLSearchParams
 }
 
-/** What a change answers, and what the audit line says of it beside who, action and status. */
+/** Result of a change: the answer, and what the audit line has besides who, action and status. */
 export interface Changed {
   readonly answer: Answer
   readonly audit: {
@@ -30,7 +30,7 @@ export interface Changed {
 export interface Operation<Parts> {
   readonly method: string
   readonly path: string
-  /** Its name in the audit log; undefined: it changes nothing. */
+  /** Name in the audit log; undefined: the operation changes nothing. */
   readonly action: string | undefined
   readonly run: (parts: Parts, call: Call<Params>) => Answer | Changed | Promise<Answer | Changed>
 }
@@ -51,20 +51,20 @@ export const look = <Parts, const Path extends string>(
   run: handle as Operation<Parts>['run'],
 })
 
-/** The same with a body that says what is looked for. */
+/** An operation that changes nothing, with its query in the body. */
 export const inquire = <Parts, const Path extends string>(
   path: Path,
   handle: Handler<Parts, Path, Answer>,
 ): Operation<Parts> => ({ ...look(path, handle), method: 'POST' })
 
-/** Written into the audit log, whatever becomes of it. */
+/** An operation that changes something; the audit log has a line of it whatever the outcome. */
 export const change = <Parts, const Path extends string>(
   method: 'POST' | 'PUT' | 'DELETE',
   path: Path,
   { action, handle }: { readonly action: string; readonly handle: Handler<Parts, Path, Changed> },
 ): Operation<Parts> => ({ method, path, action, run: handle as Operation<Parts>['run'] })
 
-/** undefined: the path is not of this pattern. */
+/** undefined: the path does not match. */
 export function matchPath(pattern: string, path: string): Params | undefined {
   const [wanted, given] = [pattern.split('/'), path.split('/')]
   if (wanted.length !== given.length) return undefined
@@ -78,7 +78,7 @@ export function matchPath(pattern: string, path: string): Params | undefined {
   return params
 }
 
-/** undefined: it is no name of anything. */
+/** undefined: no name is written like this. */
 function decoded(written: string): string | undefined {
   try {
     const text = decodeURIComponent(written)

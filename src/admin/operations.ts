@@ -1,4 +1,4 @@
-/** The only table of what operators and their tools may ask and do. docs/admin-openapi.yaml describes it. */
+/** All operations of the admin API. docs/admin-openapi.yaml describes them. */
 import { getBans, imposeBan, liftBan, type BanNeeds } from './ban-operations.ts'
 import { getClient, getClients, resetClient, type ClientNeeds } from './client-operations.ts'
 import { getConfig, getKeys, reload, type ConfigNeeds } from './config-operations.ts'
@@ -23,7 +23,7 @@ import {
   type StateNeeds,
 } from './state-operations.ts'
 
-/** What all operations need together; gateway/admin-parts.ts brings it. */
+/** Needs of all operations together; server/gateway/admin-parts.ts provides them. */
 export type ApiNeeds = ConfigNeeds &
   BanNeeds &
   LiveNeeds &

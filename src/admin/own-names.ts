@@ -1,19 +1,19 @@
-/** Whether a request is meant for this listener, and comes from no page of another site. */
+/** Decides whether a request is meant for this listener, and comes from no page of another site. */
 import type { IncomingMessage } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import { isLoopback } from '../config/hosts.ts'
 
 /**
  * Whether the request names this listener. A page of another site, whose name is made to point here (DNS rebinding),
- * sends that name as its Host. The address that was connected to is a name too. Ports are passed over, as they are often mapped.
+ * sends that name as its Host. The address that was connected to is a name too. Ports are ignored, as they are often mapped.
  */
 export function isOwnHost({ headers, socket }: IncomingMessage, names: readonly string[]): boolean {
-  // Left out by HTTP/1.0 alone, in which old load balancers probe and no browser speaks.
+  // Only HTTP/1.0 leaves Host out: old load balancers probe with it, and no browser uses it.
   if (headers.host === undefined) return true
   const [, ipv6, other] = /^(?:\[([^\]]+)\]|([^:]+))(?::\d*)?$/.exec(headers.host) ?? []
   const host = (ipv6 ?? other)?.toLowerCase()
   if (host === undefined) return false
-  // An IPv4 connection to a listener of both families.
+  // A listener of both families prefixes IPv4 addresses.
   const address = socket.localAddress?.replace(/^::ffff:/, '')
   return isLoopback(host) || host === address || names.some((name) => name.toLowerCase() === host)
 }
@@ -28,7 +28,7 @@ export function isOwnOrigin(
 ): boolean {
   const { origin, host } = headers
   if (origin === undefined) return true
-  // `null` is what a page says that hides where it is from.
+  // A page that hides its origin sends `null`.
   if (!/^https?:\/\/[^/]+$/.test(origin) || !URL.canParse(origin)) return false
   const page = new URL(origin)
   const own = `${socket instanceof TLSSocket ? 'https' : 'http'}://${host}`

@@ -5,7 +5,7 @@ import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { methodNotAllowed, type Answer } from './answers.ts'
 
-/** In src/admin/page, served below /page/. */
+/** Files in src/admin/page, served below /page/. */
 export const pageFiles = [
   'style.css',
   'icon.svg',
@@ -37,7 +37,7 @@ export const pageFiles = [
   'vendor/uplot.js',
 ] as const
 
-/** Served at its path below src: the page writes numbers and times as the server's own words do. */
+/** Files served at their path below src, so that page and server format numbers and times alike. */
 export const sharedFiles = ['insight/format.js'] as const
 
 const contentTypes: Readonly<Record<string, string>> = {
@@ -47,13 +47,13 @@ const contentTypes: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 }
 
-/** Nothing but what comes from this listener, and no frame of another page around it. */
+/** The page loads nothing from elsewhere, and no other page can frame it. */
 const fields = {
   'Content-Security-Policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   'Referrer-Policy': 'no-referrer',
   'Cross-Origin-Opener-Policy': 'same-origin',
-  // Kept, but asked about each time: page and API are always of one version.
+  // Browsers revalidate each time, so that page and API are of one version.
   'Cache-Control': 'no-cache',
 }
 
@@ -65,7 +65,7 @@ const files = new Map([
 ])
 const assets = new Map<string, Answer>()
 
-/** undefined: none of the page's paths. */
+/** undefined: the path is none of the page's. */
 export function pageAsset({ method, headers }: IncomingMessage, path: string): Answer | undefined {
   const file = files.get(path)
   if (file === undefined) return undefined
@@ -75,7 +75,7 @@ export function pageAsset({ method, headers }: IncomingMessage, path: string): A
   return isKnown ? { ...asset, status: 304 } : asset
 }
 
-/** Read when it is first asked for: most gateways of many are never looked at. */
+/** Files are read on first use, as the page of most gateways is never opened. */
 function readAsset(path: string, file: string): Answer {
   const text = readFileSync(join(import.meta.dirname, '..', file), 'utf8')
   const body = file.endsWith('.js') && !file.includes('/vendor/') ? withoutRemarks(text) : text
@@ -86,6 +86,6 @@ function readAsset(path: string, file: string): Answer {
   return asset
 }
 
-/** Comments (the types are in them) and indentation are for readers of the sources, and are a quarter of them. A line stays a line. */
+/** Removes comments and indentation, a quarter of the text; line numbers stay. */
 export const withoutRemarks = (script: string): string =>
   script.replaceAll(/^\s*\/\/.*$|\/\*\*[^]*?\*\//gm, '').replaceAll(/^\s+/gm, '')

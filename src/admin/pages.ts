@@ -1,4 +1,4 @@
-/** What the admin listener shows beside its API. */
+/** Pages of the admin listener besides its API. */
 import { json, type Answer } from './answers.ts'
 
 /** Ready means that every check is ok. */
@@ -8,9 +8,9 @@ export interface ReadinessReport {
     readonly name: string
     readonly ok: boolean
     readonly reason?: string
-    /** Where it is, of a store that others share. */
+    /** Address of a store that others share. */
     readonly server?: string
-    /** cause, since: where it is not up. */
+    /** cause and since are those of a backend that is not up. */
     readonly backends?: readonly Record<'name' | 'state' | 'cause' | 'since', string | undefined>[]
     /** A fault that does not make this gateway useless. */
     readonly warning?: string
@@ -24,7 +24,7 @@ export interface PageParts {
 
 export const pages = new Map<string, (parts: PageParts) => Answer | Promise<Answer>>([
   ['/metrics', async ({ renderMetrics }) => ({ status: 200, ...(await renderMetrics()) })],
-  // That this process answers at all is the whole of it: what it depends on belongs to /readyz.
+  // An answer is the whole check; what the process depends on belongs to /readyz.
   ['/healthz', () => json(200, { status: 'alive' })],
   [
     '/readyz',

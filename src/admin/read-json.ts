@@ -1,4 +1,4 @@
-/** The JSON body of a request, of a bounded size. */
+/** Reads the JSON body of a request, up to a bounded size. */
 import type { IncomingMessage } from 'node:http'
 import { refusalKinds } from '../core/rules/refusals.ts'
 import { fault, invalidRequest, type Answer } from './answers.ts'
@@ -7,7 +7,7 @@ const MOST_BYTES = 64 * 1024
 
 const notJson = invalidRequest('The body is not JSON.')
 const tooLarge = fault({ code: 'body_too_large', ...refusalKinds.body_too_large })
-/** A page of another site can send anything else without asking this listener first. */
+/** A page of another site can send any other type without a preflight. */
 const otherType = fault({
   code: 'unsupported_media_type',
   status: 415,
@@ -20,7 +20,7 @@ export const isAnswer = (read: unknown): read is Answer => answers.has(read)
 export const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
-/** undefined: there is no body; an Answer, by isAnswer: it cannot be taken. Never rejects. */
+/** Returns undefined where there is no body, and an Answer (see isAnswer) where it is refused. Never rejects. */
 export async function readJson(request: IncomingMessage): Promise<unknown> {
   const { 'content-type': type = '', 'content-encoding': encoding } = request.headers
   if (!hasBody(request)) return undefined
@@ -28,7 +28,7 @@ export async function readJson(request: IncomingMessage): Promise<unknown> {
   const chunks: Buffer[] = []
   let bytes = 0
   try {
-    // To its end, within the time that a request has: what nobody reads would cut the answer off.
+    // The body is read to its end, within the request's time limit: unread data would cut the answer off.
     for await (const chunk of request as AsyncIterable<Buffer>) {
       bytes += chunk.length
       if (bytes <= MOST_BYTES) chunks.push(chunk)

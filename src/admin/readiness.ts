@@ -13,13 +13,13 @@ type Check = ReadinessReport['checks'][number]
 export interface StoreHealth {
   readonly available: boolean
   readonly cause: string | undefined
-  /** Server, fault and remedy while it refuses this gateway; undefined if it does not. */
+  /** Server, fault and remedy while the store refuses this gateway; undefined if it does not. */
   readonly refusal: string | undefined
-  /** Settings of it that may lose what is counted; undefined: none is known. */
+  /** Settings of the store that may lose counts; undefined: none is known. */
   readonly warning: string | undefined
 }
 
-/** What is not shared is always there. */
+/** An embedded store is always there. */
 export const embeddedHealth: StoreHealth = {
   available: true,
   cause: undefined,
@@ -28,9 +28,9 @@ export const embeddedHealth: StoreHealth = {
 }
 
 export interface ReadinessParts {
-  /** The configuration in force, and why another was refused after it was taken. */
+  /** The configuration in force, and why a later one was refused. */
   readonly reloads: { readonly config: Config; readonly fault: string | undefined }
-  /** Whether the public listener takes requests, and in words. */
+  /** Whether the public listener takes requests, and why. */
   listener(): { readonly ok: boolean; readonly reason: string }
   store(): StoreHealth
   unsaved(): UnsavedCounters | undefined
@@ -38,7 +38,7 @@ export interface ReadinessParts {
   logFault(): string | undefined
   /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
   keySetFault(): KeySetFault | undefined
-  /** What each process that takes requests refuses because it has too much to do. */
+  /** What each serving process refuses because of overload. */
   sheds(): readonly Shed[]
   readonly backends: BackendProbe
 }
@@ -62,13 +62,13 @@ export function createReadiness(parts: ReadinessParts) {
   }
 }
 
-/** Requests are answered all the same; what is answered is written nowhere. */
+/** Requests are still answered, so the gateway stays ready. */
 function logCheck(fault: string | undefined): Check[] {
   if (fault === undefined) return []
   return [{ name: 'log', ok: true, reason: 'lines are lost', warning: fault }]
 }
 
-/** Where all processes refuse all new requests, others are to be sent them. */
+/** The gateway is not ready when all its processes refuse all new requests. */
 function loadCheck(sheds: readonly Shed[]): Check {
   const name = 'load'
   const busy = sheds.filter((shed) => shed !== 'nothing').length
@@ -79,7 +79,7 @@ function loadCheck(sheds: readonly Shed[]): Check {
   return { name, ok, reason }
 }
 
-/** Those that are not well are named with the reason, but one that is of use is enough. */
+/** Names the backends that are not well and why, but one usable backend is enough. */
 function backendCheck(backends: readonly BackendHealth[]): Check {
   const faults = backends.flatMap(({ name, fault }) =>
     fault === undefined ? [] : [`${name}: ${fault}`],
@@ -94,7 +94,7 @@ function backendCheck(backends: readonly BackendHealth[]): Check {
   }
 }
 
-/** Without its store a gateway is of use unless it refuses everything; a refusal needs an operator, so it must be seen. */
+/** A gateway stays ready while its store is away, unless it then refuses everything; a refusal by the store needs an operator, so it must be seen. */
 function storeCheck(
   { store }: Config,
   { available, cause, refusal, ...health }: StoreHealth,
@@ -111,7 +111,7 @@ function storeCheck(
   return { name, ok: store.onOutage !== 'closed', reason, ...where }
 }
 
-/** An issuer that is away must not take callers with API keys down: not ready is only who can judge no credential at all. */
+/** An issuer that is away must not stop callers with API keys: the gateway is unready only if it can check no credential at all. */
 function credentialsCheck({ jwt, clients }: Config, fault: KeySetFault | undefined): Check {
   const name = 'credentials'
   if (jwt === undefined) return { name, ok: true, reason: 'API keys' }

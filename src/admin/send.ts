@@ -1,20 +1,20 @@
-/** Writes answers: no faster than their reader takes them, and to nobody who has stopped reading. */
+/** Writes answers no faster than the reader takes them, and cuts off a reader that has stopped. */
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Answer, BodyStream } from './answers.ts'
 import { hasBody } from './read-json.ts'
 
-/** A reader that takes nothing of what waits for it for as long is cut off. */
+/** A reader that takes nothing for this long, while data waits, is cut off. */
 const STALLED_MS = 10_000
 
 interface SendOptions {
   readonly made: Answer
-  /** Told when a body breaks off; then the reader is cut off. */
+  /** Called when a body fails midway; the reader is then cut off. */
   onError(error: unknown): void
   readonly stalledMs?: number
 }
 
-/** Resolves when all of it was given to the connection, or the reader is gone. */
+/** Resolves when the whole answer is with the connection, or the reader is gone. */
 export async function send(
   request: IncomingMessage,
   response: ServerResponse,
@@ -31,7 +31,7 @@ export async function send(
     'X-Content-Type-Options': 'nosniff',
     'Cross-Origin-Resource-Policy': 'same-origin',
     ...made.fields,
-    // A body that nobody has read must not be taken for a request.
+    // An unread body must not be taken for the next request.
     ...(hasBody(request) && { Connection: 'close' }),
   })
   if (request.method === 'HEAD') response.end()
@@ -50,7 +50,7 @@ async function sendStream(response: ServerResponse, body: BodyStream): Promise<v
     }
     response.end()
   } catch (error) {
-    // It must not look as if it were all.
+    // A partial answer must not look complete.
     response.destroy()
     if (!gone.signal.aborted) throw error
   }

@@ -1,4 +1,4 @@
-/** The admin listener: metrics, liveness, readiness and the admin API, on an address of its own and nothing else. */
+/** The admin listener: metrics, liveness, readiness and the admin API, on an address of its own. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -16,16 +16,16 @@ import { WayIn, type AdminIdentity } from './way-in.ts'
 
 export interface AdminServerOptions extends AdminApiParts, PageParts {
   readonly listen: ListenAddress
-  /** For TLS; undefined: without. */
+  /** Certificate and key for TLS; undefined: no TLS. */
   readonly identity: AdminIdentity | undefined
-  /** Told when a page cannot be made; the caller gets a 500. */
+  /** Called when a page cannot be made; the caller gets a 500. */
   readonly onError: (error: unknown) => void
 }
 
 export type AdminServer = Awaited<ReturnType<typeof startAdminServer>>
 
 const CLOSE_AFTER_MS = 1_000
-/** Probes, scrapers and a few people. */
+/** Enough for probes, scrapers and a few people. */
 const MAX_CONNECTIONS = 128
 
 /** Rejects if the address cannot be listened on. */
@@ -56,16 +56,16 @@ export async function startAdminServer(given: AdminServerOptions) {
   let token = options.reloads.config.admin.tokenSha256
   const { address: host, port } = listener.address() as AddressInfo
   return {
-    /** Where it really listens, with the port that port 0 became. */
+    /** Actual address, with the port that was chosen for port 0. */
     address: { host, port },
-    /** For connections from here on; undefined: without TLS. */
+    /** Changes TLS and the token for new connections; identity undefined: no TLS. */
     use(identity: AdminIdentity | undefined, { tokenSha256 }: AdminConfig): void {
       const isChanged = way.use(identity) || tokenSha256 !== token
       token = tokenSha256
-      // Who listens shows again who it is.
+      // Readers of events must authenticate again.
       if (isChanged) options.live.events.end()
     },
-    /** Lets answers under way end, for up to a second. */
+    /** Gives answers under way up to a second to end. */
     async close(): Promise<void> {
       const cut = setTimeout(() => slots.closeAll(), CLOSE_AFTER_MS)
       server.close()
@@ -75,7 +75,7 @@ export async function startAdminServer(given: AdminServerOptions) {
   }
 }
 
-/** Who asks within a second of a page gets the same one: anybody may ask, and making it takes the event loop from clients. */
+/** Makes a page at most once a second: anybody may request it, and making it holds up requests. */
 function onceASecond<Page>(make: () => Promise<Page>): () => Promise<Page> {
   let latest: { readonly page: Promise<Page>; readonly atMs: number } | undefined
   return () => {
@@ -122,7 +122,7 @@ async function answer(
   }
 }
 
-/** Node.js keeps the first of several; a proxy on the way may have gone by another (RFC 9112, section 3.2). */
+/** Node.js keeps the first of several Host fields; a proxy may have used another (RFC 9112, section 3.2). */
 const hasSeveralHosts = ({ rawHeaders }: IncomingMessage): boolean =>
   rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length > 1
 

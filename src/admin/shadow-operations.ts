@@ -1,4 +1,4 @@
-/** What operators ask of limits that are only tried. */
+/** Reports what shadow limits, which are only tried, would have refused. */
 import type { Shadow, ShadowCounts as Shown } from '../insight/api/shadow.ts'
 import type { Config } from '../config/config.ts'
 import type { Live } from '../insight/live/live.ts'

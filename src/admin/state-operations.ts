@@ -1,4 +1,4 @@
-/** What operators ask of routes, backends, the store and the workers: how they are, since when, and why. */
+/** Reports the state of routes, backends, the store and the workers. */
 import type { Seen } from '../insight/api/live.ts'
 import type { Backends, Routes, Store, Workers } from '../insight/api/state.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
@@ -15,10 +15,10 @@ export interface WorkerState {
   readonly number: number
   readonly pid: number
   readonly state: 'starting' | 'listening' | 'draining' | 'ended'
-  /** It takes requests; Unix time, as in all that follows. */
+  /** Unix time since which the worker takes requests. */
   readonly sinceMs: number | undefined
   readonly restarts: number
-  /** undefined: it has not said, or not lately. */
+  /** undefined: the worker has not reported recently. */
   readonly now: ProcessNow | undefined
 }
 
@@ -26,7 +26,7 @@ export interface StateNeeds {
   readonly reloads: { readonly config: Config }
   readonly state: {
     workers(): readonly WorkerState[]
-    /** sinceMs: undefined: since the gateway started. */
+    /** sinceMs: Unix time; undefined: since the gateway started. */
     backends(): readonly (BackendHealth & Traffic & { readonly sinceMs: number | undefined })[]
     store(): {
       readonly health: StoreHealth
@@ -94,7 +94,7 @@ export function getStore({ reloads, state }: StateNeeds): Answer {
   return json(200, store)
 }
 
-/** One that has ended is left out. Of one that has not said how it is, or not lately, nobody knows the numbers. */
+/** Workers that have ended are left out. The numbers of one that has not reported recently are null. */
 export function getWorkers({ reloads, state }: StateNeeds): Answer {
   const all = state.workers()
   const silent = all.filter(({ state: how, now }) => how === 'listening' && now === undefined)

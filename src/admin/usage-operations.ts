@@ -1,4 +1,4 @@
-/** What operators ask of the days that were: who has used how much, for billing. */
+/** Reports daily use by client, for billing. */
 import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../insight/api/usage.ts'
 import { DAY_MS } from '../config/time.ts'
 import { StoreUnavailable } from '../state/store-unavailable.ts'
@@ -25,7 +25,7 @@ export interface UsageNeeds extends Pick<ConfigNeeds, 'reloads'> {
 const CSV_HEADER = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban'.split(',')
 const DEFAULT_DAYS = 30
 
-/** Days of Unix time. Everyone's day, written as it is read. */
+/** Use of all clients on one day, written as it is read. */
 export async function getUsage({ usage }: UsageNeeds, call: Call): Promise<Answer> {
   const today = Math.floor(Date.now() / DAY_MS)
   const wanted = readDays(call.query, ['day'], today)
@@ -33,7 +33,7 @@ export async function getUsage({ usage }: UsageNeeds, call: Call): Promise<Answe
   const { day = today } = wanted
   return whereKept(async () => {
     const pages = usage.day(day)
-    // An answer that has begun can only break off.
+    // The first page is read before the answer begins: an error can then still be answered.
     const first = (await pages.next()).value ?? []
     const name = nameOf(day)
     if (wantsCsv(call.request)) return csv(CSV_HEADER, csvRows(name, first, pages))
@@ -50,7 +50,7 @@ export async function getUsage({ usage }: UsageNeeds, call: Call): Promise<Answe
   })
 }
 
-/** One client, day by day. */
+/** Use of one client, day by day. */
 export async function getClientUsage(
   { usage, reloads }: UsageNeeds,
   { params: { id }, query }: Call<{ readonly id: string }>,
@@ -124,7 +124,7 @@ async function* csvRows(
   for await (const rows of rest) yield* rows.map(inCsv)
 }
 
-/** The days that a query names, or what is wrong with it, and the remedy. */
+/** Returns the days that a query names, or what is wrong with it and the remedy. */
 function readDays<Name extends string>(
   query: URLSearchParams,
   names: readonly Name[],
@@ -148,7 +148,7 @@ function readDays<Name extends string>(
   return days
 }
 
-/** Better no number than one that is too low. */
+/** Answers 503 while the store is away, as numbers would be too low. */
 async function whereKept(make: () => Promise<Answer>): Promise<Answer> {
   try {
     return await make()

@@ -1,4 +1,4 @@
-/** Connections of the admin listener, through TLS or not; a reload changes that, and the certificates, without closing one. */
+/** Accepts connections of the admin listener, with or without TLS. A reload changes TLS and certificates without closing any. */
 import type { IncomingMessage, Server } from 'node:http'
 import { createServer as createListener, type Socket } from 'node:net'
 import { createServer as createTlsServer, TLSSocket } from 'node:tls'
@@ -9,7 +9,7 @@ import type { ConnectionSlots } from './connection-slots.ts'
 export interface AdminIdentity {
   readonly cert: string
   readonly key: string
-  /** Authorities whose client certificates are worth a token; undefined: no certificate is. */
+  /** Authorities whose client certificates replace a token; undefined: no certificate does. */
   readonly clientCa: string | undefined
 }
 
@@ -21,7 +21,7 @@ export class WayIn {
   readonly listener = createListener({ allowHalfOpen: true, noDelay: true }, (transport) =>
     this.#accept(transport),
   )
-  /** All three written by use(). */
+  /** This and the two fields below are written by use. */
   #clientCa: string | undefined
   #take: (transport: Socket) => void = () => {}
   /** Connections whose client has shown a certificate of the authorities in force. */
@@ -34,7 +34,7 @@ export class WayIn {
     this.use(identity)
   }
 
-  /** For connections from here on; undefined: without TLS. Who was let in by authorities that are no more has shown nothing. Whether there are other authorities. */
+  /** Sets the identity for new connections; undefined: no TLS. Returns whether the authorities have changed, which voids all certificates shown before. */
   use(identity: AdminIdentity | undefined): boolean {
     const isChanged = identity?.clientCa !== this.#clientCa
     if (isChanged) this.#certified = new WeakSet()
@@ -44,7 +44,7 @@ export class WayIn {
     return isChanged
   }
 
-  /** Name in the client's certificate; undefined: it has shown none that counts. */
+  /** Name in the client's certificate; undefined: it has shown none that is accepted. */
   certifiedName({ socket }: IncomingMessage): string | undefined {
     if (!(socket instanceof TLSSocket) || !this.#certified.has(socket)) return undefined
     const { subject, fingerprint256 } = socket.getPeerCertificate()
@@ -53,7 +53,7 @@ export class WayIn {
 
   #accept(transport: Socket): void {
     this.#slots.admit(transport)
-    // Before it is anybody's, an error of it is nobody's.
+    // Until a server takes the connection, nobody else handles its errors.
     transport.on('error', () => transport.destroy())
     if (!transport.destroyed) this.#take(transport)
   }
@@ -65,7 +65,7 @@ export class WayIn {
       key,
       ca: clientCa,
       requestCert: clientCa !== undefined,
-      // Probes have none, and need none.
+      // Probes have no certificate, and need none.
       rejectUnauthorized: false,
       minVersion: 'TLSv1.2',
       ALPNProtocols: ['http/1.1'],
@@ -77,7 +77,7 @@ export class WayIn {
       feed(this.#http, socket)
     })
     return (transport) => {
-      // Who ends its side before the handshake has ended would never be done.
+      // A client that ends its side during the handshake would never be closed otherwise.
       transport.allowHalfOpen = false
       server.emit('connection', transport)
     }

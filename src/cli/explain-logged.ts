@@ -41,7 +41,7 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
   checkRevision(past, config, file)
   const explanation = await explainPast(config, past, {
     ban: found.ban,
-    findPlaces: locationsIn(file, edge),
+    findLocations: locationsIn(file, edge),
   })
   printExplanation(edge, options, explanation, Date.now())
   return OK

@@ -2,7 +2,7 @@
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { readSettingLocations } from '../config/clients/setting-locations.ts'
-import type { FindPlaces } from '../insight/explain/places.ts'
+import type { FindLocations } from '../insight/explain/setting-locations.ts'
 import { explain } from '../server/gateway/explaining.ts'
 import type { Asking } from './operator/asking.ts'
 import { headerPairs, printExplanation, requestLine } from './operator/explain.ts'
@@ -36,8 +36,8 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
     checkCredentials(config, headers)
     const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
     const known = { ofCaller: () => ({ use }) }
-    const findPlaces = locationsIn(file, edge)
-    printExplanation(edge, options, await explain(config, question, known, { findPlaces }), atMs)
+    const findLocations = locationsIn(file, edge)
+    printExplanation(edge, options, await explain(config, question, known, { findLocations }), atMs)
     return OK
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -48,7 +48,7 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
 
 /** Reads in this thread, as no request waits meanwhile. */
 export const locationsIn =
-  (file: string, { env }: Pick<Edge, 'env'>): FindPlaces =>
+  (file: string, { env }: Pick<Edge, 'env'>): FindLocations =>
   (asked) =>
     Promise.resolve(readSettingLocations(file, env, asked))
 

@@ -1,30 +1,30 @@
-/** How the page writes numbers, times and tables. Nothing here reads a clock or the document. */
+/** Formats numbers, times and tables for the page and the command line. Nothing here reads a clock or the document. */
 
-/** What is not known, which is not 0. */
+/** Stands for an unknown value, which is not 0. */
 export const UNKNOWN = '–'
 
 const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 })
 
-/** Of a number that is known, or else a dash. @param {number | null | undefined} value @param {(value: number) => string} write */
+/** Writes a known number, or else a dash. @param {number | null | undefined} value @param {(value: number) => string} write */
 const known = (value, write) => (value === null || value === undefined ? UNKNOWN : write(value))
 
-/** 9,204 @param {number | null | undefined} value */
+/** Whole number: 9,204 @param {number | null | undefined} value */
 export const count = (value) => known(value, (number) => whole.format(number))
 
-/** As count, from ten million on 12.4M. @param {number | null | undefined} value */
+/** Whole number, shortened from ten million on: 12.4M @param {number | null | undefined} value */
 export const compact = (value) =>
   known(value, (number) =>
     number < 10_000_000 ? whole.format(number) : `${(number / 1_000_000).toFixed(1)}M`,
   )
 
-/** Of a second: 3.4, 31, 1,204 @param {number | null | undefined} value */
+/** Rate per second: 3.4, 31, 1,204 @param {number | null | undefined} value */
 export const rate = (value) =>
   known(value, (number) => {
     if (number > 0 && number < 0.05) return '<0.1'
     return number < 9.95 && !Number.isInteger(number) ? number.toFixed(1) : whole.format(number)
   })
 
-/** Of a share, 1 being all: 100% is the limit itself and nothing below it. @param {number | null | undefined} share */
+/** Share of 1 as a percentage; nothing below the limit is rounded up to 100%. @param {number | null | undefined} share */
 export const percent = (share) =>
   known(share, (number) => {
     if (number > 0 && number < 0.01) return '<1%'
@@ -43,7 +43,7 @@ const units = [
   ['s', 1_000],
 ]
 
-/** Two units at most, and no more than most: 9 h 52 min, 41 s, 8.2 ms @param {number | null | undefined} value @param {number} [most] */
+/** Duration in no more than `most` units: 9 h 52 min, 41 s, 8.2 ms @param {number | null | undefined} value @param {number} [most] */
 export const duration = (value, most = 2) =>
   known(value, (number) => {
     if (number < 1_000) return `${Number(number.toPrecision(2))} ms`
@@ -58,14 +58,14 @@ export const duration = (value, most = 2) =>
     return parts.join(' ')
   })
 
-/** Of a latency, which is of two digits: 0.9 ms, 31 ms, 1.2 s @param {number | null | undefined} value */
+/** Latency with two digits: 0.9 ms, 31 ms, 1.2 s @param {number | null | undefined} value */
 export const latency = (value) =>
   known(value, (number) => {
     const digits = Number(number.toPrecision(2))
     return digits < 1_000 ? `${digits} ms` : `${digits / 1_000} s`
   })
 
-/** 1.5 GiB, 92 MiB, 512 B @param {number | null | undefined} value */
+/** Size: 1.5 GiB, 92 MiB, 512 B @param {number | null | undefined} value */
 export const bytes = (value) =>
   known(value, (number) => {
     const names = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
@@ -75,24 +75,24 @@ export const bytes = (value) =>
     return `${at > 0 && amount < 10 ? amount.toFixed(1) : whole.format(amount)} ${names[at]}`
   })
 
-/** In UTC: 14:07:31Z of today, else 2026-11-02 14:07Z. @param {number} atMs @param {number} nowMs */
+/** UTC time: 14:07:31Z if it is today, otherwise 2026-11-02 14:07Z @param {number} atMs @param {number} nowMs */
 export function clock(atMs, nowMs) {
   const [day = '', time = ''] = new Date(atMs).toISOString().split('T')
   if (new Date(nowMs).toISOString().startsWith(day)) return `${time.slice(0, 8)}Z`
   return `${day} ${time.slice(0, 5)}Z`
 }
 
-/** 41 s ago, in 6 min, now @param {number} atMs @param {number} nowMs */
+/** Distance from now: 41 s ago, in 6 min, now @param {number} atMs @param {number} nowMs */
 export function relative(atMs, nowMs) {
   const awayMs = Math.abs(atMs - nowMs)
   if (awayMs < 1_000) return 'now'
   return atMs < nowMs ? `${duration(awayMs, 1)} ago` : `in ${duration(awayMs, 1)}`
 }
 
-/** 12/300 @param {{ used: number, limit: number } | null} use */
+/** Use and limit: 12/300 @param {{ used: number, limit: number } | null} use */
 export const usage = (use) => (use === null ? UNKNOWN : `${count(use.used)}/${count(use.limit)}`)
 
-/** RFC 4180, without its line end. Whoever opens it as a sheet is to see names, not have them calculated: what could be a formula stands behind an apostrophe. @param {readonly (string | number)[]} row */
+/** CSV line (RFC 4180) without its line end. An apostrophe keeps a spreadsheet from calculating what looks like a formula. @param {readonly (string | number)[]} row */
 export const csvLine = (row) =>
   row
     .map((value) => {
@@ -101,7 +101,7 @@ export const csvLine = (row) =>
     })
     .join(',')
 
-/** Whom a reload would refuse at once; '': it lowers no limit. @param {import('../config/changes/reload-outcome.ts').OverNow} over */
+/** Sentence about clients that a reload would refuse at once; '': it lowers no limit. @param {import('../config/changes/reload-outcome.ts').OverNow} over */
 export function overText({ of, lookedAt, count: found, clients, missing = [] }) {
   if (of === 0 && missing.length === 0) return ''
   const names = clients.slice(0, 20)

@@ -1,4 +1,4 @@
-/** What an operator changes here: bans and usage. Each says its effect before, and how it is undone after. */
+/** Changes that an operator makes here: bans and use. Each dialog states the effect before, and how to undo it after. */
 import { call } from './api.js'
 import { confirmed, toast } from './dialog.js'
 import { clock, count, duration } from '../../insight/format.js'
@@ -35,10 +35,10 @@ const impose = (key, length, reason) =>
 /** @param {string} key @returns {Promise<BanChange>} */
 const lift = (key) => call(banPath(key), { method: 'DELETE' })
 
-/** When a ban would have ended, by this machine's clock. asOf: the store's time of this moment. @param {Ban} ban @param {string} asOf */
+/** End of a ban by this machine's clock. asOf: the store's current time. @param {Ban} ban @param {string} asOf */
 const endOf = ({ until }, asOf) => Date.now() + Date.parse(until) - Date.parse(asOf)
 
-/** For the rest of it. @param {Ban} ban @param {number} endMs */
+/** Imposes a lifted ban again for its remaining time. @param {Ban} ban @param {number} endMs */
 const again = ({ key, reason }, endMs) => {
   const restSeconds = Math.max(1, Math.round((endMs - Date.now()) / 1_000))
   return impose(key, `${restSeconds}s`, reason ?? 'lifted by mistake')
@@ -70,7 +70,7 @@ export function askToBan(client, keys, after) {
   const what = keys.length === 1 ? `key ${names}` : `${keys.length} keys`
   /** @type {Map<string, { ban: Ban, endMs: number }>} */
   const before = new Map()
-  /** An earlier ban goes on as it would have. @param {string} key */
+  /** Restores the earlier ban, if there was one. @param {string} key */
   const undo = (key) => {
     const earlier = before.get(key)
     return earlier ? again(earlier.ban, earlier.endMs) : lift(key)
@@ -143,7 +143,7 @@ export function askToLift(ban, after) {
   })
 }
 
-/** An act without a dialog of its own: an undo. @param {Promise<unknown>} act @param {string} text @param {() => unknown} after */
+/** Runs an act without a dialog of its own, such as an undo. @param {Promise<unknown>} act @param {string} text @param {() => unknown} after */
 async function settle(act, text, after) {
   try {
     await act

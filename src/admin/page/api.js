@@ -1,11 +1,11 @@
 /** Calls of the admin API. The token is kept here, in memory, and nowhere else. */
 
-/** What an operation has answered instead of what was asked for. */
+/** Failure of an operation. */
 export class Fault extends Error {
   /** @param {string} path @param {string} message @param {{ status?: number, code?: string, problems?: readonly string[] }} [details] */
   constructor(path, message, { status = 0, code = '', problems = [] } = {}) {
     super(message)
-    /** As it was asked. */
+    /** Path of the request. */
     this.path = path
     /** 0: no answer has come. */
     this.status = status
@@ -21,14 +21,14 @@ const CHANGE_WITHIN_MS = 60_000
 let token
 /** @type {(refused: boolean) => Promise<string | undefined>} */
 let askForToken = () => Promise.resolve(undefined)
-/** All calls that need a token wait for one question. @type {Promise<string | undefined> | undefined} */
+/** One question for a token, which all calls that need one wait for. @type {Promise<string | undefined> | undefined} */
 let asked
 
-/** Whoever has cancelled is not asked again by what runs by itself. */
+/** Set after the operator has cancelled: calls made by the page itself do not ask again. */
 let isDeclined = false
 export const askAgain = () => void (isDeclined = false)
 
-/** @param {typeof askForToken} ask undefined: there is none. refused: the one before was not taken. */
+/** @param {typeof askForToken} ask resolves to undefined after a cancel. refused: the previous token was not accepted. */
 export const onTokenNeeded = (ask) => void (askForToken = ask)
 
 /**
@@ -45,7 +45,7 @@ async function ask(path, { method = 'GET', body, signal }) {
   /** @type {RequestInit} */
   const init = { method, headers, signal, cache: 'no-store', credentials: 'omit' }
   if (body !== undefined) init.body = JSON.stringify(body)
-  // Relative, as a proxy may show the listener below a path of its own.
+  // The path is relative, as a proxy may show the listener below a path of its own.
   const response = await fetch(path.slice(1), init).catch((error) => {
     if (signal.aborted && signal.reason?.name !== 'TimeoutError') throw error
     const why = signal.aborted ? 'did not answer in time' : 'cannot be reached'
@@ -82,12 +82,12 @@ export async function call(path, how = {}) {
 }
 
 /**
- * Server-sent events. Over fetch, as an EventSource sends no token. Ends with the stream, or throws.
+ * Reads server-sent events through fetch, as an EventSource sends no token. Ends with the stream, or throws.
  * @param {string} path
- * @param {(event: string, data: any) => void} tell
+ * @param {(event: string, data: any) => void} onEvent
  * @param {AbortSignal} signal
  */
-export async function stream(path, tell, signal) {
+export async function stream(path, onEvent, signal) {
   const { body } = await ask(path, { signal })
   if (body === null) return
   const reader = body.pipeThrough(new TextDecoderStream()).getReader()
@@ -99,7 +99,7 @@ export async function stream(path, tell, signal) {
     text = blocks.pop() ?? ''
     for (const block of blocks) {
       const { event = 'message', data } = fieldsOf(block)
-      if (data !== undefined) tell(event, JSON.parse(data))
+      if (data !== undefined) onEvent(event, JSON.parse(data))
     }
   }
 }

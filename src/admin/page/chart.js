@@ -6,7 +6,7 @@ import { HEIGHT, plotOptions } from './plot.js'
 /** @import uPlot from 'uplot' */
 /** @import { Course, Line } from './plot.js' */
 
-/** A classic script, loaded before this one runs. @type {typeof uPlot} */
+/** uPlot is a classic script, loaded before this one. @type {typeof uPlot} */
 const Plot = /** @type {any} */ (globalThis)['uPlot']
 
 /** @type {Set<Chart>} */
@@ -14,7 +14,7 @@ const shown = new Set()
 export const redrawCharts = () => shown.forEach((one) => one.build())
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawCharts)
 
-/** Where it is highest, the last time. @param {readonly (number | null)[]} values */
+/** Last index of the highest value. @param {readonly (number | null)[]} values */
 function peak(values) {
   const most = values.reduce((one, other) => Math.max(one ?? -1, other ?? -1), -1) ?? -1
   return most < 0 ? undefined : values.lastIndexOf(most)
@@ -36,7 +36,7 @@ export class Chart {
   #details
   /** @type {uPlot | undefined} */
   #plot
-  /** Where the cursor is; null: nowhere, and the latest is shown. @type {number | null} */
+  /** Index under the cursor; null: there is none, and the latest is shown. @type {number | null} */
   #cursor = null
   #sizes = new ResizeObserver(() => this.#resize())
 
@@ -84,7 +84,7 @@ export class Chart {
     shown.add(this)
   }
 
-  /** Also for other colours. */
+  /** Draws the chart anew, also after a change of colours. */
   build() {
     this.#plot?.destroy()
     const width = this.#plotted.clientWidth
@@ -165,7 +165,7 @@ export class Chart {
     write(this.#spoken, `${moment(at)}: ${values.join(', ')}`)
   }
 
-  /** Sums of counts, the highest of latencies. */
+  /** Fills the table: sums of counts, and the highest latencies. */
   #tabulate() {
     if (!this.#details.open) return
     /** @type {Map<string, (number | null)[]>} */

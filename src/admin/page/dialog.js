@@ -1,4 +1,4 @@
-/** Questions before a change, and what came of it. A dialog stays while the answer is awaited, and tells a fault itself. */
+/** Questions before a change, and messages about its result. A dialog stays open until the answer arrives, and shows any fault itself. */
 import { faultBox, button, h } from './ui.js'
 
 const UNDO_MS = 10_000
@@ -11,10 +11,10 @@ const UNDO_MS = 10_000
  * @param {string} question.confirm
  * @param {string} question.busy
  * @param {boolean} [question.harmless]
- * @param {(form: HTMLFormElement) => boolean} [question.ready] asked as something is entered
+ * @param {(form: HTMLFormElement) => boolean} [question.ready] called on every input
  * @param {(form: HTMLFormElement) => Promise<Result>} question.act
  * @param {(result: Result) => void} [question.done]
- * @returns {Promise<Result | undefined>} undefined: it was left.
+ * @returns {Promise<Result | undefined>} undefined: the dialog was cancelled.
  */
 export function confirmed({
   title,
@@ -69,7 +69,7 @@ export function confirmed({
   return new Promise((resolve) => {
     dialog.addEventListener('close', () => {
       dialog.remove()
-      // What was done may take away what it was asked for by.
+      // The change may have removed the control that opened the dialog.
       if (!isDone && opener instanceof HTMLElement) opener.focus()
       else document.querySelector('h1')?.focus()
       resolve(result)
@@ -78,7 +78,7 @@ export function confirmed({
 }
 
 /**
- * Says what was done, and how it is undone, for ten seconds; while it is looked at, for longer.
+ * Says what was done and how to undo it, for ten seconds, or longer while a pointer or the focus is on it.
  * @param {string} text
  * @param {{ label: string, act: () => void }} [undo]
  */

@@ -1,4 +1,4 @@
-/** Elements. All text is set as text. */
+/** Creates elements. All text is set as text, never as HTML. */
 
 /** @typedef {Node | string | null | undefined | false} Child */
 
@@ -35,7 +35,7 @@ export function svg(tag, attributes, ...children) {
   return element
 }
 
-/** Only what differs is written. @param {Node | null} node @param {string} text */
+/** Writes the text only if it differs. @param {Node | null} node @param {string} text */
 export function write(node, text) {
   if (node !== null && node.textContent !== text) node.textContent = text
 }

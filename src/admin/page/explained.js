@@ -1,4 +1,4 @@
-/** The words of an explanation, for the page and for the command line alike. Nothing here reads a clock or the document. */
+/** Wording of an explanation, for the page and the command line. Nothing here reads a clock or the document. */
 import { clock, usage } from '../../insight/format.js'
 
 /** @import { Explanation } from '../../insight/api/explain.ts' */
@@ -21,7 +21,7 @@ function answerOf({ status, code, window, retryAfterSeconds, backend, route, dec
     .join(', ')
 }
 
-/** Who asked for what, how it was answered, each stage, and what else is to be said. @param {Explanation} explanation @param {number} nowMs */
+/** Says who requested what, how it was answered, the verdict of each stage, and what else is known. @param {Explanation} explanation @param {number} nowMs */
 export function wordsOf(explanation, nowMs) {
   const { method, target, key, client, at, code, charged, change, assumed, recorded } = explanation
   const asked = [

@@ -1,4 +1,4 @@
-/** What the gateway says of the moment: its latest 15 minutes, kept up by its events. Nothing runs while the page is hidden. */
+/** Data about the moment: the latest 15 minutes, kept current by events. Nothing runs while the page is hidden. */
 import { askAgain, call, Fault, stream } from './api.js'
 
 /** @import { Overview, Seconds, Tick } from '../../insight/api/live.ts' */
@@ -12,7 +12,7 @@ const OVERVIEW_EVERY_MS = 5_000
 const LONGEST_WAIT_MS = 15_000
 const EVENTS = '/api/events?types=tick,ban,reload,backend,store'
 
-/** One value a second; null: not measured, which is a gap and not 0. */
+/** Values by second; null: not measured, which is a gap and not 0. */
 const column = () => /** @type {(number | null)[]} */ (Array.from({ length: SECONDS }, () => null))
 
 export const columns = {
@@ -27,7 +27,7 @@ export const columns = {
   backendP99: column(),
 }
 /** @typedef {keyof typeof columns} ColumnName */
-/** Unix seconds of each place. @type {number[]} */
+/** Unix second at each index. @type {number[]} */
 export const seconds = Array.from({ length: SECONDS }, (_, at) => at)
 
 export const live = {
@@ -40,23 +40,23 @@ export const live = {
   paused: false,
   /** Why there is no live data. @type {string | null} */
   cause: null,
-  /** By the page's clock. */
+  /** Time of the next try, by the page's clock. */
   nextTryMs: 0,
 }
 
-/** The server's clock less the page's. */
+/** Difference of the server's clock from the page's. */
 let aheadMs = 0
-let heardMs = 0
-/** All tries while the page is seen, and the one that runs. @type {AbortController | undefined} */
+let lastTickMs = 0
+/** Aborts all tries; attempt aborts the current one. @type {AbortController | undefined} */
 let connection
 /** @type {AbortController | undefined} */
 let attempt
 let triedMs = 0
-/** Ends a wait between two tries. */
+/** Ends the wait between two tries. */
 let wake = () => {}
 let overviewDueMs = 0
 
-/** Now, by the gateway's clock. */
+/** Current time by the gateway's clock. */
 export const now = () => Date.now() + aheadMs
 
 /** @type {Set<(change: Change, detail?: any) => void>} */
@@ -67,9 +67,9 @@ export function listen(listener) {
   return () => void listeners.delete(listener)
 }
 /** @param {Change} change @param {any} [detail] */
-const tell = (change, detail) => listeners.forEach((listener) => listener(change, detail))
+const notify = (change, detail) => listeners.forEach((listener) => listener(change, detail))
 
-/** Makes `second` the last place; what lies between is not measured. @param {number} second */
+/** Makes `second` the last index; seconds skipped on the way are not measured. @param {number} second */
 function advance(second) {
   const last = seconds[SECONDS - 1] ?? 0
   const steps = Math.min(second - last, SECONDS)
@@ -92,7 +92,7 @@ function put(second, values) {
 /** @param {Tick} tick */
 function takeTick(tick) {
   const second = Math.floor(Date.parse(tick.at) / 1_000)
-  heardMs = Date.now()
+  lastTickMs = Date.now()
   live.latest = tick
   advance(second)
   const { gatewayMs, backendMs, refused, requests } = tick
@@ -100,10 +100,10 @@ function takeTick(tick) {
   put(second, { requests, ...refused, ...latencies })
   put(second, { backendP50: backendMs.p50, backendP99: backendMs.p99 })
   become('live', null)
-  if (!live.paused) tell('tick')
+  if (!live.paused) notify('tick')
 }
 
-/** Fills what is missing here: seconds from before, and those without a connection. @param {Seconds} from */
+/** Fills gaps: seconds from before the page opened, and those without a connection. @param {Seconds} from */
 function takeSeconds(from) {
   const first = Math.floor(Date.parse(from.from) / 1_000)
   advance(first + from.requests.length - 1)
@@ -125,7 +125,7 @@ export async function refreshOverview() {
   live.overview = overview
   live.latest ??= overview.latest
   takeSeconds(overview.seconds)
-  tell('overview')
+  notify('overview')
 }
 
 /** @param {State} state @param {string | null} cause */
@@ -133,16 +133,16 @@ function become(state, cause) {
   if (live.state === state && live.cause === cause) return
   live.state = state
   live.cause = cause
-  tell('state')
+  notify('state')
 }
 
 /** @param {boolean} paused */
 export function pause(paused) {
   live.paused = paused
-  tell('state')
+  notify('state')
   if (paused) return
-  tell('tick')
-  tell('visible')
+  notify('tick')
+  notify('visible')
 }
 
 /** Tries again at once. */
@@ -159,7 +159,7 @@ async function connect() {
     try {
       await refreshOverview()
       attempt = new AbortController()
-      await stream(EVENTS, hear, AbortSignal.any([signal, attempt.signal]))
+      await stream(EVENTS, takeEvent, AbortSignal.any([signal, attempt.signal]))
       if (Date.now() - triedMs > LONGEST_WAIT_MS) waitMs = 1_000
     } catch (fault) {
       if (signal.aborted) return
@@ -177,26 +177,26 @@ async function connect() {
 }
 
 /** @param {string} event @param {any} data */
-function hear(event, data) {
+function takeEvent(event, data) {
   if (event === 'tick') return takeTick(data)
   overviewDueMs = Math.min(overviewDueMs, Date.now() + 200)
-  tell('event', event)
+  notify('event', event)
 }
 
 function everySecond() {
-  const silentMs = Date.now() - heardMs
+  const silentMs = Date.now() - lastTickMs
   if (silentMs > SILENT_MS) {
     if (live.state === 'live') live.nextTryMs = Date.now()
     // A connection may be open with nobody at its other end.
     if (Math.min(silentMs, Date.now() - triedMs) > GONE_MS) attempt?.abort()
     become('stale', live.cause)
     advance(Math.floor(now() / 1_000) - 1)
-    tell('state')
-    if (!live.paused) tell('tick')
+    notify('state')
+    if (!live.paused) notify('tick')
     return
   }
   if (Date.now() >= overviewDueMs && live.state === 'live' && !live.paused)
-    // The stream says that something is wrong, if it is.
+    // A failing stream shows faults anyway.
     refreshOverview().catch(() => {})
 }
 
@@ -207,10 +207,10 @@ function follow() {
   clearInterval(timer)
   connection?.abort()
   if (document.visibilityState === 'hidden') return
-  heardMs = Date.now()
+  lastTickMs = Date.now()
   timer = setInterval(everySecond, 1_000)
   void connect()
-  tell('visible')
+  notify('visible')
 }
 
 export function start() {

@@ -1,4 +1,4 @@
-/** Which view is shown, and when it asks again. */
+/** Chooses the view, and reloads its data. */
 import { onTokenNeeded } from './api.js'
 import { listen, live, start } from './live.js'
 import { askForToken, drawShell, startShell } from './shell.js'
@@ -38,10 +38,10 @@ const views = [
 
 /** @type {View | undefined} */
 let view
-/** Of the view alone, not of its filters. */
+/** Path of the view, without its filters. */
 let shownPath = ''
 
-/** Filters are kept in the address, without a view of its own in the history for each letter. @param {string} name @param {string} value */
+/** Keeps filters in the address; replacing it leaves no entry in the history for each letter. @param {string} name @param {string} value */
 function change(name, value) {
   const { path, query } = placeOf(location.hash)
   if (value === '') query.delete(name)
@@ -56,7 +56,7 @@ function placeOf(hash) {
   return { path: path === '' ? '/' : path, query: new URLSearchParams(query) }
 }
 
-/** What is no percent-encoding names no view. @param {string} path */
+/** A path that is not percent-encoded correctly names no view. @param {string} path */
 function decoded(path) {
   try {
     return decodeURIComponent(path)
@@ -66,7 +66,7 @@ function decoded(path) {
 }
 
 function show() {
-  // The skip link's.
+  // The skip link has set this hash.
   if (location.hash === '#view') return document.querySelector('h1')?.focus()
   const { path, query } = placeOf(location.hash)
   const first = view === undefined
@@ -98,7 +98,7 @@ function show() {
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer
-/** What is shown stays while it is asked for; nobody asks for a page that is hidden. */
+/** Loads the view's data; what is shown stays until then. A hidden page loads nothing. */
 function load() {
   clearTimeout(timer)
   if (document.visibilityState === 'hidden') return
@@ -108,14 +108,14 @@ function load() {
   }, POLL_MS)
   void view?.load?.()
 }
-/** Looks again whether there is somebody to ask. */
+/** Waits until the gateway can be reached and the page is not paused. */
 function poll() {
   clearTimeout(timer)
   timer = setTimeout(() => (live.paused || live.state === 'stale' ? poll() : load()), POLL_MS)
 }
 
 let isDue = false
-/** After something has happened, of which there may be much. */
+/** Loads soon after an event; many events cause one load. */
 function loadSoon() {
   if (isDue) return
   isDue = true

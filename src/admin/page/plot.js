@@ -1,28 +1,28 @@
-/** What uPlot is told of a chart. */
+/** Options of uPlot for a chart. */
 
 /** @import uPlot from 'uplot' */
 /** @typedef {{ label: string, column: string, color: string, width?: number, dash?: number[], fill?: boolean, side?: boolean }} Line */
 
 /**
- * What has happened in the course of time.
+ * Values over time.
  * @typedef {object} Course
- * @property {readonly number[]} seconds Unix seconds of each place
- * @property {Readonly<Record<string, readonly (number | null)[]>>} columns a value a place; null: not measured, which is a gap and not 0
- * @property {(at: number) => string} moment of a place
- * @property {(second: number) => string} tick of the axis
- * @property {(values: readonly (number | null)[]) => number | null | undefined} sum what is told of all values
- * @property {string} inAll what is said before it
- * @property {string} part such as minute: what a row of the table is of
+ * @property {readonly number[]} seconds Unix second at each index
+ * @property {Readonly<Record<string, readonly (number | null)[]>>} columns one value at each index; null: not measured, which is a gap and not 0
+ * @property {(at: number) => string} moment time at an index, in words
+ * @property {(second: number) => string} tick label on the axis
+ * @property {(values: readonly (number | null)[]) => number | null | undefined} sum figure that sums up all values
+ * @property {string} inAll words before the sum
+ * @property {string} part such as minute: what a row of the table covers
  * @property {(second: number) => string} partOf
  * @property {() => boolean} isEmpty
- * @property {string} none what is said then
- * @property {() => number[]} marks Unix seconds of uprights
+ * @property {string} none text shown then
+ * @property {() => number[]} marks Unix seconds of vertical lines
  * @property {(second: number) => Date} [date] for ticks of whole days
  */
 
 export const HEIGHT = 150
 
-/** From 0 to a round number, or the powers of ten around what there is. @param {number | null} most @param {number | null} least @param {boolean} log */
+/** Range from 0 to a round number, or the powers of ten around the values. @param {number | null} most @param {number | null} least @param {boolean} log */
 function range(most, least, log) {
   if (log) {
     const from = Math.floor(Math.log10(Math.max(least ?? 0.1, 0.01)))

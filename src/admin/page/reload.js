@@ -1,4 +1,4 @@
-/** What a reload would change, and the reload itself. */
+/** Shows what a reload would change, and reloads. */
 import { call, Fault } from './api.js'
 import { confirmed, toast } from './dialog.js'
 import { count, overText, plural } from '../../insight/format.js'
@@ -36,7 +36,7 @@ const lines = [
 const listAt = (radius, path) =>
   path.split('.').reduce((value, name) => value[name] ?? [], /** @type {any} */ (radius))
 
-/** How many, of a list that may be cut. @param {BoundedRadius} radius @param {string} path */
+/** Number of items of a list that may be cut. @param {BoundedRadius} radius @param {string} path */
 const sizeOf = (radius, path) => radius.counts[path] ?? listAt(radius, path).length
 
 /** @param {BoundedRadius} radius */
@@ -61,7 +61,7 @@ function radiusList(radius) {
     : h('p', {}, 'Nothing changes but what the files themselves hold: certificates are read again.')
 }
 
-/** Looks at the files first, then asks whether just that is to be taken. @param {string} revision in force @param {() => void} after */
+/** Shows what the files would change, then asks whether to take exactly that. @param {string} revision in force @param {() => void} after */
 export async function askToReload(revision, after) {
   /** @type {Extract<ReloadOutcome, { blastRadius: unknown }>} */
   const {

@@ -1,4 +1,4 @@
-/** What stands around every view: whether the data is live, what needs attention, and the keys. */
+/** Frame around every view: whether the data is live, what needs attention, and the keys. */
 import { confirmed } from './dialog.js'
 import { redrawCharts } from './chart.js'
 import { clock, count, duration } from '../../insight/format.js'
@@ -10,7 +10,7 @@ import { h, write } from './ui.js'
 /** @param {string} id @returns {HTMLElement} */
 const part = (id) => document.getElementById(id) ?? document.body
 
-/** Settings of this browser, where it keeps any. @param {string} name */
+/** Reads a setting of this browser, if it keeps any. @param {string} name */
 const setting = (name) => {
   try {
     return localStorage.getItem(`tollgate.${name}`)
@@ -23,11 +23,11 @@ const setSetting = (name, value) => {
   try {
     localStorage.setItem(`tollgate.${name}`, value)
   } catch {
-    // It lasts as long as the page.
+    // The setting then lasts as long as the page.
   }
 }
 
-/** Where more is said of it. @param {Attention} attention */
+/** Address of the view with details. @param {Attention} attention */
 function linkOf({ kind, subject }) {
   if (kind === 'client' && subject !== null) return `#/clients/${encodeURIComponent(subject)}`
   if (kind === 'key' && subject !== null) return `#/clients?q=${encodeURIComponent(subject)}`
@@ -39,7 +39,7 @@ let spokenMs = -Infinity
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let speaking
 
-/** Whoever listens is told of changes, but not all the time. @param {string} text */
+/** Announces changes to screen readers, at most once in SPEAK_EVERY_MS. @param {string} text */
 function speak(text) {
   clearTimeout(speaking)
   const waitMs = Math.max(0, spokenMs + SPEAK_EVERY_MS - Date.now())
@@ -49,7 +49,7 @@ function speak(text) {
   }, waitMs)
 }
 
-/** Which things need attention; what is said of each may change by the second. @type {string | undefined} */
+/** Identifies the things that need attention; their texts may change every second. @type {string | undefined} */
 let shown
 
 function drawAttention() {
@@ -113,7 +113,7 @@ export function drawShell(change) {
   }
 }
 
-/** The answer to a 401; cancelled: undefined. @param {boolean} refused */
+/** Asks for a token after a 401; undefined: the operator has cancelled. @param {boolean} refused */
 export const askForToken = (refused) => {
   const input = h('input', {
     type: 'password',

@@ -1,4 +1,4 @@
-/** Tables whose rows keep their place while a pointer or the focus is on them or their text is selected; their values do not. */
+/** Tables whose rows keep their place while a pointer, the focus or a selection is on them; their values still change. */
 import { plural } from '../../insight/format.js'
 import { h, write } from './ui.js'
 
@@ -69,7 +69,7 @@ export class Table {
     for (const row of this.#latest) this.#shown.get(idOf(row))?.patch(row)
   }
 
-  /** For rows of another question. */
+  /** Clears the table before rows of another query. */
   clear() {
     this.#latest = []
     this.#order()
@@ -121,7 +121,7 @@ function tableRow(columns, first) {
   )
   /** @type {string[]} */
   const texts = []
-  /** Only what differs is written. @param {Row} next */
+  /** Writes only what differs. @param {Row} next */
   const patch = (next) => {
     row = next
     columns.forEach(({ text, draw }, at) => {

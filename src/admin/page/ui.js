@@ -1,4 +1,4 @@
-/** What views are made of, and what a part of one does while it loads or fails. */
+/** Parts of views, and what they show while they load or fail. */
 import { askAgain, call, Fault } from './api.js'
 import { h, svg, write } from './dom.js'
 import { clock, relative, UNKNOWN } from '../../insight/format.js'
@@ -6,18 +6,18 @@ import { now } from './live.js'
 
 export { h, svg, write }
 
-/** State is a word, a shape and a colour. @param {'ok' | 'warn' | 'bad' | 'none'} kind @param {string} text */
+/** A state as a word, a shape and a colour. @param {'ok' | 'warn' | 'bad' | 'none'} kind @param {string} text */
 export const state = (kind, text) =>
   h('span', { class: `is ${kind}` }, `${{ ok: '●', warn: '▲', bad: '■', none: '○' }[kind]} ${text}`)
 
-/** Words to look for. @param {string | null} value */
+/** Box for words to search for. @param {string | null} value */
 export const searchBox = (value) => {
   const box = h('input', { type: 'search', autocomplete: 'off', spellcheck: 'false' })
   box.value = value ?? ''
   return box
 }
 
-/** Filters above a table. @param {Record<string, Node>} controls by what is written before them */
+/** Filters above a table. @param {Record<string, Node>} controls by label */
 export const filters = (controls) =>
   h(
     'form',
@@ -33,7 +33,7 @@ export const choice = (options, chosen) => {
   return select
 }
 
-/** A share as a bar; what it says is said in numbers beside it. @param {number | null} share */
+/** Bar of a share, which the text beside it states in numbers. @param {number | null} share */
 export function bar(share) {
   const shown = Math.min(share ?? 0, 1) * 100
   const kind = (share ?? 0) >= 1 ? 'bad' : (share ?? 0) >= 0.8 ? 'warn' : 'ok'
@@ -50,14 +50,14 @@ export function bar(share) {
   )
 }
 
-/** 14:07:31Z 41 s ago @param {string | null} iso @param {'both' | 'relative' | 'clock'} [how] */
+/** Time in words: 14:07:31Z 41 s ago @param {string | null} iso @param {'both' | 'relative' | 'clock'} [how] */
 export function timeText(iso, how = 'both') {
   if (iso === null) return UNKNOWN
   const atMs = Date.parse(iso)
   const parts = { clock: clock(atMs, now()), relative: relative(atMs, now()) }
   return how === 'both' ? `${parts.clock} ${parts.relative}` : parts[how]
 }
-/** The same with its moment for machines, and in local time. @param {string | null} iso @param {'both' | 'relative' | 'clock'} [how] */
+/** Time in words, with its machine-readable and local forms. @param {string | null} iso @param {'both' | 'relative' | 'clock'} [how] */
 export const time = (iso, how) =>
   iso === null
     ? UNKNOWN
@@ -87,7 +87,7 @@ export function faultBox(error, retry) {
 }
 
 /**
- * An answer that is asked for again and again. What is shown stays while it fails.
+ * Answer that is requested again and again. The last one stays visible while requests fail.
  * @template Answer
  * @param {string | (() => string)} path
  * @param {(answer: Answer) => void} draw
@@ -108,7 +108,7 @@ export function source(path, draw) {
     } catch (error) {
       if (mine !== asked) return
       const text = error instanceof Fault ? error.message : String(error)
-      // The same fault is not told again and again.
+      // A repeated fault is shown once.
       if (note.dataset['fault'] !== text || note.firstChild === null)
         note.replaceChildren(faultBox(error, load))
       note.dataset['fault'] = text

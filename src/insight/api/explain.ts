@@ -3,7 +3,7 @@ import type { RefusalCode } from '../../core/rules/refusals.ts'
 import type { Seen } from './live.ts'
 import type { SeenUse } from '../../core/record/tally.ts'
 
-/** As ARCHITECTURE.md names them. */
+/** Stages by their names in ARCHITECTURE.md. */
 export type StageName =
   | 'accept'
   | 'match-route'
@@ -18,13 +18,13 @@ export type StageName =
 
 export interface ExplainedStage {
   readonly stage: StageName
-  /** unknown: nobody can foretell it, nor what comes after it. */
+  /** unknown: the verdict cannot be predicted, nor can those of the stages after it. */
   readonly verdict: 'pass' | 'refuse' | 'sent' | 'unknown' | 'notReached'
-  /** What was looked at and what was found, in a few words; empty where it was not reached. */
+  /** What was examined and found, in a few words; empty where the stage was not reached. */
   readonly rule: string
   /** FILE:LINE of the setting that decided, from the folder of the configuration; null: a default, or no setting has a say. */
   readonly config: string | null
-  /** By name, units in the names: used, limit, left, resetAt, untilAt, strikes, taken. */
+  /** Figures by name, with units in the names: used, limit, left, resetAt, untilAt, strikes, taken. */
   readonly numbers: Readonly<Record<string, number | string | null>>
 }
 
@@ -40,7 +40,7 @@ export interface Explanation {
   /** null: a backend would answer, or a stage's verdict is unknown. */
   readonly status: number | null
   readonly code: RefusalCode | null
-  /** That refused it. */
+  /** Window whose limit refused the request. */
   readonly window: 'minute' | 'day' | null
   readonly retryAfterSeconds: number | null
   readonly backend: string | null
@@ -48,20 +48,20 @@ export interface Explanation {
   /** The stage that made the answer. */
   readonly decidedBy: StageName
   readonly charged: boolean
-  /** What would have to change for another answer. */
+  /** Changes each of which would lead to another answer. */
   readonly change: readonly string[]
-  /** Use that was taken for granted because nobody was asked; null: the counters were. */
+  /** Use that was assumed because the counters were not read; null: they were. */
   readonly assumed: Readonly<Record<'minute' | 'day', SeenUse>> | null
-  /** Of a request that is over: what was recorded then and does not follow from the rules alone, such as a backend's failure. */
+  /** Recorded facts about a past request that do not follow from the rules, such as a backend's failure. */
   readonly recorded: readonly string[]
 }
 
-/** Body of POST /api/explain: a request that is thought of, or one of the recent decisions. */
+/** Body of POST /api/explain: a hypothetical request, or the id of a recent one. */
 export type ExplainQuery =
   | {
       readonly method: string
       readonly target: string
-      /** A key's id; left out, with `token` too: no credential. */
+      /** Id of a key. Without keyId and token the request has no credential. */
       readonly keyId?: string
       readonly token?: string
       readonly headers?: Readonly<Record<string, string>>

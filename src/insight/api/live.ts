@@ -1,19 +1,19 @@
-/** What the gateway says of the moment: its latest seconds, its busiest clients, its recent decisions. Times are RFC 3339 in UTC. */
+/** Shapes of answers about the moment: the latest seconds, the busiest clients, recent decisions. Times are RFC 3339 in UTC. */
 import type { Decision } from '../../core/record/recent.ts'
 import type { SeenUse } from '../../core/record/tally.ts'
 
-/** How far an answer sees: all gateways of the store, this gateway with all its workers, or the one process that answers. */
+/** What an answer covers: all gateways of the store, this gateway with all its workers, or the one process that answers. */
 export type Scope = 'store' | 'gateway' | 'process'
 
-/** On every answer. */
+/** Fields of every answer. */
 export interface Seen {
   readonly asOf: string
   readonly scope: Scope
-  /** What is missing from it, in words: a worker that does not answer, a store that is away. Left out: nothing. */
+  /** Reasons why the answer is incomplete, such as a silent worker or a store that is away; undefined: it is complete. */
   readonly missing?: readonly string[]
 }
 
-/** Requests refused, by what refused them; `other`: every other refusal. */
+/** Requests refused, by cause; `other`: all further refusals. */
 export interface Refused {
   readonly minute: number
   readonly day: number
@@ -21,7 +21,7 @@ export interface Refused {
   readonly other: number
 }
 
-/** Of the ten seconds before; null: nothing to measure. */
+/** Latency over the last ten seconds; null: nothing to measure. */
 export interface Latency {
   readonly p50: number | null
   readonly p99: number | null
@@ -29,19 +29,19 @@ export interface Latency {
 
 /** One whole second of this gateway. Event `tick`. */
 export interface Tick {
-  /** Its beginning. */
+  /** Beginning of the second. */
   readonly at: string
   readonly requests: number
   readonly refused: Refused
-  /** The gateway's own time and the backend's apart. */
+  /** Time is split into the gateway's own and the backend's. */
   readonly gatewayMs: Latency
   readonly backendMs: Latency
   readonly inFlight: number
-  /** Decisions that were not told as events because there were too many. */
+  /** Decisions that were too many to be sent as events. */
   readonly untold: number
 }
 
-/** The same as columns, one value a second from `from` on; null: not measured. */
+/** Ticks as columns, with one value a second from `from` on; null: not measured. */
 export interface Seconds {
   readonly from: string
   readonly requests: readonly (number | null)[]
@@ -70,17 +70,17 @@ export interface Overview extends Seen {
   readonly workers: { readonly listening: number; readonly wanted: number }
   /** Worst first, at most five. */
   readonly attention: readonly Attention[]
-  /** Up to 900. */
+  /** The latest 900 seconds or fewer. */
   readonly seconds: Seconds
   readonly latest: Tick | null
-  /** Of the latest 15 minutes. */
+  /** Reloads in the last 15 minutes. */
   readonly reloads: readonly { readonly at: string; readonly revision: string }[]
   readonly plans: readonly PlanOverview[]
   readonly counts: {
     readonly clients: number
     readonly keys: number
     readonly bannedKeys: number | null
-    /** Refused for quota in the latest ten seconds, by this gateway. */
+    /** Clients that this gateway has refused for quota in the last ten seconds. */
     readonly limitedClients: number
     readonly keysExpiring: number
   }
@@ -89,13 +89,13 @@ export interface Overview extends Seen {
 export interface PlanOverview {
   readonly plan: string
   readonly clients: number
-  /** Since 00:00Z; null: not kept, or the store is away. */
+  /** Requests admitted since 00:00Z; null: not kept, or the store is away. */
   readonly admittedToday: number | null
-  /** Clients of which this gateway has seen more than 80 % of a window used, or handed out to other processes. */
+  /** Clients that were seen to use more than 80 % of a window; tokens handed to other processes count as used. */
   readonly over80: number
-  /** Requests that the limits which it only tries would have refused, as GET /api/shadow counts them; null: it tries none. */
+  /** Requests that the plan's shadow limits would have refused, as in GET /api/shadow; null: it has none. */
   readonly shadowRefused: number | null
-  /** Requests of which these limits cannot say it: so many may be missing in `shadowRefused`. */
+  /** Requests that the shadow limits could not judge: as many may be missing in `shadowRefused`. */
   readonly shadowUnjudged: number | null
 }
 
@@ -103,7 +103,7 @@ export interface PlanOverview {
 export interface Top extends Seen {
   readonly by: 'requests' | 'refusals' | 'latency'
   readonly windowMs: number
-  /** No count is too low by more than this; 0: exact. */
+  /** Largest amount by which a count may be too low; 0: exact. */
   readonly error: number
   readonly clients: readonly TopClient[]
 }
@@ -116,19 +116,19 @@ export interface TopClient {
   /** Total time of a request at the gateway: mean and longest; null: none was admitted. */
   readonly meanMs: number | null
   readonly maxMs: number | null
-  /** As this gateway saw it last; null: it has not. */
+  /** Use when this gateway last saw the client; null: it has not. */
   readonly minute: SeenUse | null
   readonly day: SeenUse | null
 }
 
 /** GET /api/requests?client=&refused=true, newest first; GET /api/requests/ID is `{...Seen, request: Decision}`. */
 export interface Requests extends Seen {
-  /** How many this gateway keeps at most. */
+  /** Most requests that this gateway keeps. */
   readonly kept: number
   readonly requests: readonly Decision[]
 }
 
-/** What else is told by GET /api/events; an event's name is the key here. Told within a second. */
+/** Further events of GET /api/events, by event name. Each is sent within a second. */
 export interface Changes {
   readonly store: {
     readonly at: string
@@ -141,7 +141,7 @@ export interface Changes {
     readonly state: 'up' | 'down' | 'ejected'
     readonly cause: string | null
   }
-  /** refused: why what was asked for was not taken; the revision is the one in force. */
+  /** refused: reason why a reload was refused; null: it was taken. revision: the one in force. */
   readonly reload: {
     readonly at: string
     readonly revision: string

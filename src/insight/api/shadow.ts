@@ -1,38 +1,38 @@
-/** GET /api/shadow: who would have been refused under the limits that are only tried. */
+/** GET /api/shadow: clients that would have been refused under shadow limits, which are only tried. */
 import type { Limits } from '../../config/config.ts'
 import type { Seen } from './live.ts'
 
 export interface ShadowCounts {
-  /** That came to the quota stage. */
+  /** Requests that reached the quota stage. */
   readonly requests: number
   /** Requests that were not judged: the store was away or late, or too many waited for it. As many may be missing in `refused`. */
   readonly degraded: number
-  /** That the shadow limits would have refused. */
+  /** Requests that the shadow limits would have refused. */
   readonly refused: { readonly minute: number; readonly day: number }
-  /** That the live limits did refuse. */
+  /** Requests that the live limits refused. */
   readonly liveRefused: { readonly minute: number; readonly day: number }
 }
 
 export interface ShadowPlan extends ShadowCounts {
   readonly plan: string
   readonly limits: Limits
-  /** null: each client of it states its own. */
+  /** Limits in force; null: each client of the plan has its own. */
   readonly live: Limits | null
-  /** Clients with a refusal by the shadow. Of a day 100,000 are known by name; those that come later count in all else of their plan. */
+  /** Clients that the shadow limits would have refused. A day keeps 100,000 by name; later ones count only in the plan's other figures. */
   readonly clients: number
 }
 
 export interface ShadowClient extends ShadowCounts {
   readonly client: string
   readonly plan: string
-  /** First refusal by the shadow. */
+  /** Time of the first refusal by the shadow limits. */
   readonly first: string | null
 }
 
 export interface Shadow extends Seen {
-  /** 00:00Z of the day, or a later start of the counting: of the gateway, or of limits that any plan tries. */
+  /** 00:00Z of the day, or a later start of counting: with the gateway, or with a plan's shadow limits. */
   readonly since: string
-  /** Those with a shadow. */
+  /** Plans with shadow limits. */
   readonly plans: readonly ShadowPlan[]
   /** Worst first, at most 200. */
   readonly clients: readonly ShadowClient[]

@@ -1,4 +1,4 @@
-/** What the admin API says of bans, routes, backends, the store and the workers. Times are RFC 3339 in UTC. */
+/** Shapes of the admin API's answers about bans, routes, backends, the store and the workers. Times are RFC 3339 in UTC. */
 import type { Seen } from './live.ts'
 
 export interface Ban {
@@ -11,7 +11,7 @@ export interface Ban {
   readonly by: 'strikes' | 'operator'
 }
 
-/** GET /api/bans: those that run, the one that ends first first. scope is `store`. */
+/** GET /api/bans: current bans, the one that ends first at the top. scope is `store`. */
 export interface Bans extends Seen {
   readonly bans: readonly Ban[]
 }
@@ -30,7 +30,7 @@ export interface Routes extends Seen {
   readonly routes: readonly {
     readonly name: string
     readonly methods: readonly string[]
-    /** As configured: /pets/{petId} */
+    /** Template as configured, such as /pets/{petId}. */
     readonly path: string
     /** null: not deprecated. */
     readonly deprecated: {
@@ -39,12 +39,12 @@ export interface Routes extends Seen {
       readonly successor: string | null
       readonly stage: LifecycleStage
     } | null
-    /** Since this gateway started. */
+    /** Requests since this gateway started. */
     readonly requests: number
   }[]
 }
 
-/** GET /api/deprecations: the busiest callers first; of those that are too many to keep, `others` are counted. */
+/** GET /api/deprecations: the busiest callers first; `others` counts the calls of all that are not listed. */
 export interface Deprecations extends Seen {
   readonly since: string
   readonly callers: readonly {
@@ -65,9 +65,9 @@ export interface Backends extends Seen {
     /** null: since the gateway started. */
     readonly since: string | null
     readonly cause: string | null
-    /** When it is tried again; null: it is up. */
+    /** Time of the next try; null: it is up. */
     readonly nextTry: string | null
-    /** Of the latest ten seconds. */
+    /** Rates and latency are those of the last ten seconds. */
     readonly requestsPerSecond: number
     readonly p99Ms: number | null
     readonly failuresPerSecond: number
@@ -85,9 +85,9 @@ export interface Store extends Seen {
   readonly warning: string | null
   readonly onOutage: 'local' | 'open' | 'closed'
   readonly outages: number
-  /** Of the latest ten seconds. */
+  /** p99 of calls in the last ten seconds. */
   readonly callP99Ms: number | null
-  /** Of the embedded store's counters and of the history, that are not kept yet. */
+  /** Seconds for which the embedded store's counters or the history could not be saved. */
   readonly unsavedSeconds: number
 }
 
@@ -100,7 +100,7 @@ export interface Workers extends Seen {
     readonly state: 'starting' | 'listening' | 'draining'
     readonly since: string | null
     readonly restarts: number
-    /** null, as the next: it has not said, or not lately. */
+    /** null, here and below: the worker has not reported recently. */
     readonly inFlight: number | null
     readonly connections: number | null
     readonly loopLagMs: number | null

@@ -1,12 +1,12 @@
-/** What the admin API says of clients and what they have used. Times are RFC 3339 in UTC; days are those of UTC, as 2026-11-03. */
+/** Shapes of the admin API's answers about clients and their use. Times are RFC 3339 in UTC; days are those of UTC, as 2026-11-03. */
 import type { Limits } from '../../config/config.ts'
 import type { Seen } from './live.ts'
 import type { Decision } from '../../core/record/recent.ts'
 
-/** One window now, by the store. */
+/** A current window in the store. */
 export interface WindowUse {
   readonly used: number
-  /** Handed out to processes, on top of `used`; some of it may be spent already. */
+  /** Tokens handed to processes and not counted in `used`; some may be spent already. */
   readonly leased: number
   readonly limit: number
   readonly resetsAt: string
@@ -16,13 +16,13 @@ export type ClientState =
   | { readonly state: 'free' }
   /** A window is used up. */
   | { readonly state: 'limited'; readonly by: 'minute' | 'day'; readonly until: string }
-  /** All its keys are banned that have not expired. */
+  /** All keys that have not expired are banned. */
   | { readonly state: 'banned'; readonly until: string }
 
 export interface ClientKey {
   readonly id: string
   readonly expires: string | null
-  /** At this gateway; null: not since it started. */
+  /** Last use at this gateway; null: none since it started. */
   readonly lastUsed: string | null
   readonly bannedUntil: string | null
 }
@@ -34,9 +34,9 @@ export interface ClientRow {
   /** null: the store is away. */
   readonly minute: WindowUse | null
   readonly day: WindowUse | null
-  /** The larger of both windows' used / limit, 0 to 1 or more after a lowered limit. */
+  /** The larger used / limit of both windows: 0 to 1, or more after a limit was lowered. */
   readonly share: number | null
-  /** For quota or a ban, by this gateway in the latest five minutes. */
+  /** Refusals by this gateway for quota or a ban in the last five minutes. */
   readonly refusedLately: number
   readonly state: ClientState | null
   readonly keys: readonly ClientKey[]
@@ -45,21 +45,21 @@ export interface ClientRow {
 /** GET /api/clients?plan=&q=&sort=nearest|used|refused|id&cursor=, 50 at a time. */
 export interface ClientsPage extends Seen {
   readonly total: number
-  /** Order of all sorts but `id`: by what this gateway has seen; the numbers are the store's. */
+  /** All orders but `id` follow what this gateway has seen; the numbers shown are the store's. */
   readonly sort: 'nearest' | 'used' | 'refused' | 'id'
   readonly clients: readonly ClientRow[]
-  /** Of the next page; null: this is the last. */
+  /** Cursor of the next page; null: this is the last. */
   readonly cursor: string | null
 }
 
 /** GET /api/clients/ID */
 export interface ClientDetail extends Seen {
   readonly client: ClientRow
-  /** Of this gateway, newest first. */
+  /** Refusals by this gateway, newest first. */
   readonly recentRefusals: readonly Decision[]
 }
 
-/** What was decided under one plan. */
+/** Decisions under one plan. */
 export interface PlanTotals {
   readonly plan: string
   readonly admitted: number
@@ -68,7 +68,7 @@ export interface PlanTotals {
 
 export interface DayTotals extends PlanTotals {
   readonly day: string
-  /** The plans of a day that had several: then `plan` is the first of them, and the numbers are their sums. */
+  /** All plans of the day if there were several: `plan` is then the first, and the numbers are sums. */
   readonly plans?: readonly PlanTotals[]
 }
 

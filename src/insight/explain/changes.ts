@@ -1,4 +1,4 @@
-/** What would have to change for another answer: each of them would do alone. */
+/** Changes that would lead to another answer; each suffices alone. */
 import { clock, count, duration } from '../format.js'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { Refusal, RefusalCode } from '../../core/rules/refusals.ts'
@@ -8,7 +8,7 @@ import { ordinal } from './words.ts'
 
 type Change = (material: Material, refusal: Refusal) => readonly string[]
 
-/** refusal: that the request is answered with; undefined: none. */
+/** refusal: the answer to the request; undefined: it is not refused. */
 export function changesOf(material: Material, refusal: Refusal | undefined): readonly string[] {
   if (refusal === undefined) return untilRefused(material)
   const wait = refusal.retryAfterSeconds
@@ -16,7 +16,7 @@ export function changesOf(material: Material, refusal: Refusal | undefined): rea
   return [...(wait === undefined ? [] : [`wait ${duration(wait * 1000)}`]), ...changes]
 }
 
-/** Which of the requests after this one is the first to be refused. */
+/** Says which of the requests after this one is refused first. */
 function untilRefused({ walked, question: { atMs } }: Material): readonly string[] {
   const { quota, admission } = walked.exchange
   if (quota === undefined || admission === undefined) return []
@@ -57,7 +57,7 @@ function usedUpOf({ limits }: Caller, { use }: CallerKnown): 'both' | 'minute' |
   return isDay ? 'both' : 'minute'
 }
 
-/** Who is let in again is refused by a window that is used up. */
+/** Lifting the ban is not enough while a window is exhausted. */
 const banned: Change = ({ caller, callerKnown }) => {
   if (caller === undefined) return []
   const lift = `tollgate bans lift ${caller.keyId}`

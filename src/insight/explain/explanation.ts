@@ -1,23 +1,23 @@
-/** Makes an explanation of what the stages answered. */
+/** Builds an explanation from the answers of the stages. */
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { changesOf } from './changes.ts'
 import { finders, findingOf, type Material } from './findings.ts'
 import { isoOf } from './words.ts'
 
-/** In the order in which a request meets them. */
+/** Stages in the order in which a request meets them. */
 export const stageNames = Object.keys(finders) as readonly StageName[]
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 
 export function explanationOf(material: Material): Explanation {
   const explained = explanationBy(material)
-  const { config, places, callerKnown, walked } = material
+  const { config, locations, callerKnown, walked } = material
   if (!callerKnown.isAway || !walked.verdicts.has('take-quota')) return explained
   const quotaAt = stageNames.indexOf('take-quota')
   const rule = `the store is away: store.onOutage (${config.store.onOutage}) decides, in each process`
-  const place = places.of('store', 'onOutage')
-  const unknown = { ...NOT_REACHED, verdict: 'unknown', rule, config: place } as const
+  const location = locations.of('store', 'onOutage')
+  const unknown = { ...NOT_REACHED, verdict: 'unknown', rule, config: location } as const
   const stages = explained.stages.map((found, at) =>
     at < quotaAt ? found : { stage: found.stage, ...(at > quotaAt ? NOT_REACHED : unknown) },
   )
@@ -70,7 +70,7 @@ function stageOf(stage: StageName, material: Material): ExplainedStage {
   return { stage, verdict, ...findingOf(stage, material, refusal) }
 }
 
-/** That made the answer. What match-route refuses is told only once the caller is believed: another may refuse before. */
+/** Stage that made the answer. A refusal by match-route waits for authentication, so another stage may refuse first. */
 function decider({ walked: { verdicts, refusal } }: Material): StageName {
   const refusing = stageNames.filter((stage) => verdicts.get(stage) === refusal)
   if (refusal !== undefined) return refusing[0] ?? 'match-route'

@@ -1,18 +1,18 @@
-/** What each stage looked at and found, in words and numbers; the verdict and all numbers are those of the stage itself. */
+/** What each stage examined and found, in words and numbers; the verdict and all numbers are the stage's own. */
 import { clock, count, usage } from '../format.js'
 import type { ExplainedStage, StageName } from '../api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
-import type { CallerKnown, Known, Question, SettingPlaces } from './question.ts'
+import type { CallerKnown, Known, Question, SettingLocations } from './question.ts'
 import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
 import type { Walked } from './walk.ts'
 
-/** All that there is to tell from. */
+/** Everything that an explanation is made from. */
 export interface Material {
   readonly config: Config
-  readonly places: SettingPlaces
+  readonly locations: SettingLocations
   readonly question: Question
   readonly known: Known
   readonly walked: Walked
@@ -22,7 +22,7 @@ export interface Material {
 
 export type Finding = Pick<ExplainedStage, 'rule' | 'config' | 'numbers'>
 
-/** refusal: of the stage. */
+/** refusal: the stage's own; undefined: it let the request pass. */
 export function findingOf(
   stage: StageName,
   material: Material,
@@ -39,7 +39,7 @@ export function hasOwnLimits({ plans }: Config, { plan }: Caller): boolean {
   return plans.get(plan)?.limits === undefined
 }
 
-/** As the setting's name, for the refusal that its limit makes. */
+/** Name of the setting in server.limits that caused the refusal; undefined: none did. */
 export function limitOf({ code, cause = '' }: Refusal) {
   if (code === 'body_too_large') return 'bodyBytes'
   if (code === 'uri_too_long') return 'urlBytes'
@@ -49,85 +49,85 @@ export function limitOf({ code, cause = '' }: Refusal) {
 
 const causeOf = (refusal: Refusal): string => refusal.cause ?? refusalKinds[refusal.code].message
 
-const accept: Finder = ({ config, places, question }, refusal) => {
+const accept: Finder = ({ config, locations, question }, refusal) => {
   const own = question.target === '*' ? ': asks what the gateway can do' : ''
   if (refusal === undefined)
-    return { rule: `framing, sizes within limits${own}`, config: places.of('server', 'limits') }
+    return { rule: `framing, sizes within limits${own}`, config: locations.of('server', 'limits') }
   const limit = limitOf(refusal)
   if (limit === undefined) return { rule: causeOf(refusal) }
   return {
     rule: `${causeOf(refusal)}: above ${limit}`,
-    config: places.of('server', 'limits', limit),
+    config: locations.of('server', 'limits', limit),
     numbers: { limit: config.server.limits[limit] },
   }
 }
 
-const matchRoute: Finder = ({ config, places, walked }, refusal) => {
+const matchRoute: Finder = ({ config, locations, walked }, refusal) => {
   const { route, status } = walked.exchange
   if (refusal?.code === 'method_not_allowed')
     return { rule: `this path takes ${refusal.allow}`, numbers: { allow: refusal.allow ?? null } }
   if (refusal !== undefined && route === undefined) {
     const { basePath } = config.server
-    return { rule: `outside of ${basePath}`, config: places.of('server', 'basePath') }
+    return { rule: `outside of ${basePath}`, config: locations.of('server', 'basePath') }
   }
   if (route?.template === undefined)
     return {
       rule: refusal === undefined ? 'no route: forwarded all the same' : 'no route has this path',
-      config: places.of('unmatched'),
+      config: locations.of('unmatched'),
     }
   const at = config.routes.findIndex(({ name }) => name === route.name)
   const marks = [route.deprecated && 'deprecated', route.websocket && 'WebSocket']
   const named = [`${config.routes[at]?.method} ${route.template}`, ...marks]
   return {
     rule: `${named.filter(Boolean).join(', ')}${status === 204 ? '; answers a preflight' : ''}`,
-    config: places.of('routes', at, 'match'),
+    config: locations.of('routes', at, 'match'),
   }
 }
 
-const authenticate: Finder = ({ config, places, walked, caller, question }, refusal) => {
+const authenticate: Finder = ({ config, locations, walked, caller, question }, refusal) => {
   const { atMs } = question
   const known = caller ?? walked.exchange.refusedCaller
-  const place = known === undefined ? null : places.ofKey(known.clientId, known.keyId)
+  const location = known === undefined ? null : locations.ofKey(known.clientId, known.keyId)
   const ends = known === undefined || known.expiresAtMs === Infinity ? null : known.expiresAtMs
   if (refusal === undefined && known !== undefined) {
     const what = known.keyDigest === undefined ? 'token' : 'key'
     const until = ends === null ? 'without end' : `until ${dateOf(ends, atMs)}`
     const numbers = { expiresAt: ends === null ? null : isoOf(ends) }
-    return { rule: `${what} ${until}, plan ${known.plan}`, config: place, numbers }
+    return { rule: `${what} ${until}, plan ${known.plan}`, config: location, numbers }
   }
   if (refusal?.code === 'rate_limit_exceeded') {
     const { perMinute } = config.anonymous
     return {
       rule: `${perMinute} a minute without a valid key are used up (${refusal.cause})`,
-      config: places.of('anonymous', 'perMinute'),
+      config: locations.of('anonymous', 'perMinute'),
       numbers: { limit: perMinute, retryAfterSeconds: refusal.retryAfterSeconds ?? null },
     }
   }
   if (refusal?.code === 'missing_api_key')
     return { rule: refusal.cause ?? 'no Authorization field' }
   if (refusal?.code === 'overloaded')
-    return { rule: causeOf(refusal), config: places.of('server', 'overload', 'lag') }
+    return { rule: causeOf(refusal), config: locations.of('server', 'overload', 'lag') }
   if (known !== undefined && ends !== null)
     return {
       rule: `key ended ${dateOf(ends, atMs)}`,
-      config: place,
+      config: location,
       numbers: { expiresAt: isoOf(ends) },
     }
   return { rule: refusal?.cause ?? 'no such key' }
 }
 
-const checkBan: Finder = ({ config, places, callerKnown, question: { atMs } }, refusal) => {
+const checkBan: Finder = ({ config, locations, callerKnown, question: { atMs } }, refusal) => {
   const { ban, standings } = callerKnown
   const most = standings?.toSorted((one, other) => other.strikes - one.strikes)[0]
   const limit = config.bans.strikes
   const counted = { strikes: most?.strikes ?? null, strikesLimit: limit }
   if (refusal === undefined || ban === undefined) {
     const so = most && `, ${most.strikes} of ${limit} strikes ${placeOf(most)}`
-    return { rule: `no ban${so ?? ''}`, config: places.of('bans', 'strikes'), numbers: counted }
+    return { rule: `no ban${so ?? ''}`, config: locations.of('bans', 'strikes'), numbers: counted }
   }
   return {
     rule: banInWords(ban, atMs),
-    config: ban.by === 'operator' ? null : places.of('bans', 'duration'),
+    config: ban.by === 'operator' ? null : locations.of('bans', 'duration'),
     numbers: {
       ...counted,
       sinceAt: isoOf(ban.startedMs),
@@ -138,45 +138,46 @@ const checkBan: Finder = ({ config, places, callerKnown, question: { atMs } }, r
   }
 }
 
-const shedLoad: Finder = ({ places }, refusal) => ({
+const shedLoad: Finder = ({ locations }, refusal) => ({
   rule: refusal === undefined ? 'nothing is shed' : causeOf(refusal),
-  config: places.of('server', 'overload', 'lag'),
+  config: locations.of('server', 'overload', 'lag'),
 })
 
-const checkDeprecation: Finder = ({ config, places, walked, question: { atMs } }, refusal) => {
+const checkDeprecation: Finder = ({ config, locations, walked, question: { atMs } }, refusal) => {
   const { route } = walked.exchange
   const at = config.routes.findIndex(({ name }) => name === route?.name)
   const deprecated = config.routes[at]?.deprecated
   if (deprecated === undefined) return { rule: 'not deprecated' }
   const { sunsetMs } = deprecated
   const sunset = sunsetMs === undefined ? '' : `, sunset ${dateOf(sunsetMs, atMs)}`
-  const place = (key: string) => places.of('routes', at, 'deprecated', key)
+  const location = (key: string) => locations.of('routes', at, 'deprecated', key)
   const numbers = {
     sunsetAt: sunsetMs === undefined ? null : isoOf(sunsetMs),
     retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
   }
-  if (refusal === undefined) return { rule: `deprecated${sunset}`, config: place('since'), numbers }
+  if (refusal === undefined)
+    return { rule: `deprecated${sunset}`, config: location('since'), numbers }
   const { retryAfterSeconds: waitSeconds } = refusal
   if (waitSeconds === undefined)
-    return { rule: `gone${sunset}`, config: place('afterSunset'), numbers }
+    return { rule: `gone${sunset}`, config: location('afterSunset'), numbers }
   const backMs = Math.floor(atMs) + waitSeconds * 1000
   return {
     rule: `in a brownout for this client until ${clock(backMs, atMs)}`,
-    config: place('brownouts'),
+    config: location('brownouts'),
     numbers,
   }
 }
 
-const takeQuota: Finder = ({ config, places, caller, walked }, refusal) => {
+const takeQuota: Finder = ({ config, locations, caller, walked }, refusal) => {
   const { quota } = walked.exchange
   if (caller === undefined || quota === undefined) return { rule: '' }
   const window = refusal?.window
-  const own = hasOwnLimits(config, caller) ? places.ofLimits(caller.clientId) : undefined
+  const own = hasOwnLimits(config, caller) ? locations.ofLimits(caller.clientId) : undefined
   const key = window === undefined ? [] : [window === 'day' ? 'perDay' : 'perMinute']
-  const place = own === undefined ? places.of('plans', caller.plan, ...key) : own
+  const location = own === undefined ? locations.of('plans', caller.plan, ...key) : own
   const uses = (['minute', 'day'] as const).map((name) => {
     const { limit, remaining } = quota[name]
-    // Of the window that refuses nothing is left, whatever others hold.
+    // The refusing window counts as fully used, whatever other processes hold.
     return { name, use: { used: name === window ? limit : limit - remaining, limit } }
   })
   const first = window === 'day' ? uses.toReversed() : uses
@@ -189,27 +190,27 @@ const takeQuota: Finder = ({ config, places, caller, walked }, refusal) => {
   )
   return {
     rule: first.map(({ name, use }) => `${name} ${usage(use)}`).join(', '),
-    config: place,
+    config: location,
     numbers: { ...numbers, retryAfterSeconds: refusal?.retryAfterSeconds ?? null },
   }
 }
 
-const takeTurn: Finder = ({ places, caller, callerKnown, known: { isOver } }, refusal) => {
+const takeTurn: Finder = ({ locations, caller, callerKnown, known: { isOver } }, refusal) => {
   const { rule, numbers } = takenBy(callerKnown.standings, refusal !== undefined)
   return {
     rule: `at most ${count(caller?.concurrent)} at once, per worker${isOver ? '' : rule}`,
-    config: caller === undefined ? null : places.of('plans', caller.plan, 'concurrent'),
+    config: caller === undefined ? null : locations.of('plans', caller.plan, 'concurrent'),
     numbers: { limit: caller?.concurrent ?? null, ...numbers },
   }
 }
 
-const receiveBody: Finder = ({ config, places, walked }) => {
+const receiveBody: Finder = ({ config, locations, walked }) => {
   const { hasBody, bodyBytes } = walked.exchange
   if (!hasBody) return { rule: 'no body' }
   const size = bodyBytes === undefined ? 'in chunks' : `of ${count(bodyBytes)} bytes`
   return {
     rule: `a body ${size}`,
-    config: places.of('server', 'limits', 'bufferedBody'),
+    config: locations.of('server', 'limits', 'bufferedBody'),
     numbers: {
       bodyBytes: bodyBytes ?? null,
       bufferedBytes: config.server.limits.bufferedBodyBytes,
@@ -217,19 +218,19 @@ const receiveBody: Finder = ({ config, places, walked }) => {
   }
 }
 
-const forward: Finder = ({ config, places, known }, refusal) => {
+const forward: Finder = ({ config, locations, known }, refusal) => {
   if (refusal !== undefined) return { rule: causeOf(refusal) }
   const { urls, balance } = config.upstream
   const choice = balance === 'least-requests' ? 'least requests' : 'round robin'
   const { backends } = known
   if (backends === undefined)
-    return { rule: `${choice} of ${urls.length}`, config: places.of('upstream', 'urls') }
+    return { rule: `${choice} of ${urls.length}`, config: locations.of('upstream', 'urls') }
   const away = backends.filter(({ state }) => state === 'ejected' || state === 'down')
   const up = backends.length - away.length
   const why = away.map(({ name, state, cause }) => `; ${name} ${state}${cause ? `: ${cause}` : ''}`)
   return {
     rule: `${choice} of ${up > 0 ? `${up} up` : `${backends.length}, none up`}${why.join('')}`,
-    config: places.of('upstream', 'urls'),
+    config: locations.of('upstream', 'urls'),
     numbers: { backends: backends.length, up },
   }
 }

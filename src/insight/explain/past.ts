@@ -1,4 +1,4 @@
-/** A request that is over: what was the case before it, by its record, and what of its record does not follow from the rules. */
+/** Explains a past request: derives from its record what was known then, and adds what the rules do not yield. */
 import { count, duration } from '../format.js'
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import type { Decision } from '../../core/record/recent.ts'
@@ -10,13 +10,13 @@ import { NOT_REACHED, stageNames } from './explanation.ts'
 import type { Known, Question } from './question.ts'
 import { banInWords } from './words.ts'
 
-/** As recent decisions and lines of the access log have it. */
+/** Fields that recent decisions and lines of the access log share. */
 export interface PastRequest extends Omit<Decision, 'id' | 'worker' | 'gatewayMs' | 'revision'> {
-  /** Under which it was decided; undefined: it is not recorded. Its beginning will do. */
+  /** Configuration revision that decided the request, or its first characters; undefined: not recorded. */
   readonly revision: string | undefined
 }
 
-/** The request as far as it is recorded. */
+/** The request, as far as it was recorded. */
 export function questionThen({ at, method, path, key, refusal, cause }: PastRequest): Question {
   const isUnknown = key === null && refusal !== null && !NO_CREDENTIAL.test(cause ?? refusal)
   const token = key?.startsWith(OF_TOKEN) === true ? TOKEN : isUnknown ? UNKNOWN : undefined
@@ -30,15 +30,15 @@ export function questionThen({ at, method, path, key, refusal, cause }: PastRequ
 }
 
 const OF_TOKEN = 'jwt:'
-/** In place of what nobody records. */
+/** Stand-ins for credentials, which are never recorded. */
 const TOKEN = 'of.the.client'
 const UNKNOWN = 'of-nobody'
 const NO_CREDENTIAL = /^(?:missing_api_key|no Bearer)/
 
-/** What was known then, as far as it is recorded; ban: that is known of its key. */
+/** What was known then, as far as it was recorded. ban: the known ban of the key. */
 export function knownThen(past: PastRequest, ban: BanRecord | undefined, config: Config): Known {
   const { refusal, window, client, minute, day, charge } = past
-  // What is told of its client's use counts the request itself.
+  // The recorded use includes the request itself.
   const own = charge === 'stands' ? 1 : 0
   const use = minute &&
     day && { minute: Math.max(0, minute.used - own), day: Math.max(0, day.used - own) }
@@ -51,7 +51,7 @@ export function knownThen(past: PastRequest, ban: BanRecord | undefined, config:
   }
 }
 
-/** Of all that is known of the key, the ban that ran then. The last strike begins one, and is not answered by it. */
+/** The known ban, if it ran at that time. The request whose strike begins a ban is not refused by it. */
 function banThen(
   { at, refusal }: PastRequest,
   known: BanRecord | undefined,
@@ -61,7 +61,7 @@ function banThen(
   return known !== undefined && known.startedMs <= atMs && atMs < known.untilMs ? known : undefined
 }
 
-/** The explanation of the request by the rules, with what was recorded beside; revision: that explains it. */
+/** Adds what was recorded to the explanation by the rules. revision: the one that explains. */
 export function withRecord(
   explained: Explanation,
   past: PastRequest,
@@ -93,7 +93,7 @@ function notesOf({ degraded, charge }: PastRequest): string[] {
   return [away, back].filter((note) => note !== false)
 }
 
-/** What the record tells by itself, where nobody gives a configuration. left: of each window, after it. */
+/** Explanation from the record alone, without a configuration. left: what each window had left after the request. */
 export function byRecordAlone(
   past: PastRequest,
   ban: BanRecord | undefined,
@@ -127,7 +127,7 @@ export function byRecordAlone(
   return asRecorded(alone, past, [...notesOf(past), ...answered, wanting])
 }
 
-/** What it was answered, where the stages by what is known today say otherwise. */
+/** Replaces the answer that the stages derive today with the recorded one. */
 function asRecorded(explained: Explanation, past: PastRequest, recorded: readonly string[]) {
   const { status, refusal: code, window, retryAfterSeconds, backend } = past
   const decidedBy = deciderThen(past)
@@ -146,7 +146,7 @@ function asRecorded(explained: Explanation, past: PastRequest, recorded: readonl
   }
 }
 
-/** What else a stage refuses with is of `accept`. */
+/** Refusals by stage; all others belong to `accept`. */
 const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {
   'match-route': ['not_found', 'method_not_allowed'],
   authenticate: ['missing_api_key', 'invalid_api_key'],
@@ -161,12 +161,12 @@ const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {
 
 function deciderThen({ refusal, window, client, route, backend, cause }: PastRequest): StageName {
   if (backend !== null) return 'forward'
-  // Nobody is asked who he is whose preflight is answered.
+  // A preflight is answered without authentication.
   if (refusal === null)
     return client !== null ? 'forward' : route === null ? 'accept' : 'match-route'
   if (cause === STORE_LOST.cause) return 'take-quota'
   const stage = stageNames.find((name) => refusalsOf[name]?.includes(refusal)) ?? 'accept'
-  // Who is believed has passed `accept`: what is malformed then is the handshake of a WebSocket.
+  // An authenticated request has passed `accept`, so what is malformed is its WebSocket handshake.
   if (client !== null && stage === 'accept') return 'forward'
   const isUnknown = client === null || (stage === 'take-quota' && window === null)
   if (!isUnknown || stage === 'match-route') return stage
@@ -177,7 +177,7 @@ function stagesThen({ stages, code, window }: Explanation, past: PastRequest, de
   const { refusal, retryAfterSeconds, client, backend, cause } = past
   const placeOf = (name: StageName): number => stages.findIndex(({ stage }) => stage === name)
   const [decidedAt, shedAt] = [placeOf(decider), placeOf('shed-load')]
-  // What match-route refuses is told to a caller who is believed, and not banned.
+  // A refusal by match-route is given to authenticated callers that are not banned.
   const endAt = decider === 'match-route' && client !== null ? shedAt : decidedAt
   const isAlike = code === refusal && window === past.window
   return stages.map((one, at): ExplainedStage => {

@@ -1,64 +1,64 @@
-/** What is to be explained, and what is known of the moment: plain data, so that whoever asks may have it from anywhere. */
+/** The request to explain, and what is known about the moment: plain data from any source. */
 import type { Backends } from '../api/state.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 
-/** A request that is thought of. */
+/** A request to be explained; it need not have been sent. */
 export interface Question {
   readonly method: string
   readonly target: string
-  /** Flat names and values. Host is put in where it is missing, and Authorization for `keyId`. */
+  /** Names and values alternate. A missing Host is added, and Authorization for `keyId`. */
   readonly headers: readonly string[]
-  /** Of a configured key, which need not be at hand. */
+  /** Id of a configured key, whose secret is not needed. */
   readonly keyId?: string | undefined
-  /** Unix time in ms at which it comes. */
+  /** Unix time in ms at which the request comes. */
   readonly atMs: number
-  /** Where it comes from. Default: this machine. */
+  /** Client address. Default: this machine. */
   readonly address?: string | undefined
 }
 
-/** All may be left out: nobody is banned then, nothing is shed, every backend is up. */
+/** Everything is optional. Defaults: nobody is banned, nothing is shed, every backend is up. */
 export interface Known {
-  /** The request was answered: it had its turn, unless that is told. */
+  /** The request is over; it had its turn unless its record says otherwise. */
   readonly isOver?: boolean
   readonly shed?: Shed | undefined
   /** Requests without a valid credential in this minute, from the same address. */
   readonly anonymousUsed?: number | undefined
   readonly backends?: readonly Pick<Backends['backends'][number], 'name' | 'state' | 'cause'>[]
-  /** What is known of the caller, who is asked for once he is known. */
+  /** Returns what is known of the caller; called once the caller is authenticated. */
   ofCaller?(caller: Caller): CallerKnown | Promise<CallerKnown>
 }
 
 export interface CallerKnown {
-  /** Of both windows, before this request. Left out: nobody was asked, 0 is assumed. isAssumed: somebody made it up. */
+  /** Use of both windows before this request; undefined: not looked up, 0 is assumed. isAssumed: the values are hypothetical. */
   readonly use?: { readonly minute: number; readonly day: number; readonly isAssumed?: boolean }
-  /** Nobody could be asked: the store is away. */
+  /** The use is not known because the store is away. */
   readonly isAway?: boolean
   /** The store's Unix time in ms. Default: that of the question. */
   readonly countedAtMs?: number | undefined
-  /** Of the key; ended ones do no harm. */
+  /** Ban of the key; one that has ended has no effect. */
   readonly ban?: BanRecord | undefined
-  /** With each process that has told it; undefined: with none. */
-  readonly standings?: readonly Standing[]
+  /** One entry for each process that has reported; undefined: none has. */
+  readonly standings?: readonly CallerStanding[]
 }
 
 export type CallerIds = Pick<Caller, 'clientId' | 'keyId'>
 
 /** What one process alone knows of a caller. */
-export interface Standing {
-  /** Left out: there are no others. */
+export interface CallerStanding {
+  /** Number of the worker; undefined: there is only one process. */
   readonly worker?: number
-  /** Turns of the client that are taken. */
+  /** Requests of the client under way. */
   readonly taken: number
-  /** Toward a ban of the key, as far as it knows. */
+  /** Strikes toward a ban of the key, as far as this process knows. */
   readonly strikes: number
 }
 
-/** FILE:LINE of what a configuration says; null: it is not written there. */
-export interface SettingPlaces {
+/** FILE:LINE of a setting; null: the files do not contain it. */
+export interface SettingLocations {
   of(...path: readonly (string | number)[]): string | null
   ofKey(clientId: string, keyId: string): string | null
-  /** Of the client's own. */
+  /** Location of the client's own limits. */
   ofLimits(clientId: string): string | null
 }

@@ -1,4 +1,4 @@
-/** Walks a request that nobody has sent through the stages themselves, and keeps what each of them answered. */
+/** Runs a hypothetical request through the real stages, and keeps what each of them answers. */
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import type { StageName } from '../api/explain.ts'
@@ -17,24 +17,24 @@ export type DecidingStages = Omit<Stages, 'forward'>
 
 export interface Walked {
   readonly exchange: Exchange
-  /** Of each stage that was reached: its refusal, or undefined where it let pass. */
+  /** Refusal by each stage that was reached; undefined: it let the request pass. */
   readonly verdicts: ReadonlyMap<StageName, Refusal | undefined>
-  /** That the request is answered with; undefined: it is sent to a backend, or answered by exchange.status. */
+  /** Refusal that answers the request; undefined: it is sent to a backend, or answered by exchange.status. */
   readonly refusal: Refusal | undefined
   readonly isSent: boolean
 }
 
-/** Of the secret that a key id stands for: a text that is no key's. */
+/** Stands for the secret of the named key; no key has this text. */
 export const STAND_IN = 'stands-for-the-key-that-was-named'
 
 const ID = createRequestId({ bootMs: 0, random: new Uint8Array(8) })
 
 export interface WalkOptions {
-  /** Of the listener. */
+  /** Scheme of the listener. */
   readonly proto: 'http' | 'https'
-  /** Under which it counts while its caller is not known; called first. */
+  /** Called first, with the address key under which unauthenticated requests count. */
   onAddress(addressKey: string): void
-  /** Called once he is known, before anything is decided about him. */
+  /** Called once the caller is authenticated, before anything is decided about them. */
   onCaller(caller: Caller): void | Promise<void>
 }
 
@@ -116,7 +116,7 @@ function watch(
   }
 }
 
-/** Its body has come, and is empty, whatever was declared: what it says decides nothing. */
+/** The body has arrived and is empty, whatever length is declared: no stage decides by its content. */
 function requestOf({ method, target, headers, keyId }: Question): IncomingMessage {
   const rawHeaders = [...headers]
   const names = new Set(headers.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()))

@@ -1,13 +1,13 @@
-/** Times and places in a row, as explanations write them. */
+/** Wording of times, bans and processes in explanations. */
 import { clock, count, duration } from '../format.js'
 import { LONGEST_WAIT_MS } from '../../core/pipeline/client-turns.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import type { Standing } from './question.ts'
+import type { CallerStanding } from './question.ts'
 
 export const isoOf = (ms: number): string => new Date(ms).toISOString()
 
-/** A day where it begins with one, else as clock. */
+/** The date alone for midnight UTC, otherwise as clock writes it. */
 export const dateOf = (ms: number, nowMs: number): string =>
   ms % 86_400_000 === 0 ? isoOf(ms).slice(0, 10) : clock(ms, nowMs)
 
@@ -17,7 +17,7 @@ const ordinals = new Intl.PluralRules('en', { type: 'ordinal' })
 export const ordinal = (number: number): string =>
   `${count(number)}${ends[ordinals.select(number)] ?? 'th'}`
 
-/** 5th ban; which it is in a row is not known of all: 0 */
+/** times: number of the ban, as in "5th ban"; 0: not known. */
 const banOf = (times: number): string => (times === 0 ? 'ban for strikes' : `${ordinal(times)} ban`)
 
 export function banInWords(ban: BanRecord, atMs: number) {
@@ -27,11 +27,11 @@ export function banInWords(ban: BanRecord, atMs: number) {
   return `until ${clock(1000 * endsAtSeconds(ban), atMs)}, ${whose}, ${duration(untilMs - startedMs)}${why}`
 }
 
-export const placeOf = ({ worker }: Standing): string =>
+export const placeOf = ({ worker }: CallerStanding): string =>
   worker === undefined ? 'here' : `in worker ${worker}`
 
-/** isFull: in all of them. */
-export function takenBy(standings: readonly Standing[] | undefined, isFull: boolean) {
+/** isFull: no process has a turn left. */
+export function takenBy(standings: readonly CallerStanding[] | undefined, isFull: boolean) {
   if (standings === undefined)
     return { rule: '; how many are under way is not known', numbers: { taken: null } }
   const each = standings.map((one) => `${count(one.taken)} ${placeOf(one)}`)

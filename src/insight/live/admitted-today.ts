@@ -1,18 +1,18 @@
-/** What the clients of each plan have had admitted since 00:00Z, as the store has it. */
+/** Requests admitted since 00:00Z, by plan, from the store. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DayRow } from '../../state/day-totals.ts'
 import { DAY_MS } from '../../config/time.ts'
 
-/** An overview does not wait longer for it. */
+/** Longest time that an overview waits for the numbers. */
 const WAIT_MS = 500
-/** It is not read again sooner, nor in less than so many times what the reading took. */
+/** Pause between two readings: FRESH_MS, or REST times the duration of the last if that is longer. */
 const FRESH_MS = 1_000
 const REST = 20
 
 /** null: not known, or not yet. */
 export type AdmittedToday = (nowMs: number) => Promise<ReadonlyMap<string, number> | null>
 
-/** day: a row for each client and plan of a day, in pieces. */
+/** day: reads one row for each client and plan of a day, in pieces. */
 export function createAdmittedToday(
   day: (day: number) => AsyncIterable<readonly DayRow[]>,
 ): AdmittedToday {

@@ -1,4 +1,4 @@
-/** What became of store, backends and configuration since the second before. */
+/** Publishes what has changed in the store, backends, configuration and bans since the last second. */
 import type { Overview } from '../api/live.ts'
 import type { Ban } from '../api/state.ts'
 import type { Config } from '../../config/config.ts'
@@ -7,8 +7,8 @@ import type { BanRecord } from '../../state/bans.ts'
 import type { Events } from './events.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 
-/** What can be asked at any time of how it stands. */
-export interface Standing {
+/** Current state of the store, the backends and reloads. */
+export interface CurrentState {
   store(): {
     readonly available: boolean
     readonly cause: string | undefined
@@ -23,29 +23,29 @@ export interface Standing {
   }
 }
 
-export interface Watched extends Standing {
+export interface Watched extends CurrentState {
   readonly bans: {
-    /** Running and ended ones. */
+    /** All known bans by key, including those that have ended. */
     readonly all: ReadonlyMap<string, BanRecord>
-    /** The store's Unix time, by which they begin and end. */
+    /** The store's Unix time, by which bans begin and end. */
     readonly nowMs: number
   }
   shown(key: string, ban: BanRecord): Ban
 }
 
 const KEPT_RELOADS_MS = 900_000
-/** A ban of another gateway may have begun so long before this one knows of it. */
+/** Longest time after its start that another gateway's ban becomes known here. */
 const LATE_BAN_MS = 60_000
 
 export class ChangeWatch {
-  /** null: the store is not away. Written by look, as are all. */
+  /** Start of the current outage; null: the store is available. Written by look, as are all fields. */
   storeAwaySince: string | null = null
-  /** Of the latest. */
+  /** Time of the last refused reload. */
   reloadRefusedAt: string | null = null
   reloads: Overview['reloads'] = []
   #takenAtMs = Infinity
   #refused = 0
-  /** By key, when that began which was seen last; undefined: nobody wants to hear of them. */
+  /** Start of the last seen ban of each key; undefined: nobody subscribes to bans. */
   #bans: { readonly fromMs: number; readonly seen: Map<string, number> } | undefined
   readonly #backends = new Map<string, BackendHealth['state']>()
 
@@ -54,11 +54,11 @@ export class ChangeWatch {
     const { available, cause = null } = standing.store()
     if (available !== (this.storeAwaySince === null)) {
       this.storeAwaySince = available ? null : at
-      events.tell('store', { at, available, cause: available ? null : cause })
+      events.publish('store', { at, available, cause: available ? null : cause })
     }
     for (const { name, state, fault = null } of standing.backends()) {
       if (state !== (this.#backends.get(name) ?? 'up'))
-        events.tell('backend', { at, name, state, cause: fault })
+        events.publish('backend', { at, name, state, cause: fault })
       this.#backends.set(name, state)
     }
     this.#lookAtReloads(standing.reloads, nowMs, events)
@@ -67,7 +67,7 @@ export class ChangeWatch {
   }
 
   #lookAtReloads(
-    { config, takenAtMs, counts, fault }: Standing['reloads'],
+    { config, takenAtMs, counts, fault }: CurrentState['reloads'],
     nowMs: number,
     events: Events,
   ): void {
@@ -76,17 +76,17 @@ export class ChangeWatch {
     if (takenAtMs > this.#takenAtMs) {
       const at = new Date(takenAtMs).toISOString()
       this.reloads = [...this.reloads, { at, revision }]
-      events.tell('reload', { at, revision, refused: null })
+      events.publish('reload', { at, revision, refused: null })
     }
     if (counts.refused > this.#refused) {
       this.reloadRefusedAt = new Date(nowMs).toISOString()
-      events.tell('reload', { at: this.reloadRefusedAt, revision, refused: fault ?? null })
+      events.publish('reload', { at: this.reloadRefusedAt, revision, refused: fault ?? null })
     }
     this.#takenAtMs = takenAtMs
     this.#refused = counts.refused
   }
 
-  /** Those that were imposed since the look before; of the first look all are old. There may be 100,000, so nothing is made of those that are. */
+  /** Publishes bans imposed since the last look; the first look publishes none. There may be 100,000 old ones, so none of them is formatted. */
   #lookAtBans({ bans, shown }: Watched, events: Events): void {
     const before = this.#bans
     const { nowMs } = bans
@@ -94,7 +94,7 @@ export class ChangeWatch {
     for (const [key, ban] of bans.all) {
       if (ban.startedMs < fromMs || seen.get(key) === ban.startedMs) continue
       seen.set(key, ban.startedMs)
-      if (before !== undefined && isBanned(ban, nowMs)) events.tell('ban', shown(key, ban))
+      if (before !== undefined && isBanned(ban, nowMs)) events.publish('ban', shown(key, ban))
     }
     if (seen.size > bans.all.size)
       for (const key of seen.keys()) if (!bans.all.has(key)) seen.delete(key)

@@ -1,4 +1,4 @@
-/** What is told to those who listen, as server-sent events. Nobody is waited for: who reads too slowly is let go. */
+/** Publishes server-sent events to readers and to subscribers in this process. A reader that is too slow is cut off. */
 import type { Changes, Tick } from '../api/live.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import type { Ban } from '../api/state.ts'
@@ -14,61 +14,61 @@ export const eventTypes = ['tick', 'decision', 'ban', 'reload', 'backend', 'stor
 
 export interface EventFilter {
   readonly types: ReadonlySet<EventType>
-  /** Of which decisions and bans are told; undefined: all. */
+  /** Only decisions and bans of this client are sent; undefined: those of all. */
   readonly client: string | undefined
 }
 
 interface Reader extends EventFilter {
-  /** Not taken yet. Written by #push and read, as are the next. */
+  /** Unread text. Written by push and read, as are the fields below. */
   waiting: string
   isCut: boolean
   wake: () => void
 }
 
-/** What it wants may change with time. */
-export interface Hearer {
+/** Receives events in this process. The types it wants may change with time. */
+export interface EventSubscriber {
   wants(type: EventType): boolean
-  told(type: EventType, data: EventTypes[EventType]): void
+  receive(type: EventType, data: EventTypes[EventType]): void
 }
 
 const READERS = 32
-/** That wait for one reader. */
+/** Unread characters beyond which a reader is cut off. */
 const WAITING_CHARS = 256 * 1024
 const KEEP_ALIVE_MS = 10_000
 const DECISIONS_A_SECOND = 50
 
 export class Events {
-  /** Of this second. Written by decision and second. */
+  /** Decisions in this second. Written by decisions and second, as is #dropped. */
   #decisions = 0
-  #untold = 0
+  #dropped = 0
   readonly #readers = new Set<Reader>()
-  readonly #hearers: Hearer[] = []
+  readonly #subscribers: EventSubscriber[] = []
   readonly #wanted: ((isWanted: boolean) => void)[] = []
 
   get isFull(): boolean {
     return this.#readers.size >= READERS
   }
 
-  /** Somebody listens to these. */
+  /** Whether anybody wants events of this type. */
   isWanted(type: EventType): boolean {
     return (
       [...this.#readers].some(({ types }) => types.has(type)) ||
-      this.#hearers.some(({ wants }) => wants(type))
+      this.#subscribers.some(({ wants }) => wants(type))
     )
   }
 
-  /** In this process, from here on. */
-  hear(hearer: Hearer): void {
-    this.#hearers.push(hearer)
+  /** The subscription lasts as long as the process. */
+  subscribe(subscriber: EventSubscriber): void {
+    this.#subscribers.push(subscriber)
   }
 
-  /** Told when they are wanted, and when no more. */
+  /** The listener is called when decisions become wanted, and when they no longer are. */
   onDecisionsWanted(listener: (isWanted: boolean) => void): void {
     this.#wanted.push(listener)
   }
 
-  tell<Type extends EventType>(type: Type, data: EventTypes[Type]): void {
-    for (const { wants, told } of this.#hearers) if (wants(type)) told(type, data)
+  publish<Type extends EventType>(type: Type, data: EventTypes[Type]): void {
+    for (const { wants, receive } of this.#subscribers) if (wants(type)) receive(type, data)
     if (this.#readers.size === 0) return
     const text = `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
     const of = 'client' in data ? data.client : undefined
@@ -79,22 +79,22 @@ export class Events {
     }
   }
 
-  /** untold: others that were too many. */
-  readonly decisions = (all: readonly Decision[], untold: number): void => {
-    this.#untold += untold
+  /** dropped: number of further decisions, which were too many. */
+  readonly decisions = (all: readonly Decision[], dropped: number): void => {
+    this.#dropped += dropped
     for (const decision of all)
-      if (this.#decisions++ < DECISIONS_A_SECOND) this.tell('decision', decision)
-      else this.#untold++
+      if (this.#decisions++ < DECISIONS_A_SECOND) this.publish('decision', decision)
+      else this.#dropped++
   }
 
-  /** A second is over; how many decisions of it were not told. */
+  /** Ends a second, and returns how many of its decisions were dropped. */
   second(): number {
-    const untold = this.#untold
-    this.#decisions = this.#untold = 0
-    return untold
+    const dropped = this.#dropped
+    this.#decisions = this.#dropped = 0
+    return dropped
   }
 
-  /** For all readers: the gateway ends. */
+  /** Ends the streams of all readers. */
   end(): void {
     for (const reader of this.#readers) {
       reader.isCut = true

@@ -1,11 +1,11 @@
-/** What the latest ten seconds say of each backend and of the store. */
+/** Traffic of each backend and latency of the store over the last ten seconds. */
 import { attemptBounds, storeBounds } from '../../core/backends/histogram-series.ts'
 import type { Second } from './second.ts'
 import { quantileMs, sums } from './seconds.ts'
 
 const SECONDS = 10
 
-/** Per second; p99Ms: null: no attempt to measure. */
+/** Rates per second. p99Ms is null where there was no attempt. */
 export interface Traffic {
   readonly requestsPerSecond: number
   readonly failuresPerSecond: number

@@ -1,4 +1,4 @@
-/** What this gateway sees at the moment, over all its processes; bounded, and forgotten when it ends. */
+/** Recent activity of this gateway over all its processes; bounded, and lost when it ends. */
 import type { Tick } from '../api/live.ts'
 import { ChangeWatch, type Watched } from './changes.ts'
 import { Events } from './events.ts'
@@ -21,32 +21,32 @@ export class Live {
   readonly shadow = new ShadowCounts()
   readonly changes = new ChangeWatch()
   readonly events = new Events()
-  /** Of the last second of which something was heard. Written by close. */
+  /** Figures of the last reported second. Written by close. */
   latest: Tick | null = null
   readonly #ending = new AbortController()
-  /** Aborted with the end. */
+  /** Aborted when the gateway ends. */
   readonly ended = this.#ending.signal
   readonly #listeners: SecondListener[] = []
   #standing: Watched | undefined
 
-  /** Of one process, and no second twice. */
+  /** Adds a second of one process; each only once. */
   add(second: Second): void {
     this.seconds.add(second)
     if (second.deprecated !== undefined) this.deprecated.add(second.deprecated)
     if (second.shadow !== undefined) this.shadow.add(second.shadow, second.at * 1000)
   }
 
-  /** Told of each second that is over, once: what all processes have said of it, the rows as they came. */
+  /** The listener is called once for each second that is over, with the sum of all processes and every row. */
   onSecond(listener: SecondListener): void {
     this.#listeners.push(listener)
   }
 
-  /** Looked at once a second. */
+  /** Checks this state for changes once a second. */
   watch(standing: Watched): void {
     this.#standing = standing
   }
 
-  /** All that was heard of the seconds up to this one is passed on. */
+  /** Passes on all reports of the seconds up to this one. */
   close(upTo: number): void {
     for (const second of this.seconds.close(upTo)) {
       this.top.add(second.at, second.rows)
@@ -54,14 +54,14 @@ export class Live {
       for (const listener of this.#listeners) listener(second)
       if (this.seconds.latest === undefined) continue
       this.latest = { ...this.seconds.latest, untold: this.events.second() }
-      this.events.tell('tick', this.latest)
+      this.events.publish('tick', this.latest)
     }
     if (this.#standing === undefined) return
     this.shadow.use(this.#standing.reloads.config.plans, Date.now())
     this.changes.look(this.#standing, Date.now(), this.events)
   }
 
-  /** All that was heard is passed on, and nobody waits for more. */
+  /** Passes on all reports, and ends the events. */
   end(): void {
     this.close(Math.ceil(Date.now() / 1000))
     this.events.end()
@@ -69,13 +69,13 @@ export class Live {
   }
 }
 
-/** take: what happened in this process since it was called last. Call what it returns when that was the last. */
+/** take: returns what happened in this process since its last call. The returned function takes the last second and ends `live`. */
 export function sampleSeconds(take: (at: number) => Second, live: Live): () => void {
-  const tell = (at: number): void => {
+  const sample = (at: number): void => {
     live.add(take(at))
     live.close(at)
   }
-  const stop = everySecond(tell)
+  const stop = everySecond(sample)
   return () => {
     stop()
     live.add(take(Math.floor(Date.now() / 1000)))

@@ -2,7 +2,7 @@
 import type { Attention, Overview, PlanOverview } from '../api/live.ts'
 import type { Ban } from '../api/state.ts'
 import type { AdmittedToday } from './admitted-today.ts'
-import type { Standing } from './changes.ts'
+import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './plan-in-force.ts'
 import { describeEnd } from '../../config/certificates.ts'
@@ -14,15 +14,15 @@ const STALE_MS = 4_000
 const UNSAVED_SECONDS = 5
 const NEAR = 0.8
 
-export interface OverviewParts extends Standing {
+export interface OverviewParts extends CurrentState {
   readonly gateway: string
   readonly version: string
   readonly live: Live
   workers(): Overview['workers']
   readonly admittedToday: AdmittedToday
-  /** Counters and history. */
+  /** Seconds for which counters or history could not be saved. */
   unsavedSeconds(): number
-  /** Why the log loses lines at the moment. */
+  /** Why the log loses lines; undefined: it loses none. */
   logFault(): string | undefined
   /** Rejects while the store is away. */
   listBans(): Promise<readonly Ban[]>
@@ -66,7 +66,7 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
       bannedKeys: bans && bans.length,
       limitedClients: live.clients
         .refusedNow(now, planOf)
-        .filter(({ lately }) => lately.by !== 'ban').length,
+        .filter(({ refusals }) => refusals.by !== 'ban').length,
       keysExpiring: clients.countEnding(nowMs, nowMs + 30 * DAY_MS),
     },
   }
@@ -139,19 +139,19 @@ function reloadLines({ reloads: { fault }, live }: OverviewParts): Line[] {
 }
 
 function staleLines({ live }: OverviewParts, nowMs: number): Line[] {
-  const heardMs = live.latest === null ? live.startedAtMs : Date.parse(live.latest.at) + 1000
-  if (nowMs - heardMs < STALE_MS) return []
-  const since = new Date(heardMs).toISOString()
+  const reportedMs = live.latest === null ? live.startedAtMs : Date.parse(live.latest.at) + 1000
+  if (nowMs - reportedMs < STALE_MS) return []
+  const since = new Date(reportedMs).toISOString()
   return [['stale', 'bad', `No worker has told anything${clock(since)}`, { since }]]
 }
 
 function clientLines({ live, reloads }: OverviewParts, nowMs: number): Line[] {
   const now = Math.floor(nowMs / 1000)
   const refused = live.clients.refusedNow(now, planInForce(reloads.config))
-  return refused.map(({ client, plan, lately }): Line => {
-    const since = new Date(lately.since * 1000).toISOString()
-    const rate = Number(lately.perSecond(now).toPrecision(2))
-    const why = lately.by === 'ban' ? 'a key is banned' : `${lately.by} quota used up`
+  return refused.map(({ client, plan, refusals }): Line => {
+    const since = new Date(refusals.since * 1000).toISOString()
+    const rate = Number(refusals.perSecond(now).toPrecision(2))
+    const why = refusals.by === 'ban' ? 'a key is banned' : `${refusals.by} quota used up`
     const text = `${client} (${plan}) is refused: ${why}, ${rate}/s${clock(since)}`
     return ['client', 'warn', text, { since, subject: client }]
   })

@@ -1,7 +1,7 @@
-/** What a client was seen with may be over: a reload moves it to another plan, or removes it. */
+/** A client's current plan: a reload may have moved or removed it since it was last seen. */
 import type { Config } from '../../config/config.ts'
 
-/** seen: the plan it was seen with, which its token may have named. undefined: it is gone. */
+/** Returns the current plan; undefined: the client is gone. seen: its last plan, which a token may have named. */
 export type PlanOf = (client: string, seen: string) => string | undefined
 
 export const planInForce =

@@ -1,4 +1,4 @@
-/** What one process did in one second: differences of what is counted anyway. */
+/** Activity of one process in one second, as differences of its counters. */
 import type { Refused } from '../api/live.ts'
 import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
 import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
@@ -7,16 +7,16 @@ import type { DeprecatedCalls } from '../../core/record/deprecated-callers.ts'
 import type { ShadowSecond } from '../../core/record/shadow-counts.ts'
 import type { Tally, TallyRow } from '../../core/record/tally.ts'
 
-/** What became of requests to one backend; plain data. */
+/** Outcomes of requests to one backend; plain data. */
 export interface BackendSecond {
   readonly name: string
   readonly requests: number
   readonly failures: number
-  /** Attempts by their time, one number for each of attemptBounds and one for what is beyond. */
+  /** Histogram of attempt times: one count for each of attemptBounds, and one for longer ones. */
   readonly attempts: readonly number[]
 }
 
-/** How one process is at the moment; plain data. */
+/** Current load of one process; plain data. */
 export interface ProcessNow {
   readonly pid: number
   readonly inFlight: number
@@ -30,29 +30,29 @@ export function processNow(metrics: { live(): LiveCounters }): ProcessNow {
   return { pid: process.pid, inFlight, connections, loopLagMs, rssBytes: process.memoryUsage.rss() }
 }
 
-/** Plain data. */
+/** One second of one process, or the sum of several; plain data. */
 export interface Second {
-  /** Its beginning, Unix time. */
+  /** Beginning of the second: Unix time in seconds. */
   readonly at: number
-  /** That have ended. */
+  /** Requests that have ended. */
   readonly requests: number
   readonly refused: Refused
-  /** Requests by their time, one number for each of gatewayBounds and backendBounds and one for what is beyond. */
+  /** Histograms of request times: one count for each of gatewayBounds or backendBounds, and one for longer ones. */
   readonly gateway: readonly number[]
   readonly backend: readonly number[]
   readonly inFlight: number
-  /** Calls to the store by their time, one number for each of storeBounds and one for what is beyond. */
+  /** Histogram of calls to the store: one count for each of storeBounds, and one for longer ones. */
   readonly store: readonly number[]
-  /** Those that were sent something; a sum of several processes has one entry for each of them. */
+  /** Backends that were sent requests; a sum of several processes has one entry for each process. */
   readonly backends: readonly BackendSecond[]
   readonly rows: readonly TallyRow[]
-  /** Of what is deprecated; undefined: nobody. */
+  /** Calls of deprecated routes; undefined: none. */
   readonly deprecated?: DeprecatedCalls | undefined
-  /** By limits that are only tried; undefined: nothing was judged. */
+  /** Verdicts of shadow limits; undefined: nothing was judged. */
   readonly shadow?: readonly ShadowSecond[] | undefined
 }
 
-/** Takes what was not taken before; at: the second that it is told as. */
+/** Takes what happened since the last call. at: the second it is reported as. */
 export function createSecondSampler(
   metrics: { live(): LiveCounters },
   tally: Pick<Tally, 'take' | 'deprecated' | 'shadow'>,
@@ -67,7 +67,7 @@ export function createSecondSampler(
     const gateway = difference(now.gateway, gatewayBefore)
     const refusedNow = refusedOf(now)
     const refused = less(refusedNow, refusedBefore)
-    // Quota refuses before the refusal is counted: what is counted a second later stays owed.
+    // A quota decision is counted before its refusal, so `other` may drop for a second; its return is no refusal.
     refusedBefore = { ...refusedNow, other: refusedBefore.other + refused.other }
     return {
       at,
@@ -91,7 +91,7 @@ interface BackendCounts {
   readonly attempts: Float64Array
 }
 
-/** Since the last call; of one that was sent nothing, none. Writes `before`: outcomes outlive a reload, so they name the machine. */
+/** Difference since the last call; empty if the backend was sent nothing. Writes `before`, keyed by outcomes, which outlive a reload. */
 function backendSecond(
   { name, outcomes, attemptSeconds }: LiveCounters['backends'][number],
   before: WeakMap<object, BackendCounts>,
@@ -132,7 +132,7 @@ const less = (now: Refused, before: Refused): Refused => ({
   other: Math.max(0, now.other - before.other),
 })
 
-/** Since the last call with the same `before`, which this writes; of a series that is new, all. */
+/** Difference since the last call with the same `before`, which this writes; a new series counts in full. */
 function difference(
   series: Iterable<HistogramSeries>,
   before: WeakMap<HistogramSeries, Float64Array>,

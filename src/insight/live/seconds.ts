@@ -4,32 +4,33 @@ import { backendBounds, gatewayBounds } from '../../core/backends/histogram-seri
 import type { Second } from './second.ts'
 
 const KEPT_SECONDS = 900
-/** Of which latencies are told. */
+/** Seconds over which a latency is measured. */
 const LATENCY_SECONDS = 10
-/** The clock was put back by more than this: what was measured by it is forgotten. */
+/** Measurements are forgotten when the clock goes back further than this. */
 export const BACK_SECONDS = 2
 
-type Told = Omit<Tick, 'untold'>
+type MeasuredSecond = Omit<Tick, 'untold'>
 
 export class Seconds {
-  /** Of the last second that is over; undefined before the first. Written by close, as are all below. */
-  latest: Told | undefined
+  /** Figures of the last second that is over; undefined before the first. Written by close, as are all fields below. */
+  latest: MeasuredSecond | undefined
   #first = Infinity
   #closed = -Infinity
-  /** By its beginning: sums of seconds that are not over. Written by add, too. */
+  /** Sums of seconds that are not over, by their beginning. Written by add, too. */
   readonly #open = new Map<number, Second>()
-  /** By its beginning, modulo their number. */
-  readonly #kept: ({ readonly second: number; readonly told: Told } | undefined)[] = []
+  /** Ring of seconds, at their beginning modulo KEPT_SECONDS. */
+  readonly #kept: ({ readonly second: number; readonly measured: MeasuredSecond } | undefined)[] =
+    []
   readonly #buckets: Pick<Second, 'at' | 'gateway' | 'backend'>[] = []
 
-  /** What comes too late for its own second is counted in the next. */
+  /** A report that comes too late counts in the next second. */
   add(second: Second): void {
     const at = Math.max(second.at, this.#closed + 1)
     const open = this.#open.get(at)
     this.#open.set(at, open === undefined ? { ...second, at } : plus(open, second))
   }
 
-  /** Ends all seconds up to this one, and tells those of which something was heard. */
+  /** Ends all seconds up to this one, and returns those with reports. */
   close(upTo: number): Second[] {
     if (upTo < this.#closed - BACK_SECONDS) this.#forget(upTo)
     const due = [...this.#open.values()].filter(({ at }) => at <= upTo)
@@ -42,20 +43,20 @@ export class Seconds {
     return due
   }
 
-  /** Up to the second that was closed last; now: Unix time in seconds. */
+  /** Columns up to the second that was closed last; now: Unix time in seconds. */
   columns(now: number): SecondsAnswer {
     const from = Math.max(this.#first, this.#closed - KEPT_SECONDS + 1)
     const length = Number.isFinite(from) ? Math.max(0, this.#closed - from + 1) : 0
-    const column = (read: (told: Told) => number | null): (number | null)[] =>
+    const column = (read: (measured: MeasuredSecond) => number | null): (number | null)[] =>
       Array.from({ length }, (_, at) => {
         const kept = this.#kept[(from + at) % KEPT_SECONDS]
-        return kept?.second === from + at ? read(kept.told) : null
+        return kept?.second === from + at ? read(kept.measured) : null
       })
     const latency = (of: 'gatewayMs' | 'backendMs') => ({
-      p50: column((told) => told[of].p50),
-      p99: column((told) => told[of].p99),
+      p50: column((measured) => measured[of].p50),
+      p99: column((measured) => measured[of].p99),
     })
-    const refused = (by: keyof Refused) => column((told) => told.refused[by])
+    const refused = (by: keyof Refused) => column((measured) => measured.refused[by])
     return {
       from: isoSecond(length === 0 ? now : from),
       requests: column(({ requests }) => requests),
@@ -78,7 +79,7 @@ export class Seconds {
     const gatewayMs = this.#latency('gateway', gatewayBounds)
     const backendMs = this.#latency('backend', backendBounds)
     this.latest = { at: isoSecond(at), requests, refused, gatewayMs, backendMs, inFlight }
-    this.#kept[at % KEPT_SECONDS] = { second: at, told: this.latest }
+    this.#kept[at % KEPT_SECONDS] = { second: at, measured: this.latest }
   }
 
   #latency(of: 'gateway' | 'backend', bounds: readonly number[]): Latency {
@@ -124,7 +125,7 @@ export const plusRefused = (one: Refused, other: Refused): Refused => ({
   other: one.other + other.other,
 })
 
-/** Of so many values in each bucket, with two digits; null: there are none. Within a bucket values count as spread evenly; beyond the last bound they count as it. */
+/** Quantile of a histogram in ms, with two digits; null: it is empty. Values count as spread evenly within a bucket, and as the last bound beyond it. */
 export function quantileMs(
   counts: readonly number[],
   bounds: readonly number[],

@@ -1,14 +1,14 @@
-/** What this gateway has seen of clients: where they stand in their windows, how often they were refused lately, when each key was used last. Time is an argument, in Unix seconds. */
+/** Clients as this gateway has seen them: use of their windows, recent refusals, and the last use of each key. Time is an argument, in Unix seconds. */
 import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
-import { Lately } from './lately.ts'
+import { RecentRefusals } from './recent-refusals.ts'
 import type { PlanOf } from './plan-in-force.ts'
 
-/** Those seen last; of the keys those that came last. */
+/** The clients and keys seen last are kept. */
 const KEPT_CLIENTS = 100_000
 const KEPT_KEYS = 200_000
 const DAY_SECONDS = 86_400
 
-/** Of a window, and when it was seen. */
+/** Use of a window, and the second in which it was seen. */
 interface SeenAt extends SeenUse {
   readonly at: number
 }
@@ -19,18 +19,18 @@ interface Entry {
   minute: SeenAt | undefined
   day: SeenAt | undefined
   /** undefined: it was never refused for quota or a ban. */
-  lately: Lately | undefined
+  refusals: RecentRefusals | undefined
 }
 
 export interface SeenClient {
   readonly client: string
   readonly plan: string
-  /** null: not seen yet, or another window has begun since: then nothing is used of it but what nobody has seen. */
+  /** null: not seen yet. used is 0 once another window has begun. */
   readonly minute: SeenUse | null
   readonly day: SeenUse | null
   /** The larger of both windows' used / limit; 0 where none is known. */
   readonly share: number
-  /** For quota or a ban in the latest five minutes. */
+  /** Refusals for quota or a ban in the last five minutes. */
   readonly refusedLately: number
 }
 
@@ -41,9 +41,9 @@ export interface SeenQuery {
   readonly plan?: string | undefined
   /** Part of the id. */
   readonly q?: string | undefined
-  /** The client that has a key of just this id. */
+  /** Id of the client that has the key q; it is found, too. */
   readonly owner?: string | undefined
-  /** Of the page before. */
+  /** Cursor of the page before. */
   readonly cursor?: string | undefined
   readonly limit: number
 }
@@ -54,29 +54,29 @@ export interface SeenPage {
   readonly cursor: string | undefined
 }
 
-/** Refused now. */
+/** A client that is being refused. */
 export interface RefusedClient {
   readonly client: string
   readonly plan: string
-  readonly lately: Lately
+  readonly refusals: RecentRefusals
 }
 
 export class SeenClients {
-  /** In the order in which they were seen last. */
+  /** Clients in the order in which they were seen last. */
   readonly #clients = new Map<string, Entry>()
   readonly #lastUsedMs = new Map<string, number>()
-  /** Those that may be refused now. */
+  /** Clients that may be refused now. */
   readonly #refused = new Set<Entry>()
 
   add(at: number, rows: readonly TallyRow[]): void {
     for (const row of rows) this.#add(at, row)
     for (const entry of this.#refused)
-      if (entry.lately?.isNow(at) !== true) this.#refused.delete(entry)
+      if (entry.refusals?.isNow(at) !== true) this.#refused.delete(entry)
     dropFirst(this.#clients, KEPT_CLIENTS)
     dropFirst(this.#lastUsedMs, KEPT_KEYS)
   }
 
-  /** Its usage was set back. */
+  /** Forgets the use of windows that were reset. */
   forgetUse(client: string, window: 'minute' | 'day' | 'both'): void {
     const entry = this.#clients.get(client)
     if (entry === undefined) return
@@ -84,7 +84,7 @@ export class SeenClients {
     if (window !== 'minute') entry.day = undefined
   }
 
-  /** Unix time in ms; undefined: it was not used, as far as is known. */
+  /** Unix time in ms of the key's last known use; undefined: none. */
   lastUsedMs(keyId: string): number | undefined {
     return this.#lastUsedMs.get(keyId)
   }
@@ -94,7 +94,7 @@ export class SeenClients {
     return entry && seenOf(entry, now)
   }
 
-  /** In the order that is asked for, then by id. One pass over all, however far the page is. */
+  /** A page in the requested order, then by id; one pass over all clients, whichever page it is. */
   page(query: SeenQuery, now: number, planOf: PlanOf): SeenPage {
     const { sort, plan, q, owner, cursor, limit } = query
     const order = orders[sort]
@@ -120,17 +120,17 @@ export class SeenClients {
     }
   }
 
-  /** Those most often refused first. */
+  /** Clients that are being refused, the highest rate first. */
   refusedNow(now: number, planOf: PlanOf): RefusedClient[] {
-    const refused = [...this.#refused].flatMap(({ client, plan: seen, lately }) => {
-      const plan = lately?.isNow(now) === true ? planOf(client, seen) : undefined
-      return lately && plan !== undefined ? [{ client, plan, lately }] : []
+    const refused = [...this.#refused].flatMap(({ client, plan: seen, refusals }) => {
+      const plan = refusals?.isNow(now) === true ? planOf(client, seen) : undefined
+      return refusals && plan !== undefined ? [{ client, plan, refusals }] : []
     })
-    const rate = ({ lately }: RefusedClient): number => lately.perSecond(now)
+    const rate = ({ refusals }: RefusedClient): number => refusals.perSecond(now)
     return refused.sort((one, other) => rate(other) - rate(one))
   }
 
-  /** By plan, how many have used more than such a share of a window; what other processes were handed counts. */
+  /** Counts clients of each plan that have used more than this share of a window; tokens handed to other processes count as used. */
   countAbove(share: number, now: number, planOf: PlanOf): Map<string, number> {
     const counts = new Map<string, number>()
     for (const entry of this.#clients.values()) {
@@ -147,7 +147,7 @@ export class SeenClients {
       plan,
       minute: undefined,
       day: undefined,
-      lately: undefined,
+      refusals: undefined,
     }
     this.#clients.delete(client)
     this.#clients.set(client, entry)
@@ -155,15 +155,15 @@ export class SeenClients {
     entry.minute = latest(entry.minute, minute, at, 60)
     entry.day = latest(entry.day, day, at, DAY_SECONDS)
     if (row.refusedMinute + row.refusedDay + row.refusedBan > 0) {
-      entry.lately ??= new Lately()
-      entry.lately.add(at, row)
+      entry.refusals ??= new RecentRefusals()
+      entry.refusals.add(at, row)
       this.#refused.add(entry)
     }
     this.#lastUsedMs.set(key, Math.max(this.#lastUsedMs.get(key) ?? 0, lastUsedMs))
   }
 }
 
-/** Of several processes' views within one second the one that knows of most. */
+/** The later view of a window; within one second, that of the process that knows of more use. */
 function latest(
   before: SeenAt | undefined,
   seen: SeenUse | undefined,
@@ -189,7 +189,7 @@ function shareOf({ minute, day }: Entry, now: number): number {
   )
 }
 
-const refusedOf = ({ lately }: Entry, now: number): number => lately?.count(now) ?? 0
+const refusedOf = ({ refusals }: Entry, now: number): number => refusals?.count(now) ?? 0
 
 const orders: Readonly<Record<SeenSort, (entry: Entry, now: number) => number>> = {
   nearest: shareOf,
@@ -218,7 +218,6 @@ interface Placed extends Place {
   readonly entry: Entry
 }
 
-/** undefined: it is none of ours. */
 function placeOf(cursor: string): Place | undefined {
   const [value = ''] = cursor.split(':', 1)
   return { value: Number(value), client: cursor.slice(value.length + 1) }

@@ -1,17 +1,17 @@
-/** Since when things are as they are, by looking at them now and then. Time is an argument. */
+/** Since when named things have been in their current state, found by polling. Time is an argument. */
 
-interface Known {
+interface StateSince {
   readonly state: string
-  /** undefined: since before it was first looked at. */
+  /** undefined: since before the first look. */
   readonly sinceMs: number | undefined
   /** How often it has left `up`. */
   readonly losses: number
 }
 
 export class Since {
-  #known: ReadonlyMap<string, Known> = new Map()
+  #known: ReadonlyMap<string, StateSince> = new Map()
 
-  /** All there are now, by their names; sinceMs: where it is known better. */
+  /** states: all things that exist now, by name. sinceMs: the exact time, where it is known. */
   look(
     states: Iterable<readonly [string, { readonly state: string; readonly sinceMs?: number }]>,
     nowMs: number,
@@ -21,7 +21,7 @@ export class Since {
         const before = this.#known.get(name)
         const isSame = before === undefined || before.state === state
         const lost = before?.state === 'up' && !isSame ? 1 : 0
-        const known: Known = {
+        const known: StateSince = {
           state,
           sinceMs: sinceMs ?? (isSame ? before?.sinceMs : nowMs),
           losses: (before?.losses ?? 0) + lost,
@@ -31,7 +31,7 @@ export class Since {
     )
   }
 
-  of(name: string): Pick<Known, 'sinceMs' | 'losses'> {
+  of(name: string): Pick<StateSince, 'sinceMs' | 'losses'> {
     return this.#known.get(name) ?? { sinceMs: undefined, losses: 0 }
   }
 }

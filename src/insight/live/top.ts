@@ -1,6 +1,6 @@
 /**
- * Who asks most: sums by client in slices of five seconds, each bounded as by Space-Saving (Metwally et al. 2005), but many
- * clients are let go at a time, and those that remain count from where they came in. Time is an argument.
+ * Finds the busiest clients: sums by client in slices of five seconds. Each slice is bounded as in Space-Saving (Metwally et
+ * al. 2005), but drops many clients at a time, and a client counts from when it entered. Time is an argument.
  */
 import type { Refused, Top, TopClient } from '../api/live.ts'
 import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
@@ -8,10 +8,10 @@ import { BACK_SECONDS, plusRefused } from './seconds.ts'
 
 const SLICE_SECONDS = 5
 const KEPT_SECONDS = 900
-/** Clients that a slice is cut down to, once it has GROWTH times as many: to sort for each thousand that is new would hold up all requests. */
+/** Clients that remain in a slice when it is cut, which happens at GROWTH times as many: sorting for each thousand new ones would hold up all requests. */
 const SLICE_CLIENTS = 1_000
 const GROWTH = 8
-/** Older slices have fewer. */
+/** Age from which a slice keeps only OLD_CLIENTS. */
 const YOUNG_SECONDS = 120
 const OLD_CLIENTS = 200
 const LISTED = 50
@@ -26,16 +26,16 @@ interface Sum {
 }
 
 interface Counted extends Sum {
-  /** It may have come so often before without being counted. */
+  /** Upper bound of its requests before it was counted. */
   readonly before: number
 }
 
 interface Slice {
-  /** The seconds that it has: from the first to before the second one. */
+  /** Seconds of the slice: from `from` to before `to`. */
   readonly from: number
   to: number
   readonly clients: Map<string, Counted>
-  /** No client that is not in it has come more often. */
+  /** Upper bound of the requests of any client that is not in the slice. */
   error: number
 }
 
@@ -54,7 +54,7 @@ export class TopClients {
     }
   }
 
-  /** Of whole slices: of no less time than windowMs, if there is so much. seen: where a client stands. */
+  /** Busiest clients over whole slices that span windowMs or more, if that much is kept. seen: current use of a client. */
   top(
     by: Top['by'],
     windowMs: number,
@@ -82,7 +82,7 @@ export class TopClients {
     }
   }
 
-  /** Of the latest minute, or a little more. */
+  /** Busiest clients over the last minute or a little more. */
   busiest(count: number): readonly Pick<TopClient, 'client' | 'requests'>[] {
     if (count === 0) return []
     const { clients } = this.top('requests', 60_000, () => ({ minute: null, day: null }))
@@ -93,10 +93,10 @@ export class TopClients {
     const from = at - (at % SLICE_SECONDS)
     if (at < (this.#slices.at(-1)?.to ?? 0) - 1 - BACK_SECONDS) this.#slices = []
     let slice = this.#slices.at(-1)
-    // A clock that was put back by less must not open slices before others.
+    // A clock that goes back by less must not open slices before others.
     if (slice === undefined || from > slice.from) {
       if (slice !== undefined) cut(slice, SLICE_CLIENTS)
-      // The first is not of the time before.
+      // The first slice begins when counting does.
       slice = { from: slice === undefined ? at : from, to: at, clients: new Map(), error: 0 }
       this.#slices = [...this.#slices.filter((one) => one.from > at - KEPT_SECONDS), slice]
       const old = this.#slices.findLast((one) => one.from <= at - YOUNG_SECONDS)
@@ -139,7 +139,7 @@ function addTimes(sum: Sum, plan: string, of: Times): void {
   if (of.totalMsMax > sum.totalMsMax) sum.totalMsMax = of.totalMsMax
 }
 
-/** Lets those go that came least. */
+/** Drops the clients with the fewest requests. */
 function cut(slice: Slice, kept: number): void {
   if (slice.clients.size <= kept) return
   const most = ({ requests, before }: Counted): number => requests + before

@@ -1,37 +1,37 @@
-/** What receivers are still to be told: at least once, in a bounded line, again and again with longer pauses. Holds up nobody. */
+/** Queue of webhook notices: each is delivered at least once and retried after growing pauses. The queue is bounded and delays nobody. */
 import type { Claims } from '../../state/claims.ts'
 import type { Notice } from './webhook.ts'
 
 export interface OutboxParts {
-  /** Resolves with why it was not taken; no promise: nobody is to be told any more. */
+  /** Resolves with the reason for a failed delivery; undefined: delivered. Returns no promise when nobody wants the notice any more. */
   post(notice: Notice): Promise<string | undefined> | undefined
   readonly claims: Claims
-  /** Told when the first of several attempts has failed, and when it works again: undefined. */
+  /** Called with the reason when delivery begins to fail, and with undefined when it works again. */
   onFault(fault: string | undefined): void
-  /** Told of one that is given up because too many wait. */
+  /** Called for a notice that is dropped because too many wait. */
   onDropped(notice: Notice): void
-  /** Nothing is told from then on. */
+  /** Nothing is delivered once this is aborted. */
   readonly ended: AbortSignal
 }
 
 interface Waiting {
   readonly notice: Notice
-  /** What several gateways would tell alike; undefined: this one alone knows of it. */
+  /** Name under which one of several gateways claims the notice; undefined: only this gateway has it. */
   readonly claim: { readonly name: string; readonly untilMs: number } | undefined
   attempts: number
-  /** Of performance.now(). */
+  /** Time of the next attempt, on the clock of performance.now(). */
   dueMs: number
 }
 
 const WAITING_AT_MOST = 1_000
 const FIRST_PAUSE_MS = 500
 const LONGEST_PAUSE_MS = 60_000
-/** Until one that others have claimed is looked at again: should they crash, their claim ends. */
+/** Pause before a notice that another gateway has claimed is tried again: the claim ends if that gateway crashes. */
 const OTHERS_PAUSE_MS = 5_000
 
 export class Outbox {
   readonly #parts: OutboxParts
-  /** All written by add and #run. */
+  /** This and the fields below are written by add and #run. */
   readonly #waiting = new Set<Waiting>()
   #isRunning = false
   #hasFailed = false

@@ -1,6 +1,7 @@
 /**
- * Who has used how much of a window: each client once per window and mark. What rows show counts what other processes have been
- * handed as used: no less than is true, so that it tells whom to look at. Time is that of the rows.
+ * Finds clients that have used a configured share (a mark) of a window, each once per window and mark. Rows count tokens
+ * handed to other processes as used, which is never too low, so they show which clients to look up. The time is that of the
+ * rows.
  */
 import type { Limits } from '../../config/config.ts'
 import type { Second } from '../live/second.ts'
@@ -12,7 +13,7 @@ export interface Reached {
   readonly client: string
   readonly plan: string
   readonly window: 'minute' | 'day'
-  /** A fraction of 1, as configured. */
+  /** Share of the limit, as configured; 1 is all of it. */
   readonly mark: number
   readonly used: number
   readonly limit: number
@@ -20,24 +21,24 @@ export interface Reached {
   readonly untilMs: number
 }
 
-/** May have come to a mark. */
+/** A client that may have reached a mark. */
 export interface Suspect {
   readonly id: string
   readonly limits: Limits
   readonly row: TallyRow
-  /** Admitted by this gateway in the windows of the row: so much is used at least. */
+  /** Requests that this gateway has admitted in the row's windows: a lower bound of the use. */
   readonly own: Readonly<Record<Reached['window'], number>>
-  /** Looks that have left it open. */
+  /** Number of look-ups that could not decide it. */
   readonly open: number
 }
 
-/** As the authority knows it, or as a row has it. */
-export type Found = Readonly<
+/** Use of both windows, from the authority or from a row. */
+export type CurrentUse = Readonly<
   Record<Reached['window'], Pick<ClientCounters['minute'], 'index' | 'taken' | 'used'>>
 >
 
-/** As it was looked at last: the highest mark reached in that window, and what was handed out by then. */
-interface Known {
+/** Result of the last look-up: the highest mark reached in that window, and the tokens handed out by then. */
+interface LastLookUp {
   readonly index: number
   readonly mark: number
   readonly taken: number
@@ -47,31 +48,37 @@ interface Window {
   readonly name: Reached['window']
   readonly lengthMs: number
   number: number
-  /** By client. */
-  readonly marks: Map<string, Known>
+  /** Both maps are keyed by client id. */
+  readonly marks: Map<string, LastLookUp>
   readonly own: Map<string, number>
 }
 
-/** The clock was put back by more than this: what was seen by it is forgotten. */
+/** What was seen is forgotten when the clock goes back further than this. */
 const BACK_SECONDS = 2
-/** A client is looked at no more often, and of all so many a second: each look is up to three calls to the store, and one of each process that holds tokens. */
+/**
+ * Pause between two look-ups of a client, and look-ups of all clients a second: each costs up to three calls to the store,
+ * and one more from each process that holds tokens.
+ */
 const REST_SECONDS = 5
 const LOOKS_PER_SECOND = 50
-/** By then what was idle has gone back: what is still out is being spent, which rows show, or with processes that have died. */
+/**
+ * Undecided look-ups after which a client is given up: by then idle tokens have been handed back, and those still out are
+ * being spent, which rows show, or were lost with a process.
+ */
 const OPEN_AT_MOST = 2
 
 export class QuotaMarks {
-  /** Written by see, as are the windows but for their marks. */
+  /** Second of the latest rows. Written by see, as are the windows except their marks. */
   #latest = 0
   readonly #windows: readonly Window[] = [
     { name: 'minute', lengthMs: MINUTE_MS, number: 0, marks: new Map(), own: new Map() },
     { name: 'day', lengthMs: DAY_MS, number: 0, marks: new Map(), own: new Map() },
   ]
   readonly #suspects = new Map<string, Suspect>()
-  /** When each was looked at last, longest ago first. */
+  /** Second of each client's last look-up, oldest first. */
   readonly #looked = new Map<string, number>()
 
-  /** Notes who may have come to a mark. */
+  /** Notes clients that may have reached a mark. */
   see({ at, rows }: Pick<Second, 'at' | 'rows'>, marks: readonly number[]): void {
     if (at < this.#latest - BACK_SECONDS) {
       for (const window of this.#windows) window.number = 0
@@ -81,7 +88,7 @@ export class QuotaMarks {
     for (const row of rows) this.#see(row, marks)
   }
 
-  /** Whom to look at now; none is named again before it was seen once more, or put back. */
+  /** Clients to look up now. Each is returned once, until it is seen again or put back. */
   due(count = LOOKS_PER_SECOND): Suspect[] {
     for (const [id, at] of this.#looked) {
       if (this.#latest - at < REST_SECONDS) break
@@ -99,18 +106,18 @@ export class QuotaMarks {
     return due
   }
 
-  /** Is looked at once more after a rest. */
+  /** Has the client looked up again after REST_SECONDS. */
   putBack(suspect: Suspect): void {
     if (!this.#suspects.has(suspect.id)) this.#suspects.set(suspect.id, suspect)
   }
 
-  /** What processes hold decides it still, though they were asked. */
+  /** Puts the client back, at most OPEN_AT_MOST times, while tokens that processes hold leave it undecided. */
   leaveOpen(suspect: Suspect): void {
     if (suspect.open < OPEN_AT_MOST) this.putBack({ ...suspect, open: suspect.open + 1 })
   }
 
-  /** Whether what processes hold, and may have spent, decides it. */
-  isOpen({ id, row }: Suspect, found: Found, marks: readonly number[]): boolean {
+  /** Whether a mark is reached only if processes have spent tokens they hold. */
+  isOpen({ id, row }: Suspect, found: CurrentUse, marks: readonly number[]): boolean {
     return this.#windows.some(({ name, lengthMs, marks: reached }) => {
       const { index, taken, used } = found[name]
       const { limit = Infinity } = row[name] ?? {}
@@ -120,10 +127,10 @@ export class QuotaMarks {
     })
   }
 
-  /** The marks that it has truly come to; of several at once the highest. */
-  reached({ id, row, own }: Suspect, found: Found, marks: readonly number[]): Reached[] {
+  /** Marks that the client has certainly reached; if several of one window, the highest. */
+  reached({ id, row, own }: Suspect, found: CurrentUse, marks: readonly number[]): Reached[] {
     return this.#windows.flatMap(({ name, lengthMs, marks: reached }) => {
-      // Of a window that has ended meanwhile the authority knows nothing: what this gateway has counted is true, though it may be less.
+      // The authority forgets a window that has ended; this gateway's own count is then a lower bound.
       const isOver = found[name].index > indexOf(row, lengthMs)
       const index = isOver ? indexOf(row, lengthMs) : found[name].index
       const use = {
@@ -151,12 +158,12 @@ export class QuotaMarks {
         window.own.clear()
       }
       window.number = Math.max(number, window.number)
-      // What is of a window that is over is told to nobody.
+      // Use of a window that is over is not reported.
       if (number < window.number) continue
       own[window.name] = (window.own.get(id) ?? 0) + row.admitted
       window.own.set(id, own[window.name])
       const known = window.marks.get(id)
-      // What was handed out when it was looked at shows nothing new: tokens of a process that has died are never spent.
+      // Tokens handed out before the last look-up show nothing new: those of a process that died are never spent.
       const hasGrown = known?.index !== number || (row[window.name]?.used ?? 0) > known.taken
       isSuspect ||= hasGrown && highest(row[window.name], marks) > markIn(known, number)
     }
@@ -166,8 +173,8 @@ export class QuotaMarks {
   }
 }
 
-/** Where nobody else holds tokens. */
-export const asSeen = ({ row }: Suspect): Found => ({
+/** Use as the row has it, which is exact where no other process holds tokens. */
+export const asSeen = ({ row }: Suspect): CurrentUse => ({
   minute: { index: indexOf(row, MINUTE_MS), ...usedOf(row.minute) },
   day: { index: indexOf(row, DAY_MS), ...usedOf(row.day) },
 })
@@ -177,7 +184,7 @@ const usedOf = ({ used }: SeenUse = { used: 0, limit: 0 }) => ({ taken: used, us
 const indexOf = ({ lastUsedMs }: TallyRow, lengthMs: number): number =>
   Math.floor(lastUsedMs / lengthMs)
 
-const markIn = (known: Known | undefined, index: number): number =>
+const markIn = (known: LastLookUp | undefined, index: number): number =>
   known?.index === index ? known.mark : 0
 
 const highest = (use: SeenUse | undefined, marks: readonly number[]): number =>

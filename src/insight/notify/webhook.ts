@@ -1,4 +1,4 @@
-/** One attempt to tell a receiver, signed as the Standard Webhooks specification has it (standardwebhooks.com). */
+/** One attempt to deliver a notice, signed as in the Standard Webhooks specification (standardwebhooks.com). */
 import { createHmac } from 'node:crypto'
 import type { Config } from '../../config/config.ts'
 
@@ -6,7 +6,7 @@ export type NotifyConfig = NonNullable<Config['notify']>
 export type NotifyEvent = NotifyConfig['events'][number]
 
 export interface Notice {
-  /** The same with every attempt, so that a receiver can tell what it had before. */
+  /** The same in every attempt, so that a receiver recognises repeats. */
   readonly id: string
   readonly type: NotifyEvent
   readonly timestamp: string
@@ -20,7 +20,7 @@ const sign = (secret: string, content: string): string =>
     .update(content)
     .digest('base64')
 
-/** Resolves with why it was not taken; undefined: it was. Never rejects. ended: it is given up. */
+/** Resolves with the reason for a failed delivery; undefined: delivered. Never rejects. ended: aborts the attempt. */
 export async function post(
   { url, secret }: NotifyConfig,
   notice: Notice,
@@ -39,7 +39,7 @@ export async function post(
         'webhook-signature': `v1,${sign(secret, `${id}.${seconds}.${body}`)}`,
       },
       body,
-      // Where it leads to was not configured.
+      // A redirect leads to a URL that nobody has configured.
       redirect: 'error',
       signal: AbortSignal.any([ended, AbortSignal.timeout(ANSWER_WITHIN_MS)]),
     })

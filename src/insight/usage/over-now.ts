@@ -1,4 +1,4 @@
-/** Who has used up by now what another configuration would leave them, so that its taking refuses them at once. */
+/** Finds clients whose use already reaches the limits of another configuration: taking it would refuse them at once. */
 import { setImmediate } from 'node:timers/promises'
 import { isLowered, loweredIn, type ChangedLimits } from '../../config/changes/blast-radius.ts'
 import type { OverNow } from '../../config/changes/reload-outcome.ts'
@@ -13,13 +13,13 @@ interface Asking {
   /** Clients whose limits are lowered. */
   readonly of: number
   readonly look: Counters['look']
-  /** Somebody waits for what is of more moment. */
+  /** Whether another reload waits. */
   isAwaited(): boolean
-  /** Default: in Redis some ten thousand clients. */
+  /** Default: enough for some ten thousand clients in Redis. */
   readonly withinMs?: number
 }
 
-/** As many as a page of clients. */
+/** Clients in one look-up. */
 const AT_ONCE = 50
 const WITHIN_MS = 3_000
 const NAMED = 1_000
@@ -51,7 +51,7 @@ export async function overNow(asking: Asking): Promise<OverNow> {
   return { ...seen, ...(missing.length > 0 && { missing }), of, lookedAt, count, clients }
 }
 
-/** Found in slices between which requests are served. */
+/** Changes in pages of AT_ONCE. The search yields after each slice of time, so that requests are served. */
 async function* pagesOf(found: Iterable<ChangedLimits | undefined>) {
   let page: ChangedLimits[] = []
   let endMs = performance.now() + SLICE_MS

@@ -1,6 +1,7 @@
 /**
- * What clients have used, day by day: taken from the tallies of this gateway's processes and written behind, soon and once. A crash
- * of a process loses its latest second and what came to the process that writes within WRITE_AFTER_MS, 1.2 s together.
+ * Daily use of all clients, collected from the tallies of this gateway's processes and written to the store soon afterwards,
+ * each count once. A crash of a process loses at most 1.2 s: its latest second, and what the writing process received within
+ * WRITE_AFTER_MS.
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -11,18 +12,18 @@ import type { Batch, UsageStore } from '../../state/usage.ts'
 
 export interface UsageHistoryOptions {
   readonly store: UsageStore
-  /** Called once when nothing can be written any more; it is kept in memory, and tried again every second. */
+  /** Called once when writing fails; counts stay in memory, and writing is tried again every second. */
   readonly onFault: (error: unknown) => void
-  /** Called once when something was written again. */
+  /** Called once when writing works again. */
   readonly onRecovered: () => void
-  /** Called once, until something was written again: requests will never be known of, as memory is full, or this process ends first. */
+  /** Called when counts are lost because memory is full or this process ends; only once until writing works again. */
   readonly onDropped: () => void
 }
 
-/** So that all processes of the gateway go along. */
+/** Long enough for the counts of all processes to go into one write. */
 const WRITE_AFTER_MS = 200
 const RETRY_AFTER_MS = 1_000
-/** A Redis does nothing else for about 1 ms. */
+/** Rows in one write: they keep a Redis busy for about 1 ms. */
 const BATCH_ROWS = 100
 /** Rows of a client, plan and day that wait for the store: 40 MB. */
 const MAX_WAITING_ROWS = 200_000
@@ -31,17 +32,17 @@ export class UsageHistory {
   readonly #options: UsageHistoryOptions
   readonly #process = randomBytes(9).toString('base64url')
   readonly #waiting = new DayTable(MAX_WAITING_ROWS)
-  /** Sent, and not known to be kept: to be sent again as it is. Written by #write, as is the next. */
+  /** Batch whose write is not confirmed; it is sent again unchanged. Written by #write, as is #sequence. */
   #batch: Batch | undefined
   #sequence = 0
-  /** Begin of the first of the writes that failed; undefined: all is well. Written by flush. */
+  /** Start of the first failed write, on the clock of performance.now(); undefined: the last write succeeded. Written by #flush. */
   #failingSinceMs: number | undefined
   #isClosed = false
   #timer: NodeJS.Timeout | undefined
   #running: Promise<void> | undefined
-  /** Of readings. Written by day. */
+  /** Resolves when all earlier readings have had their turn. Written by day. */
   #turns: Promise<void> = Promise.resolve()
-  /** Requests that will never be known of. Written by #drop, as is the next. */
+  /** Requests whose counts are lost. Written by #drop, as is #isDropping. */
   dropped = 0
   #isDropping = false
 
@@ -49,7 +50,7 @@ export class UsageHistory {
     this.#options = options
   }
 
-  /** What a process of this gateway has counted since it was asked last. */
+  /** Adds what a process of this gateway has counted since its last report. */
   add(rows: readonly TallyRow[]): void {
     for (const row of rows) {
       if (!isSomething(row) || this.#waiting.add(row.dayIndex, row)) continue
@@ -58,7 +59,7 @@ export class UsageHistory {
     this.#writeAfter(WRITE_AFTER_MS)
   }
 
-  /** How long nothing could be written. */
+  /** Seconds since writing began to fail. */
   get unsavedSeconds(): number {
     return this.#failingSinceMs === undefined
       ? 0
@@ -69,25 +70,25 @@ export class UsageHistory {
     return this.#options.store.scope
   }
 
-  /** A row for each client and plan of a day, in pieces; what this gateway has counted until now is among them. Throws where the store is away. */
+  /** One row for each client and plan of a day, in pieces, with all that this gateway has counted so far. Throws while the store is away. */
   async *day(day: number): AsyncGenerator<readonly DayRow[]> {
     await this.#written(day, day)
     for await (const rows of this.#options.store.day(day)) {
-      // Of all readings one piece in a turn of the event loop, or their pieces, which come one upon the other, would hold up requests.
+      // All readings together take one piece in a turn of the event loop; otherwise they would hold up requests.
       await (this.#turns = this.#turns.then(() => nextTurn()))
-      // All of it was handed back, in a second after that in which it was charged.
+      // A row is empty when all its charges were handed back in a later second.
       yield rows.filter(isSomething)
     }
   }
 
-  /** All rows of one client, by day, in the same way. */
+  /** All rows of one client, by day, with all that this gateway has counted so far. Rejects while the store is away. */
   async client(client: string, from: number, to: number): ReturnType<UsageStore['client']> {
     await this.#written(from, to)
     const days = await this.#options.store.client(client, from, to)
     return days.filter(([, row]) => isSomething(row))
   }
 
-  /** Writes what there is, if that can be done now. Never rejects. */
+  /** Writes what waits, with one attempt. Never rejects. */
   async close(): Promise<void> {
     await this.#running
     await this.#flush()
@@ -98,7 +99,7 @@ export class UsageHistory {
     await this.#options.store.close().catch(this.#options.onFault)
   }
 
-  /** Nothing is told of a day of which something is missing. */
+  /** Throws while counts of these days cannot be written: an incomplete day is not reported. */
   async #written(from: number, to: number): Promise<void> {
     await this.#running
     await this.#flush()

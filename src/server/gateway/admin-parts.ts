@@ -8,7 +8,7 @@ import type { ReadSettingLocations } from '../../config/clients/setting-location
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { LiveNeeds } from '../../admin/live-operations.ts'
-import type { CallerIds, Standing } from '../../insight/explain/question.ts'
+import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
 import { overview } from '../../insight/live/overview.ts'
 import { createReadiness, type ReadinessParts } from '../../admin/readiness.ts'
@@ -41,7 +41,7 @@ export interface AdminSources {
   /** The caller's standing in each process. */
   standings(
     caller: CallerIds,
-  ): Promise<{ answers: readonly Standing[]; missing: readonly string[] }>
+  ): Promise<{ answers: readonly CallerStanding[]; missing: readonly string[] }>
   /** Rejects where no process answers. */
   readToken(token: string): Promise<ReadToken>
   readonly recentRequests: LiveNeeds['recentRequests']

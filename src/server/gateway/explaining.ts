@@ -10,7 +10,7 @@ import {
   withRecord,
   type PastRequest,
 } from '../../insight/explain/past.ts'
-import { withPlaces, type FindPlaces } from '../../insight/explain/places.ts'
+import { withLocations, type FindLocations } from '../../insight/explain/setting-locations.ts'
 import type { CallerKnown, Known, Question } from '../../insight/explain/question.ts'
 import { STAND_IN, walkThrough } from '../../insight/explain/walk.ts'
 import type { BanRecord } from '../../state/bans.ts'
@@ -20,7 +20,7 @@ import { createScratch } from './scratch.ts'
 
 interface ExplainOptions {
   /** Default: the explanation does not say where a setting stands. */
-  readonly findPlaces?: FindPlaces | undefined
+  readonly findLocations?: FindLocations | undefined
   readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
 }
 
@@ -29,7 +29,7 @@ export async function explain(
   config: Config,
   question: Question,
   known: Known,
-  { findPlaces, verifier }: ExplainOptions = {},
+  { findLocations, verifier }: ExplainOptions = {},
 ): Promise<Explanation> {
   const { atMs } = question
   const clock = { epochMs: () => atMs, nowMs: () => atMs }
@@ -59,20 +59,20 @@ export async function explain(
   })
   await scratch.close()
   const found = { config, question, known, walked, caller, callerKnown }
-  return withPlaces((places) => explanationOf({ ...found, places }), findPlaces)
+  return withLocations((locations) => explanationOf({ ...found, locations }), findLocations)
 }
 
 /** Explains a past request from what was recorded. ban: the known ban of its key. */
 export async function explainPast(
   config: Config,
   past: PastRequest,
-  { ban, findPlaces }: { readonly ban: BanRecord | undefined } & ExplainOptions,
+  { ban, findLocations }: { readonly ban: BanRecord | undefined } & ExplainOptions,
 ): Promise<Explanation> {
   const plan = past.plan ?? undefined
   const statement = { kid: undefined, clientId: past.client ?? '', plan, expiresAtMs: Infinity }
   const verifier = tokenVerifier(() => Promise.resolve({ statement }))
   const [question, known] = [questionThen(past), knownThen(past, ban, config)]
-  const explained = await explain(config, question, known, { verifier, findPlaces })
+  const explained = await explain(config, question, known, { verifier, findLocations })
   return withRecord(explained, past, config.revision)
 }
 

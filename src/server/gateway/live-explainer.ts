@@ -1,6 +1,6 @@
 /** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
-import type { ExplainNeeds, ThoughtOf } from '../../admin/explain-operations.ts'
-import type { FindPlaces } from '../../insight/explain/places.ts'
+import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain-operations.ts'
+import type { FindLocations } from '../../insight/explain/setting-locations.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
@@ -55,7 +55,7 @@ const LATE_FILES = `where settings stand: the files could not be read within ${L
 /** Runs one reading at a time. missing: receives the reason where places are left out. */
 function locationsFinder({ reloads, settingLocations }: AdminSources) {
   let last: Promise<unknown> = Promise.resolve()
-  return (aside: Aside, missing: string[]): FindPlaces | undefined => {
+  return (aside: Aside, missing: string[]): FindLocations | undefined => {
     if (settingLocations === undefined) return undefined
     return async (asked) => {
       const { revision } = reloads.config
@@ -76,7 +76,7 @@ export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explai
   const verifier = tokenVerifier((token) => sources.readToken(token))
   return {
     mayAsk: () => budget.isLeft,
-    async thoughtOf(query) {
+    async hypothetical(query) {
       const { config } = reloads
       const { keyId } = query
       if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
@@ -84,7 +84,7 @@ export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explai
       const explanation = await budget.spend((aside) =>
         explain(config, questionOf(query), knownNow(sources, missing, aside), {
           verifier: config.jwt && verifier,
-          findPlaces: finder(aside, missing),
+          findLocations: finder(aside, missing),
         }),
       )
       const scope = missing.includes(STORE_AWAY) ? 'gateway' : 'store'
@@ -95,14 +95,20 @@ export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explai
       const ban = decision.key === null ? undefined : bans.all.get(decision.key)
       const missing: string[] = []
       const explanation = await budget.spend((aside) =>
-        explainPast(config, decision, { ban, findPlaces: finder(aside, missing) }),
+        explainPast(config, decision, { ban, findLocations: finder(aside, missing) }),
       )
       return { scope: 'gateway', ...(missing.length > 0 && { missing }), explanation }
     },
   }
 }
 
-const questionOf = ({ method, target, keyId, token, headers = {} }: ThoughtOf): Question => ({
+const questionOf = ({
+  method,
+  target,
+  keyId,
+  token,
+  headers = {},
+}: HypotheticalRequest): Question => ({
   method,
   target,
   headers: [

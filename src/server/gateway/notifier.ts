@@ -66,9 +66,9 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
     for (const suspect of marks.due(isExact ? Infinity : undefined))
       look(suspect, wanted).catch(() => marks.putBack(suspect))
   })
-  live.events.hear({
+  live.events.subscribe({
     wants: (type) => type !== 'tick' && type !== 'decision' && wants(type),
-    told: (type, data) => {
+    receive: (type, data) => {
       if (type === 'tick' || type === 'decision') return
       if (!('until' in data)) return outbox.add(noticeOf(type, data))
       // All gateways of the store receive the same ban.

@@ -12,7 +12,7 @@ import {
 } from '../../insight/live/second.ts'
 import type { RecentDecisions } from '../../core/record/recent.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
-import type { CallerIds, Standing } from '../../insight/explain/question.ts'
+import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
 import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingPartsOptions } from './lasting-parts.ts'
@@ -43,7 +43,7 @@ export class Serving implements Reloadable {
   readonly takeSecond: (at: number) => Second
   readonly now: () => ProcessNow
   /** The caller's standing in this process. */
-  readonly standing = ({ clientId, keyId }: CallerIds): Standing => ({
+  readonly standing = ({ clientId, keyId }: CallerIds): CallerStanding => ({
     taken: this.#parts.turns.takenBy(clientId),
     strikes: this.#parts.bans.knownStrikes(keyId),
   })

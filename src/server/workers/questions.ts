@@ -2,7 +2,7 @@
 import type { Requests } from '../../insight/api/live.ts'
 import { createIpcCalls, type AnswerBatch, type IpcCalls } from '../../state/supervisor/calls.ts'
 import type { ReadToken } from '../gateway/read-token.ts'
-import type { CallerIds, Standing } from '../../insight/explain/question.ts'
+import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
 import { LISTED_DECISIONS, type RequestQuery, type Decision } from '../../core/record/recent.ts'
 import type { WorkerProcess } from './worker-process.ts'
 
@@ -10,7 +10,7 @@ import type { WorkerProcess } from './worker-process.ts'
 export interface WorkerCalls {
   recent(query: RequestQuery): readonly Decision[]
   readToken(token: string): ReadToken
-  standing(caller: CallerIds): Standing
+  standing(caller: CallerIds): CallerStanding
 }
 
 const DEADLINE_MS = 1_000

@@ -7,7 +7,7 @@ import type {
   CallerKnown,
   Known,
   Question,
-  Standing,
+  CallerStanding,
 } from '../../../src/insight/explain/question.ts'
 import type { AdminSources } from '../../../src/server/gateway/admin-parts.ts'
 import { explain } from '../../../src/server/gateway/explaining.ts'
@@ -118,8 +118,8 @@ it('says that nobody knows how many of a client are under way, so that a turn is
   expect(stageOf(await asked({}, { isOver: true }), 'take-turn')?.rule).not.toMatch(/not known/)
 })
 
-const here = (taken: number): Standing => ({ taken, strikes: 0 })
-it.each<[Standing[], string | null, string]>([
+const here = (taken: number): CallerStanding => ({ taken, strikes: 0 })
+it.each<[CallerStanding[], string | null, string]>([
   [[here(7)], null, '; 7 here'],
   [[here(8)], 'concurrency_limit_exceeded', '; 8 here, and none ends within 250 ms'],
   [
@@ -140,7 +140,7 @@ it.each<[Standing[], string | null, string]>([
 
 function liveExplainer(config: Config, look: () => Promise<unknown>) {
   const bans = new Map<string, BanRecord>()
-  const { thoughtOf } = createLiveExplainer({
+  const { hypothetical } = createLiveExplainer({
     reloads: { config },
     bans: { all: bans },
     readiness: { sheds: () => [] },
@@ -149,7 +149,7 @@ function liveExplainer(config: Config, look: () => Promise<unknown>) {
     counters: { look },
     standings: () => Promise.resolve({ answers: [], missing: [] }),
   } as unknown as AdminSources)
-  return { bans, think: () => thoughtOf({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }) }
+  return { bans, think: () => hypothetical({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }) }
 }
 
 it('counts and bans by the time of the store, and knows keys by that of the gateway', async () => {

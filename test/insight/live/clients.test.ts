@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { SeenClients, type SeenQuery } from '../../../src/insight/live/seen-clients.ts'
 import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
-import { Lately } from '../../../src/insight/live/lately.ts'
+import { RecentRefusals } from '../../../src/insight/live/recent-refusals.ts'
 import { TopClients } from '../../../src/insight/live/top.ts'
 import { row } from './rows.ts'
 
@@ -52,12 +52,12 @@ describe('the top list', () => {
     expect(requests()).toBe(2)
     for (let at = 1_000; at < 1_020; at++) top.add(at, [row('a')])
     expect(requests()).toBe(10)
-    const lately = new Lately()
-    for (let at = 5_000; at < 5_300; at++) lately.add(at, row('a', { refusedDay: 1 }))
-    expect(lately.isNow(1_000)).toBe(false)
-    lately.add(1_000, row('a', { refusedDay: 3 }))
-    expect(lately).toMatchObject({ since: 1_000, last: 1_000 })
-    expect(lately.count(1_001)).toBe(3)
+    const refusals = new RecentRefusals()
+    for (let at = 5_000; at < 5_300; at++) refusals.add(at, row('a', { refusedDay: 1 }))
+    expect(refusals.isNow(1_000)).toBe(false)
+    refusals.add(1_000, row('a', { refusedDay: 3 }))
+    expect(refusals).toMatchObject({ since: 1_000, last: 1_000 })
+    expect(refusals.count(1_001)).toBe(3)
   })
 
   it('lets nobody go of a few thousand in a second, which would be to sort again and again', () => {
@@ -139,28 +139,28 @@ describe('clients', () => {
     for (let at = 100; at < 110; at++) clients.add(at, [row('a', { refusedMinute: 2 })])
     clients.add(112, [row('b', { refusedDay: 5 }), row('b', { refusedDay: 1, key: 'b-2' })])
     const now = () =>
-      clients.refusedNow(112, asSeen).map(({ client, lately }) => {
-        const { by, since } = lately
-        return { client, by, since, perSecond: lately.perSecond(112) }
+      clients.refusedNow(112, asSeen).map(({ client, refusals }) => {
+        const { by, since } = refusals
+        return { client, by, since, perSecond: refusals.perSecond(112) }
       })
     expect(now()).toMatchObject([
       { client: 'a', by: 'minute', since: 100, perSecond: 1.6 },
       { client: 'b', by: 'day', since: 112, perSecond: 0.6 },
     ])
     clients.add(120, [row('a', { refusedDay: 1 })])
-    expect(clients.refusedNow(120, asSeen)[1]?.lately).toMatchObject({ by: 'day', since: 120 })
+    expect(clients.refusedNow(120, asSeen)[1]?.refusals).toMatchObject({ by: 'day', since: 120 })
     expect(clients.refusedNow(131, asSeen)).toEqual([])
   })
 
   it('are refused since the first of their keys was, by what lasts longest, as often as in ten seconds', () => {
-    const lately = new Lately()
+    const refusals = new RecentRefusals()
     const [banned, spent] = [row('a', { refusedBan: 3 }), row('a', { refusedMinute: 2 })]
     for (let at = 100; at < 120; at++)
-      for (const one of at % 2 ? [banned, spent] : [spent, banned]) lately.add(at, one)
-    expect([lately.by, lately.since, lately.perSecond(120)]).toEqual(['ban', 100, 5])
-    lately.add(120, spent)
-    expect([lately.by, lately.since]).toEqual(['minute', 100])
-    const once = new Lately()
+      for (const one of at % 2 ? [banned, spent] : [spent, banned]) refusals.add(at, one)
+    expect([refusals.by, refusals.since, refusals.perSecond(120)]).toEqual(['ban', 100, 5])
+    refusals.add(120, spent)
+    expect([refusals.by, refusals.since]).toEqual(['minute', 100])
+    const once = new RecentRefusals()
     once.add(200, row('a', { refusedDay: 1 }))
     expect([200, 205, 210, 211].map((now) => once.perSecond(now))).toEqual([0.1, 0.1, 0.1, 0])
   })

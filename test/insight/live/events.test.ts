@@ -21,10 +21,10 @@ describe('events', () => {
     const events = new Events()
     const [all, some] = [reader(events), reader(events, ['tick', 'decision'], 'a')]
     await Promise.all([all.take(), some.take()])
-    events.tell('decision', decision('b'))
-    events.tell('decision', decision('a'))
-    events.tell('reload', { at: 'now', revision: 'r', refused: null })
-    events.tell('tick', tick)
+    events.publish('decision', decision('b'))
+    events.publish('decision', decision('a'))
+    events.publish('reload', { at: 'now', revision: 'r', refused: null })
+    events.publish('tick', tick)
     expect((await all.take())?.match(/^event: (\w+)$/gm)).toHaveLength(4)
     expect(await some.take()).toBe(
       'event: decision\ndata: {"client":"a"}\n\nevent: tick\ndata: {"at":"now"}\n\n',
@@ -67,7 +67,7 @@ describe('events', () => {
     const large = { at: 'now', revision: 'r', refused: 'x'.repeat(10_000) }
     let read = 0
     for (let count = 0; count < 100; count++) {
-      events.tell('reload', large)
+      events.publish('reload', large)
       read += (await well.take())?.length ?? 0
     }
     expect(read).toBeGreaterThan(1_000_000)

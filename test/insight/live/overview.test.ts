@@ -149,7 +149,7 @@ describe('changes', () => {
     const told: [string, unknown][] = []
     const { live } = parts
     live.events.isWanted = () => true
-    live.events.tell = (type, data) => void told.push([type, data])
+    live.events.publish = (type, data) => void told.push([type, data])
     const all = new Map<string, BanRecord>()
     const banned = (startedMs: number) => ({ startedMs, untilMs: NOW + 60_000, count: 1 })
     const many = (from: number, startedMs: number) => {

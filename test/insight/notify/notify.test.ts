@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { Live } from '../../../src/insight/live/live.ts'
 import { Outbox } from '../../../src/insight/notify/outbox.ts'
-import { asSeen, QuotaMarks, type Found } from '../../../src/insight/notify/quota-marks.ts'
+import { asSeen, QuotaMarks, type CurrentUse } from '../../../src/insight/notify/quota-marks.ts'
 import { post } from '../../../src/insight/notify/webhook.ts'
 import { noClaims, redisClaims } from '../../../src/state/claims.ts'
 import type { TallyRow } from '../../../src/core/record/tally.ts'
@@ -191,13 +191,13 @@ describe('webhooks', () => {
     }
     const seenAt = (lastUsedMs: number, client = 'acme') =>
       row(client, { lastUsedMs, admitted: 4, minute: { used: 9, limit: 10 } })
-    const minute = (index: number, used: number, taken: number): Found => ({
+    const minute = (index: number, used: number, taken: number): CurrentUse => ({
       minute: { index, used, taken },
       day: { index: 0, used, taken },
     })
     const [suspect] = see(1, [seenAt(1_000)])
     if (suspect === undefined) throw new Error('nobody is suspected')
-    const told = (found: Found) =>
+    const told = (found: CurrentUse) =>
       marks.reached(suspect, found, wanted).map(({ mark, used, untilMs }) => [mark, used, untilMs])
     for (const [found, isOpen, reached] of [
       // Handed out and not spent: nobody is told of it. Nobody can have spent as much as the mark: no one is asked.

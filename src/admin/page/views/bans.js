@@ -1,4 +1,4 @@
-/** Who is banned, why and until when; bans are lifted here. */
+/** Current bans: who, why and until when. They can be lifted here. */
 import { askToLift } from '../acts.js'
 import { plural, UNKNOWN } from '../../../insight/format.js'
 import { Table } from '../table.js'

@@ -1,4 +1,4 @@
-/** One client: why it is refused, its windows, keys, history, and what it was refused of late. */
+/** One client: why it is refused, its windows, keys, history, and recent refusals. */
 import { askToBan, askToLift, askToReset } from '../acts.js'
 import {
   clock,
@@ -22,7 +22,7 @@ import { explainLink, shareOf, stateOf, whyOf } from './parts.js'
 /** @import { Decision } from '../../../core/record/recent.ts' */
 /** @import { Bans } from '../../../insight/api/state.ts' */
 
-/** What holds it up, in a sentence. @param {ClientRow} row */
+/** Says in a sentence why the client is refused. @param {ClientRow} row */
 function sentence(row) {
   const [kind, text] = stateOf(row)
   const { state: known, minute, day } = row
@@ -108,7 +108,7 @@ function keyTable(client, again) {
   })
 }
 
-/** New ones are counted, and shown when they are asked for. */
+/** List of refusals; new ones are counted, and shown on request. */
 function refusalList() {
   /** @type {readonly Decision[] | undefined} */
   let shown
@@ -168,7 +168,7 @@ export function client({ id }) {
   const reset = button('Reset usage', () => row && askToReset(row, again))
   const keyIds = () => (row?.keys ?? []).map((key) => key.id)
   const banAll = button('Ban keys', () => askToBan(id, keyIds(), again))
-  // Of a client that is not known yet there is nothing to change.
+  // Nothing can be changed until the client is loaded.
   reset.disabled = banAll.hidden = true
   const detail = source(
     `/api/clients/${encodeURIComponent(id)}`,

@@ -21,7 +21,7 @@ const clientTable = () =>
 
 /** @param {Place} place @returns {View} */
 export function clients({ query, change }) {
-  /** Of the page that is shown and those before it. */
+  /** Cursors of the pages up to the current one. */
   let cursors = ['']
   /** @type {string | null} */
   let next = null

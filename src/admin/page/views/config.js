@@ -1,4 +1,4 @@
-/** The configuration in force, and what the files would make of it. */
+/** Configuration in force, and what the files would change. */
 import { plural } from '../../../insight/format.js'
 import { live } from '../live.js'
 import { askToReload } from '../reload.js'
@@ -61,7 +61,7 @@ export function config() {
       h('p', { class: 'muted' }, 'Secrets are left out. Clients are under Clients.'),
       sections,
     ],
-    // It changes with a reload alone, of which the gateway tells.
+    // It changes only with a reload, which an event announces.
     load: effective.load,
   }
 }

@@ -79,7 +79,7 @@ export function explain({ query, change }) {
       if (mine === asked) out.replaceChildren(faultBox(error, () => ask(body)))
     }
   }
-  /** Of one form; the other is emptied. @param {(keyof typeof boxes)[]} own */
+  /** Submits one form; the other is emptied. @param {(keyof typeof boxes)[]} own */
   const submit = (own) => (/** @type {Event} */ event) => {
     event.preventDefault()
     const given = new URLSearchParams()

@@ -1,4 +1,4 @@
-/** What a client has used, day by day: bars, a table of the same, and a file. */
+/** Daily use of a client: bars, a table, and a file. */
 import { clock, count, csvLine } from '../../../insight/format.js'
 import { now } from '../live.js'
 import { button, h, source, svg } from '../ui.js'
@@ -82,7 +82,7 @@ export function history(client, limitNow) {
   return { node, load, draw }
 }
 
-/** One bar a day up to today; the limit of now as a line. @param {ClientUsage} usage @param {number} length @param {number | undefined} limit */
+/** One bar a day up to today, and today's limit as a line. @param {ClientUsage} usage @param {number} length @param {number | undefined} limit */
 function bars({ days, to, asOf }, length, limit) {
   const most = days.reduce((one, other) => Math.max(one, other.admitted), 0)
   if (days.length === 0)
@@ -93,7 +93,7 @@ function bars({ days, to, asOf }, length, limit) {
         'No request in these days. A day is here seconds after its first one.',
       ),
     ]
-  // Far above what is used, it would leave nothing to see of that.
+  // A line far above the bars would flatten them.
   const hasLine = limit !== undefined && limit < most * 4
   const top = (hasLine ? Math.max(most, limit) : most) * 1.05
   const y = (/** @type {number} */ value) => HEIGHT - (value / Math.max(top, 1)) * HEIGHT
@@ -124,7 +124,7 @@ function bars({ days, to, asOf }, length, limit) {
   ]
 }
 
-/** The columns of /api/usage. @param {ClientUsage} usage */
+/** Offers a CSV file with the columns of /api/usage. @param {ClientUsage} usage */
 function download({ client, from, to, days }) {
   const head = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban'
   const lines = days.flatMap((each) =>

@@ -14,7 +14,7 @@ import { shadows } from './shadow.js'
 
 const NEAREST = 10
 
-/** A number with its unit and window, and what it is made of. @param {string} what */
+/** Number with its unit and window, and its parts. @param {string} what */
 function tile(what) {
   const value = h('strong', { class: 'value' }, '–')
   const unit = h('span', {}, what)
@@ -74,7 +74,7 @@ function tiles() {
 /** @param {number} second @param {number} length */
 const utc = (second, length) => new Date(second * 1_000).toISOString().slice(11, 11 + length)
 
-/** The last place that was measured, unless that is long ago. */
+/** Last index that was measured, unless that is long ago. */
 function latestPlace() {
   const last = seconds.length - 1
   return live.state !== 'stale' && columns.requests[last] === null ? last - 1 : last
@@ -92,7 +92,7 @@ const latest = {
   partOf: (second) => utc(second, 5),
   isEmpty: () => !columns.requests.some((value) => value !== null && value > 0),
   none: 'No requests in 15 min',
-  // Where a configuration was taken.
+  // Marks show when a configuration was taken.
   marks: () => {
     const from = now() / 1_000 - seconds.length
     const at = (live.overview?.reloads ?? []).map((reload) => Date.parse(reload.at) / 1_000)

@@ -1,4 +1,4 @@
-/** What several views show: a client's windows and state, and its row. */
+/** Parts that several views share: a client's windows and state, and its row. */
 import { count, duration, percent, UNKNOWN, usage } from '../../../insight/format.js'
 import { now } from '../live.js'
 import { bar, h, state } from '../ui.js'
@@ -13,7 +13,7 @@ const NEAR = 0.8
 export const clientLink = (client) =>
   h('a', { href: `#/clients/${encodeURIComponent(client)}` }, client)
 
-/** Of a recent decision. @param {string} id */
+/** Link to the explanation of a recent decision. @param {string} id */
 export const explainLink = (id) => {
   const href = `#/explain?id=${encodeURIComponent(id)}`
   return [`${id} `, h('a', { href, 'aria-label': `Explain ${id}` }, 'Explain')]
@@ -25,7 +25,7 @@ const left = (iso) => {
   return leftMs < 1_000 ? 'ends now' : duration(leftMs)
 }
 
-/** Kind and words, as `bad limited by day, 9 h 52 min`. @param {ClientRow} row @returns {['ok' | 'warn' | 'bad' | 'none', string]} */
+/** Kind and words, such as `bad limited by day, 9 h 52 min`. @param {ClientRow} row @returns {['ok' | 'warn' | 'bad' | 'none', string]} */
 export function stateOf({ state: known, share, keys }) {
   if (known === null) return ['none', 'unknown, store away']
   if (known.state === 'limited') return ['bad', `limited by ${known.by}, ${left(known.until)}`]
@@ -78,7 +78,7 @@ export const clientColumns = [
   },
 ]
 
-/** Why a request was refused, in a few words. @param {Decision} decision */
+/** Says in a few words why a request was refused. @param {Decision} decision */
 export function whyOf({ window, refusal, minute, day, cause }) {
   if (window !== null) return `${window} ${usage(window === 'minute' ? minute : day)}`
   return [refusal ?? '', cause ?? ''].filter((text) => text !== '').join(': ') || UNKNOWN

@@ -64,7 +64,7 @@ export function routes() {
   const since = h('p', { class: 'muted' })
   const ofCallers = source('/api/deprecations', (/** @type {Deprecations} */ answer) => {
     callersOf.clear()
-    // One that calls with two user agents is one.
+    // A client that calls with two user agents counts once.
     const clients = new Map(answer.callers.map((one) => [`${one.route} ${one.client}`, one.route]))
     for (const route of clients.values()) callersOf.set(route, (callersOf.get(route) ?? 0) + 1)
     const others =

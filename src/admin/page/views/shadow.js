@@ -1,4 +1,4 @@
-/** Who would be refused by limits that are only tried. */
+/** Clients that shadow limits, which are only tried, would have refused. */
 import { count, plural } from '../../../insight/format.js'
 import { Table } from '../table.js'
 import { h, source, time, timeText } from '../ui.js'
@@ -37,7 +37,7 @@ const inFigures = (limits) =>
 const inWords = ({ plan, limits, live, requests, refused, clients, degraded }) =>
   `${plan} at ${inFigures(limits)}, not ${inFigures(live)}: ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
 
-/** Hidden where no plan tries any. */
+/** The view is hidden while no plan has shadow limits. */
 export function shadows() {
   const clients = new Table({
     caption: 'Shadow: would be refused',

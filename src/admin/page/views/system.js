@@ -1,4 +1,4 @@
-/** What the gateway stands on: backends, the store, its own processes. */
+/** State of backends, the store and the gateway's own processes. */
 import { bytes, count, duration, latency, rate, UNKNOWN } from '../../../insight/format.js'
 import { live, now } from '../live.js'
 import { Table } from '../table.js'

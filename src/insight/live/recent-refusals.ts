@@ -1,31 +1,31 @@
-/** How often one client was refused in the latest five minutes, and since when it goes on. Time is an argument, in Unix seconds. */
+/** Counts a client's refusals in the last five minutes, and since when they go on. Time is an argument, in Unix seconds. */
 import type { TallyRow } from '../../core/record/tally.ts'
 import { BACK_SECONDS } from './seconds.ts'
 
 const SLOT_SECONDS = 15
 const SLOTS = 20
-/** Who was not refused for so long is refused no more. */
+/** Seconds without a refusal after which a client no longer counts as refused. */
 const NOW_SECONDS = 10
 
 export type RefusedBy = 'minute' | 'day' | 'ban'
 
-export class Lately {
-  /** What refused it in the last second: of several the one that lasts longest. Written by add, as are the next. */
+export class RecentRefusals {
+  /** Cause in the last second with refusals; if several, the one that lasts longest. Written by add, as are the two below. */
   by: RefusedBy = 'minute'
-  /** Without a rest, and when last. */
+  /** First and last second of the current run of refusals. */
   since = -Infinity
   last = -Infinity
   readonly #slots = new Slots(SLOTS, SLOT_SECONDS)
-  /** The one that is not over has none yet. */
+  /** One slot more than is measured, as the current second has no counts yet. */
   readonly #seconds = new Slots(NOW_SECONDS + 1, 1)
 
-  /** Of one second. */
+  /** Adds one second of a key of the client. */
   add(at: number, { refusedMinute, refusedDay, refusedBan }: TallyRow): void {
     const count = refusedMinute + refusedDay + refusedBan
     if (count === 0) return
     const by = refusedBan > 0 ? 'ban' : refusedDay > 0 ? 'day' : 'minute'
     if (!this.isNow(at)) this.since = at
-    // Its keys have a row each.
+    // A second has one row for each key of the client.
     if (at !== this.last || ranks[by] > ranks[this.by]) this.by = by
     this.last = at
     this.#slots.add(at, count)
@@ -47,7 +47,7 @@ export class Lately {
 
 const ranks = { minute: 0, day: 1, ban: 2 }
 
-/** Counts of the latest slots, of so many seconds each. */
+/** Ring of counts, in slots of `seconds` each. */
 class Slots {
   readonly #counts: Uint32Array
   readonly #seconds: number
