@@ -1,6 +1,6 @@
 /** What a line of ours says of a request that the replay decides too. */
 import type { Limits } from '../../config/config.ts'
-import { NOBODY, outcomes, type LogBatch } from '../log-files/batch.ts'
+import { NO_NAME, outcomes, type LogBatch } from '../log-files/batch.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import type { Decided } from './policy.ts'
@@ -37,8 +37,8 @@ export function loggedRequest(
     refundedAtMs: batch.refundedAtMs[at] ?? Number.NaN,
     isDegraded: batch.degraded[at] === 1,
     isUsedUp: batch.minuteLeft[at] === 0 || batch.dayLeft[at] === 0,
-    revision: names[batch.revision[at] ?? NOBODY] ?? '',
-    process: names[batch.process[at] ?? NOBODY] ?? '',
+    revision: names[batch.revision[at] ?? NO_NAME] ?? '',
+    process: names[batch.process[at] ?? NO_NAME] ?? '',
   }
 }
 

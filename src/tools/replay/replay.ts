@@ -1,7 +1,7 @@
 /** Decides the requests of logs anew, by one configuration or by two side by side, and tells what came of it. */
 import type { Config } from '../../config/config.ts'
 import type { LogBatch, OpenedLogs } from '../log-files/batch.ts'
-import { NOBODY, outcomes } from '../log-files/batch.ts'
+import { NO_NAME, outcomes } from '../log-files/batch.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { ClientRows } from './client-rows.ts'
@@ -109,14 +109,14 @@ class Replaying {
     const isLate = atMs < this.#lastMs
     if (!isLate) this.#lastMs = atMs
     const logged = outcomes[batch.outcome[at] ?? 0] ?? 'unknown'
-    const name = batch.caller[at] ?? NOBODY
-    if (name === NOBODY || logged === 'nobody') return void this.#notJudged++
+    const name = batch.caller[at] ?? NO_NAME
+    if (name === NO_NAME || logged === 'nobody') return void this.#notJudged++
     const isOwn = logged !== 'unknown'
     const known = this.#known[name] ?? this.#meet(batch, at, name, isOwn)
     if (known === null) return this.#unknown(name)
     if (isLate) return this.#late(batch, at, known, logged)
     const { names } = this.#options.logs
-    const routeName = names[batch.route[at] ?? NOBODY]
+    const routeName = names[batch.route[at] ?? NO_NAME]
     const refundedAtMs = batch.refundedAtMs[at] ?? Number.NaN
     const line = { routeName, isFree: logged === 'free', refundedAtMs }
     if (isOwn) this.#seed(batch, at, known)
@@ -150,7 +150,7 @@ class Replaying {
 
   #own(batch: LogBatch, at: number, { caller, before }: Known, logged: Decided): LoggedRequest {
     const { names } = this.#options.logs
-    this.#revisions.add(batch.revision[at] ?? NOBODY)
+    this.#revisions.add(batch.revision[at] ?? NO_NAME)
     this.#isOwn = true
     return loggedRequest(batch, at, { names, logged, caller, before })
   }
@@ -170,7 +170,7 @@ class Replaying {
     if (met === null) return met
     const { names } = this.#options.logs
     const text = names[name] ?? ''
-    const plan = names[batch.plan[at] ?? NOBODY]
+    const plan = names[batch.plan[at] ?? NO_NAME]
     const now = this.#policy.callerOf(text, plan, isOwn)
     const before = this.#before?.callerOf(text, plan, isOwn)
     const caller = now ?? before
@@ -198,7 +198,7 @@ class Replaying {
     if (batch.minuteLeft[at] === -1 || !Number.isNaN(batch.refundedAtMs[at])) return
     const atMs = batch.atMs[at] ?? 0
     this.#seeded.set(clientId, atMs)
-    const revision = this.#options.logs.names[batch.revision[at] ?? NOBODY]
+    const revision = this.#options.logs.names[batch.revision[at] ?? NO_NAME]
     const limits = this.#limitsThen(revision, caller, before)
     if (limits === undefined || this.#firstMs === undefined) return
     const used = usedBefore(batch, at, limits, this.#firstMs)
