@@ -1,4 +1,4 @@
-/** What the service answers with: a resource, or one of the faults of a closed table. */
+/** Answers of the service: a resource, or one of the faults in a fixed table. */
 
 export interface Answer {
   readonly status: number
@@ -7,7 +7,7 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** Codes are public and are never reused. */
+/** The codes are public and are never reused. */
 const faultKinds = {
   invalid_parameter: { status: 400, message: 'A parameter is not valid' },
   invalid_body: { status: 400, message: 'The request body is not valid' },
@@ -25,10 +25,10 @@ const faultKinds = {
   internal_error: { status: 500, message: 'The service could not complete the request' },
 } as const
 
-/** A request that cannot be served, as a value: only bugs and a failing database throw. */
+/** A request that cannot be served. It is a value: only bugs and a failing database throw. */
 export interface Fault {
   readonly fault: keyof typeof faultKinds
-  /** What the client can mend, naming the field or parameter. Never repeats what the client sent. */
+  /** Names the fields or parameters to correct; never repeats what the client sent. */
   readonly detail?: string
   readonly headers?: Readonly<Record<string, string>>
 }

@@ -5,12 +5,12 @@ import type { Fault } from './answer.ts'
 import { parseInt64 } from './int64.ts'
 
 const maxBodyBytes = 1024 * 1024
-/** How much of an oversized body is read and dropped, so that its sender is still there to hear the 413. */
+/** How much of an oversized body is read and dropped, so that its sender still reads the 413. */
 const maxDiscardedBytes = 8 * maxBodyBytes
 
 /**
- * The parsed value, where each number spelled as an int64 is a bigint and any other number stays a
- * number; or a fault. Rejects only if the client leaves before the end of its body.
+ * Returns the parsed value, or a fault. Each number spelled as an int64 becomes a bigint, any other stays a
+ * number. Rejects only if the client leaves before the end of its body.
  */
 export async function readJsonBody(request: IncomingMessage): Promise<{ json: unknown } | Fault> {
   if (hasNoBody(request)) return { fault: 'invalid_body', detail: 'a JSON object is required' }
@@ -30,7 +30,7 @@ export async function readJsonBody(request: IncomingMessage): Promise<{ json: un
   }
 }
 
-/** Content-Type describes content; where there is none, its absence is not what the client must mend. */
+/** A request without body and Content-Type lacks its body; the media type is not at fault. */
 function hasNoBody({ headers }: IncomingMessage): boolean {
   const length = headers['content-length'] ?? '0'
   const empty = headers['transfer-encoding'] === undefined && Number(length) === 0

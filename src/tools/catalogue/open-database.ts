@@ -1,13 +1,13 @@
-/** Opens the catalogue's SQLite file, or says which file is at fault and how to mend it. */
+/** Opens the catalogue's SQLite file, or reports the fault and its remedy. */
 import { existsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
-/** "pets" in ASCII: marks the file as a catalogue's, so that another program's is never written to. */
+/** "pets" in ASCII marks a file as a catalogue's, so that no other program's file is written to. */
 const applicationId = 0x70657473
 const schemaVersion = 1
 
-/** AUTOINCREMENT: an id is never given out twice, even after the animal with the highest one is gone. */
+/** AUTOINCREMENT never assigns an id twice, even after the animal with the highest one is gone. */
 const schema = `
   CREATE TABLE pets (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -20,7 +20,7 @@ const schema = `
   PRAGMA user_version = ${schemaVersion};
 `
 
-/** Creates what is missing except the folder. Throws an Error with file, fault and remedy. */
+/** Creates the file and its table if they are missing, but no folder. Throws an Error with file, fault and remedy. */
 export function openDatabase(file: string): DatabaseSync {
   let database: DatabaseSync | undefined
   try {
@@ -36,16 +36,16 @@ export function openDatabase(file: string): DatabaseSync {
 }
 
 function prepareDatabase(database: DatabaseSync): void {
-  // As statements, not as options of the constructor: Node 22 does not know all of those.
+  // Node 22 does not know all of these as options of the constructor.
   database.exec('PRAGMA busy_timeout = 2000; PRAGMA trusted_schema = OFF')
-  // IMMEDIATE: of two processes starting on one new file, the second waits and finds the table.
+  // With IMMEDIATE, the second of two processes that start on one new file waits and finds the table.
   database.exec('BEGIN IMMEDIATE')
   if (pragma(database, 'schema_version') === 0) database.exec(schema)
   database.exec('COMMIT')
   refuseForeignFile(database)
-  // FULL: in WAL mode anything less may lose an animal already answered with 201 to a power cut.
+  // In WAL mode, less than FULL may lose an animal already answered with 201 in a power cut.
   database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
-  // A damaged page would otherwise come to light in the middle of somebody's listing.
+  // A damaged page would otherwise be noticed in the middle of a listing.
   const check = pragma(database, 'quick_check(1)')
   if (check !== 'ok') throw new Error(damaged)
 }

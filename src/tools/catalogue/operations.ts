@@ -42,7 +42,7 @@ function listPets(store: PetStore, queryText: string): Answer | Fault {
   return { status: 200, body: `[${pets.map(petJson).join(',')}]`, headers }
 }
 
-/** Relative, since only the client knows under which host it reached the service (RFC 8288, section 3.1). */
+/** The link is relative, since only the client knows under which host it reached the service (RFC 8288, section 3.1). */
 function nextPage({ limit, status }: PageQuery, lastId: bigint): string {
   const filter = status === undefined ? '' : `&status=${status}`
   return `${petsPath}?limit=${limit}&cursor=${cursorAfter(lastId)}${filter}`

@@ -7,39 +7,39 @@ import { answerRequest } from './operations.ts'
 import type { NewPet } from './pet.ts'
 import { openPetStore, type PetStore } from './store.ts'
 
-/** Longer than any gateway keeps an idle connection, so that the gateway closes first and never writes into a closing one. */
+/** Longer than any gateway keeps an idle connection: the gateway closes first, and never writes to a connection that is closing. */
 const keepAliveTimeoutMs = 65_000
-/** Room for the longest head a gateway lets through, the headers it adds included; node:http stops at 16 KiB. */
+/** Enough for the longest head that a gateway forwards, with the headers it adds; the default of node:http is 16 KiB. */
 const maxHeaderBytes = 64 * 1024
 const requestTimeoutMs = 120_000
 /** How long close() waits for requests in flight before it cuts them off. */
 const drainTimeoutMs = 10_000
 
 export interface CatalogueOptions {
-  /** Where to listen; anybody who can reach it is trusted, so loopback unless a firewall stands before it. */
+  /** Address to listen on. Anybody who can reach it is trusted: use loopback unless a firewall protects it. */
   readonly host: string
   /** 0 takes any free port. */
   readonly port: number
   /** The SQLite file; created if absent, but its folder must exist. */
   readonly file: string
-  /** Puts a few animals in if there are none. Default false. */
+  /** Adds a few animals if there are none. Default false. */
   readonly seed?: boolean
-  /** Takes a line per failure; clients learn no details of it. Default: standard error. */
+  /** Receives one line per failure; clients get no details. Default: standard error. */
   readonly log?: (line: string) => void
 }
 
 export interface Catalogue {
   readonly address: { readonly host: string; readonly port: number }
-  /** Takes no more requests, finishes those in flight, then closes the database. May be called again. */
+  /** Accepts no more requests, finishes those in flight, then closes the database. May be called again. */
   close(): Promise<void>
 }
 
-/** Rejects with an Error if the file cannot be used (it says how to mend that), or with Node's if it cannot listen. */
+/** Rejects with an Error that names a remedy if the file cannot be used, or with Node's if it cannot listen. */
 export async function startCatalogue(options: CatalogueOptions): Promise<Catalogue> {
   const { host, port, file, seed = false, log = logToStandardError } = options
   const store = openPetStore(file)
   let closing: Promise<void> | undefined
-  /** Connections without a request so far, which Node 22 does not count among the idle ones on close. */
+  /** Connections without a request so far; on close, Node 22 does not treat them as idle. */
   const unused = new Set<Socket>()
   const server = createServer(
     {
@@ -72,7 +72,7 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
   }
 }
 
-/** Never rejects: whatever fails is logged, and becomes a 500 that tells the client nothing of it. */
+/** Never rejects: a failure is logged, and answered with a 500 without details. */
 async function answerOrFail(
   store: PetStore,
   request: IncomingMessage,
@@ -104,11 +104,11 @@ function send(
     ...headers,
     ...(lastOnConnection ? { connection: 'close' } : {}),
   })
-  // For HEAD, node:http leaves the body out by itself.
+  // node:http omits the body of an answer to HEAD.
   response.end(body)
 }
 
-/** Resolves when the last connection is gone; idle ones are closed at once. */
+/** Closes idle connections at once; resolves when the last connection is gone. */
 function drain(server: Server, unused: ReadonlySet<Socket>): Promise<void> {
   return new Promise((resolve) => {
     const cutOff = setTimeout(() => server.closeAllConnections(), drainTimeoutMs)

@@ -1,4 +1,4 @@
-/** The animals in one SQLite file: the only place that reads and writes them. */
+/** Reads and writes the animals in one SQLite file; no other module does. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { NewPet, Pet, PetStatus } from './pet.ts'
 import { openDatabase } from './open-database.ts'
@@ -17,7 +17,7 @@ interface Row {
 const toPet = ({ id, name, category_id: categoryId, status }: Row): Pet =>
   status === null ? { id, name, categoryId } : { id, name, categoryId, status }
 
-/** Opens or creates the database. Throws an Error that names the file and the remedy; its methods throw SQLite's. */
+/** Opens or creates the database. Throws an Error that names the file and the remedy; the store's methods throw SQLite's errors. */
 export function openPetStore(file: string) {
   const database = openDatabase(file)
   const columns = 'id, name, category_id, status'
@@ -35,9 +35,9 @@ export function openPetStore(file: string) {
     any: prepare(database, 'SELECT id FROM pets LIMIT 1'),
   }
   return {
-    /** Animals in rising order of id, and whether more follow them. */
+    /** Lists animals in rising order of id; more: whether others follow them. */
     list({ limit, status, afterId }: PageQuery): { pets: Pet[]; more: boolean } {
-      // One more than asked tells whether there is a next page, without counting.
+      // One row more than asked for shows whether there is a next page.
       const rows =
         status === undefined
           ? statements.page.all(afterId, limit + 1)
@@ -49,7 +49,7 @@ export function openPetStore(file: string) {
       const row = statements.byId.get(id)
       return row && toPet(row as unknown as Row)
     },
-    /** Durable on return. */
+    /** Stores the animal; it is durable on return. */
     add({ name, categoryId, status }: NewPet): Pet {
       return toPet(statements.insert.get(name, categoryId, status ?? null) as unknown as Row)
     },

@@ -50,7 +50,7 @@ function parsePageSize(text: string | null): number | undefined {
   return size <= maxPageSize ? size : undefined
 }
 
-/** The place after which the next page begins, opaque to clients: the base64url form of the last id. */
+/** The cursor of the next page, opaque to clients: the base64url form of the last id. */
 export function cursorAfter(id: bigint): string {
   return Buffer.from(String(id)).toString('base64url')
 }
@@ -58,7 +58,7 @@ export function cursorAfter(id: bigint): string {
 function parseCursor(text: string | null): bigint | undefined {
   if (text === null) return 0n
   const id = parseInt64(Buffer.from(text, 'base64url').toString('latin1'))
-  // Buffer skips what is not base64url: only a cursor this service could have written is taken.
+  // Buffer skips what is not base64url; only a cursor that this service could have written is accepted.
   return id !== undefined && id > 0n && cursorAfter(id) === text ? id : undefined
 }
 
@@ -71,7 +71,7 @@ export function parsePetId(text: string): bigint | Fault {
 
 /**
  * Unknown members are ignored, as JSON Schema does by default, so that a client may send back an
- * animal it was given; an `id` among them has no effect. Of a repeated member the last one counts,
+ * animal it was given; an `id` among them has no effect. The last one of a repeated member counts,
  * as in JSON.parse (RFC 8259, section 4, leaves it open).
  */
 export function parseNewPet(body: unknown): NewPet | Fault {
@@ -93,11 +93,11 @@ export function parseNewPet(body: unknown): NewPet | Fault {
 function nameProblem(name: unknown): string | undefined {
   if (name === undefined) return 'name is required'
   if (typeof name !== 'string' || name === '') return 'name must be a string that is not empty'
-  // Counted in code points, as JSON Schema counts; the first test keeps a huge name from being copied.
+  // JSON Schema counts code points; the first test avoids copying a huge name.
   if (name.length > 2 * maxNameCharacters || Array.from(name).length > maxNameCharacters) {
     return `name must have at most ${maxNameCharacters} characters`
   }
-  // Neither would come back as it was sent: UTF-8 has no lone surrogates, and node:sqlite before
+  // Neither can be returned unchanged: UTF-8 has no lone surrogates, and node:sqlite before
   // Node 24 ends a text at the first NUL.
   if (!name.isWellFormed() || name.includes('\0')) {
     return 'name must not contain U+0000 or unpaired surrogates'

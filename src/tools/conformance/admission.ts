@@ -1,43 +1,43 @@
-/** Exactly as many are admitted as the limit says: of one key, in one minute. */
+/** Checks that a minute admits exactly as many requests of a key as its limit says, and that keys share no limit. */
 import type { Caller } from './caller.ts'
 import { broken, cannotTell, compared, holds, worstOf } from './check.ts'
-import type { Checks, Finding, Stage } from './check.ts'
+import type { Checks, Finding, Setup } from './check.ts'
 import { Unexpected } from './connection.ts'
 
-/** More than enough for a burst. */
-const GOES_ON_MS = 20_000
-/** Beyond the limit this many are counted, then it is enough. */
-export const OVER = 15
+/** Time that must be left of a minute; more than enough for a burst. */
+const TIME_LEFT_MS = 20_000
+/** Admissions above the limit after which a check stops counting. */
+export const MOST_OVER = 15
 const AT_ONCE = 10
-/** By the other key. */
+/** Requests of the first key while the second is watched. */
 const USED = 5
 
-/** Each key in a fresh minute; resolves with how many that admits. */
-export async function ready(stage: Stage, callers: readonly Caller[], goesOnForMs: number) {
-  const fresh = () => Promise.all(callers.map((caller) => caller.freshWindow(goesOnForMs)))
-  const [base] = await Promise.all([stage.base, fresh()])
-  // It may have been known only when the minute was nearly over.
-  const ends = callers.map(({ toldResetMs = Infinity, admitted }) => admitted > 0 && toldResetMs)
-  if (ends.some((endMs) => endMs !== false && endMs < stage.clock.latest() + goesOnForMs / 2))
+/** Brings each key into a fresh minute; resolves with the number of requests that a minute admits. */
+export async function ready(setup: Setup, callers: readonly Caller[], timeLeftMs: number) {
+  const fresh = () => Promise.all(callers.map((caller) => caller.freshWindow(timeLeftMs)))
+  const [base] = await Promise.all([setup.base, fresh()])
+  // The number may have become known only when the minute was nearly over.
+  const ends = callers.map(({ lastResetMs = Infinity, admitted }) => admitted > 0 && lastResetMs)
+  if (ends.some((endMs) => endMs !== false && endMs < setup.clock.latest() + timeLeftMs / 2))
     await fresh()
   return base
 }
 
-/** Throws where the minute may have ended meanwhile. */
+/** Requests admitted in this minute. Throws if it may have ended meanwhile. */
 function counted(caller: Caller): number {
   caller.stillCounts()
   return caller.admitted
 }
 
-async function exact(stage: Stage, [caller]: readonly Caller[]): Promise<Finding> {
+async function exact(setup: Setup, [caller]: readonly Caller[]): Promise<Finding> {
   if (caller === undefined) throw new Unexpected('no key')
-  const { perMinute } = stage.limits
-  await caller.freshWindow(GOES_ON_MS)
-  await caller.exhaust(3, perMinute + OVER)
+  const { perMinute } = setup.limits
+  await caller.freshWindow(TIME_LEFT_MS)
+  await caller.exhaust(3, perMinute + MOST_OVER)
   return compared(counted(caller), perMinute)
 }
 
-/** All but one, then ten at once for that one. */
+/** Uses up all but one request of the minute, then sends up to ten at once for the last. */
 async function race(caller: Caller, base: number): Promise<Finding> {
   for (let left = base - 1 - caller.admitted; left > 0; left = base - 1 - caller.admitted) {
     const answers = await caller.askAtOnce(Math.min(left, caller.refusalsLeft, AT_ONCE))
@@ -47,22 +47,22 @@ async function race(caller: Caller, base: number): Promise<Finding> {
   return compared(counted(caller), base)
 }
 
-async function concurrent(stage: Stage, callers: readonly Caller[]): Promise<Finding> {
-  const base = await ready(stage, callers, GOES_ON_MS)
+async function concurrent(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
+  const base = await ready(setup, callers, TIME_LEFT_MS)
   return worstOf(await Promise.all(callers.map((caller) => race(caller, base))))
 }
 
-async function methods(stage: Stage, [caller]: readonly Caller[]): Promise<Finding> {
+async function methods(setup: Setup, [caller]: readonly Caller[]): Promise<Finding> {
   if (caller === undefined) throw new Unexpected('no key')
-  const base = await ready(stage, [caller], GOES_ON_MS)
+  const base = await ready(setup, [caller], TIME_LEFT_MS)
   const before = caller.journal.length
-  // Not as many of one as of the other, so that neither can make up for it.
+  // The numbers differ, so that one method cannot make up for the other.
   for (let count = 0; count < 4; count++) await caller.ask('HEAD')
   for (let count = 0; count < 3; count++) await caller.ask('OPTIONS')
-  // One that is answered 4xx may be the gateway's own refusal, or the service's: charged or not.
+  // A 4xx may come from the gateway or from the service, so it may be charged or not.
   const asked = caller.journal.slice(before)
   const unclear = asked.filter(({ status, isRefused }) => status >= 400 && !isRefused).length
-  await caller.exhaust(2, base + OVER)
+  await caller.exhaust(2, base + MOST_OVER)
   const admitted = counted(caller)
   return unclear > 0 && admitted === base - unclear
     ? holds('HEAD is charged; OPTIONS is answered 4xx, and charged')
@@ -75,17 +75,17 @@ export const admission: Checks = {
   methods: { keys: 1, run: methods },
 }
 
-/** Asked before all others: where it is broken, they mean nothing. */
+/** Checks that one key takes nothing from another. It runs first: if it is broken, the other checks mean nothing. */
 export async function isolation(
-  { limits }: Stage,
+  { limits }: Setup,
   [one, other]: readonly Caller[],
 ): Promise<Finding> {
   if (one === undefined || other === undefined) throw new Unexpected('no keys')
   if ((await other.ask()).isRefused) await other.nextWindow()
-  const before = other.told(await other.ask())
+  const before = other.reported(await other.ask())
   for (let count = 0; count < USED; count++) await one.ask()
   const last = await other.ask()
-  const after = other.told(last)
+  const after = other.reported(last)
   if (before.remaining === undefined || after.remaining === undefined) {
     await one.exhaust(1, 2 * limits.perMinute)
     const isFree = !(await other.ask()).isRefused

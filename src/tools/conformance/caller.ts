@@ -1,13 +1,13 @@
-/** One API key: what it asks, what it was answered, and never more than ten refusals of it. */
+/** A client with one API key: it sends requests, keeps the answers, and never causes more than ten refusals. */
 import { MINUTE_MS } from '../../config/time.ts'
 import type { GatewayClock } from './clock.ts'
 import { Connection, Unexpected, type Answer } from './connection.ts'
 import { sleep, type Machine } from './machine.ts'
-import { toldOf, type Limits, type Told } from './standing.ts'
+import { windowOf, type Limits, type WindowState } from './standing.ts'
 
-/** Beyond, a gateway may take it for an attack. */
+/** A gateway may take more for an attack. */
 const MOST_REFUSALS = 10
-/** After an edge a window is left alone for a while, but by the checks of edges: what happens there is their finding. */
+/** Pause at the start of a window. Only the checks of edges send then: what happens there is their finding. */
 const SETTLED_MS = 5_000
 /** A connection idle for longer may be closed by the gateway while a request is on its way (RFC 9112 section 9.3.1). */
 const REUSED_MS = 1_000
@@ -34,15 +34,15 @@ export class Caller {
   readonly #all: Connection[] = []
   /** Every answer, in the order in which they came. */
   readonly journal: KeyedAnswer[] = []
-  /** In the window that this has begun to count in; other methods than GET too. */
+  /** Requests of any method that were admitted in the counted window. */
   admitted = 0
   #refused = 0
-  /** Of this window, of the answer before. */
+  /** End of the minute as last reported, Unix time in ms. */
   #resetMs: number | undefined
-  /** Before it the window that this counts in has not ended, by the gateway's clock. */
-  #goesOnUntilMs = Infinity
+  /** The counted window lasts at least until then, by the gateway's clock. */
+  #lastsUntilMs = Infinity
 
-  /** key: undefined for none. */
+  /** key: undefined sends no credential. */
   constructor(target: Target, key: string | undefined) {
     this.#target = target
     this.#key = key
@@ -59,11 +59,11 @@ export class Caller {
     return `${method} ${path} HTTP/1.1\r\nHost: ${url.host}\r\nUser-Agent: tollgate-conformance\r\nAccept: */*${credential}`
   }
 
-  told(answer: Answer, window: 'minute' | 'day' = 'minute'): Told {
-    return toldOf(answer, window, this.#target.limits)
+  reported(answer: Answer, window: 'minute' | 'day' = 'minute'): WindowState {
+    return windowOf(answer, window, this.#target.limits)
   }
 
-  /** One after the other these take the same connection. */
+  /** Sends one request; requests one after the other share a connection. */
   async ask(method: Method = 'GET', key = this.#key): Promise<KeyedAnswer> {
     const connection = await this.#connection()
     const head = this.head(method, key)
@@ -72,7 +72,7 @@ export class Caller {
     return this.#note(answer, method)
   }
 
-  /** So many at once, each on a connection of its own, which are open by then. */
+  /** Sends `count` requests at once, each on its own connection; all are opened before. */
   async askAtOnce(count: number): Promise<KeyedAnswer[]> {
     if (count > this.refusalsLeft) throw new Unexpected('it was refused too often')
     this.#dropOld()
@@ -80,14 +80,14 @@ export class Caller {
     return Promise.all(Array.from({ length: count }, () => this.ask()))
   }
 
-  /** A connection that the caller keeps. */
+  /** Opens a connection, which close() ends. */
   async open(): Promise<Connection> {
     const connection = await Connection.open(this.#target.machine, this.#target.url)
     this.#all.push(connection)
     return connection
   }
 
-  /** Until it was refused so often, or admitted as often as `most`; resolves with the last answer. */
+  /** Sends requests until `refusals` more are refused, or `most` are admitted in the window; resolves with the last answer. */
   async exhaust(refusals: number, most: number): Promise<KeyedAnswer> {
     const until = this.#refused + refusals
     for (;;) {
@@ -97,52 +97,52 @@ export class Caller {
   }
 
   /**
-   * Begins to count, in a window of which only its first request may be gone, and that goes on for so long. The
-   * running one, where it is told to be so, else the next.
+   * Begins to count in a window that has more than `timeLeftMs` left and has admitted at most one request: in the running
+   * one if its fields prove that, else in the next.
    */
-  async freshWindow(goesOnForMs: number): Promise<void> {
+  async freshWindow(timeLeftMs: number): Promise<void> {
     const { clock, limits, machine } = this.#target
     const first = await this.ask()
-    const { remaining, resetMs } = this.told(first)
+    const { remaining, resetMs } = this.reported(first)
     const leftMs = resetMs === undefined ? undefined : resetMs - clock.latest()
     if (!first.isRefused && remaining === limits.perMinute - 1 && leftMs !== undefined)
-      if (leftMs > goesOnForMs && leftMs <= MINUTE_MS + 2_000) {
+      if (leftMs > timeLeftMs && leftMs <= MINUTE_MS + 2_000) {
         this.admitted = 1
-        this.#goesOnUntilMs = resetMs ?? Infinity
+        this.#lastsUntilMs = resetMs ?? Infinity
         return await sleep(machine, leftMs - (MINUTE_MS - SETTLED_MS))
       }
     await this.nextWindow()
     await sleep(machine, SETTLED_MS)
   }
 
-  /** Behind the told end of this window, or where none is told a minute later. */
+  /** Waits for the reported end of this window, or for a minute if none is reported. */
   async nextWindow(): Promise<void> {
     const { clock, machine } = this.#target
     const resetMs = this.#resetMs
     if (resetMs !== undefined) await clock.passed(resetMs)
     else await sleep(machine, MINUTE_MS + 1_000)
     this.admitted = 0
-    this.#goesOnUntilMs = (resetMs ?? clock.latest()) + MINUTE_MS
+    this.#lastsUntilMs = (resetMs ?? clock.latest()) + MINUTE_MS
   }
 
-  /** Throws where the window that this counts in may have ended: two are counted as one then. */
+  /** Throws if the counted window may have ended: two windows would be counted as one. */
   stillCounts(): void {
-    if (this.#target.clock.latest() > this.#goesOnUntilMs)
+    if (this.#target.clock.latest() > this.#lastsUntilMs)
       throw new Unexpected('too slow: the minute ended before it was counted')
   }
 
-  /** Where the minute ends, as told last. */
-  get toldResetMs(): number | undefined {
+  /** End of the minute as last reported, Unix time in ms. */
+  get lastResetMs(): number | undefined {
     return this.#resetMs
   }
 
-  /** The same; a check that needs it cannot tell without. */
+  /** End of the minute as last reported. Throws if none was. */
   get resetMs(): number {
     if (this.#resetMs === undefined) throw new Unexpected('no Reset of the minute is told')
     return this.#resetMs
   }
 
-  /** Since the beginning, in all windows. */
+  /** Requests that were not refused, in all windows. */
   get everAdmitted(): number {
     return this.journal.filter(({ isRefused }) => !isRefused).length
   }
@@ -171,8 +171,8 @@ export class Caller {
     const isOdd = answer.status >= 400 && !isRefused && method !== 'OPTIONS'
     if (isOdd && this.#key !== undefined) throw new Unexpected(`it was answered ${answer.status}`)
     if (!isRefused && answer.status < 400) this.admitted++
-    const { resetMs } = this.told(answer)
-    // A day that is used up speaks of its own end.
+    const { resetMs } = this.reported(answer)
+    // When the day is used up, Reset is the end of the day.
     if (resetMs !== undefined && resetMs - this.#target.machine.now() < 2 * MINUTE_MS)
       this.#resetMs = resetMs
     return noted

@@ -1,37 +1,37 @@
-/** What a check is, and what it has found. */
+/** Checks of the conformance suite, and their findings. */
 import type { Caller, Target } from './caller.ts'
 
-/** not claimed: the gateway does not say that it does this. */
+/** not claimed: the gateway does not claim to do this. */
 export const verdicts = ['holds', 'broken', 'cannot tell', 'not claimed'] as const
 export type Verdict = (typeof verdicts)[number]
 
 export interface Finding {
   readonly verdict: Verdict
-  /** In a few words. */
+  /** What was observed, in a few words. */
   readonly seen: string
   readonly numbers?: Readonly<Record<string, number>>
 }
 
-export interface Stage extends Target {
-  /** Nobody's: for requests without a credential, or with a wrong one. */
-  readonly stranger: Caller
-  /** For what is not counted. */
+export interface Setup extends Target {
+  /** Sends requests without a credential, or with a wrong one. */
+  readonly anonymous: Caller
+  /** Sends requests that no check counts. */
   readonly spare: Caller
-  /** What a key looks like. */
+  /** A valid key, from which checks derive invalid ones. */
   readonly sampleKey: string
-  /** How many of one minute are admitted, one after the other: others are held against it, so that each names its own fault. */
+  /** Requests admitted in a minute when sent one after the other. Other checks compare with it, so that each names its own fault. */
   readonly base: Promise<number>
-  /** A text where the minute does not end where Reset said. */
+  /** Why Reset cannot be relied on; undefined: it can. */
   readonly resetFault: Promise<string | undefined>
-  /** Of all keys: whole once everyone has asked. */
+  /** Callers of all keys. Their journals are complete once all checks that send requests have run. */
   readonly journals: readonly Caller[]
 }
 
-/** By name. keys: how many it uses, alone; last: it asks nothing, and looks at what all were answered. */
+/** Checks by name. keys: the number of keys that this check alone uses; last: it sends nothing, and judges the answers to all callers. */
 export type Checks = Readonly<Record<string, Check>>
 export interface Check {
   readonly keys: number | 'last'
-  run(stage: Stage, callers: readonly Caller[]): Finding | Promise<Finding>
+  run(setup: Setup, callers: readonly Caller[]): Finding | Promise<Finding>
 }
 
 export const holds = (seen: string, numbers = {}): Finding => ({ verdict: 'holds', seen, numbers })
@@ -43,7 +43,7 @@ export const broken = (seen: string, numbers = {}): Finding => ({
 export const cannotTell = (seen: string): Finding => ({ verdict: 'cannot tell', seen })
 export const notClaimed = (seen: string): Finding => ({ verdict: 'not claimed', seen })
 
-/** Of several keys that did the same. */
+/** Sums up one check on several keys: the first broken finding, else the first. */
 export const worstOf = (findings: readonly Finding[]): Finding =>
   findings.find(({ verdict }) => verdict === 'broken') ?? findings[0] ?? cannotTell('nothing asked')
 
@@ -54,7 +54,7 @@ export function compared(admitted: number, expected: number, where = ''): Findin
   return finding(`${admitted} of ${expected} admitted${where}`, numbers)
 }
 
-/** The first fault, or how often there was none; without anything to judge it is not claimed. */
+/** Reports the first fault and the number of faults; not claimed if there is nothing to judge. */
 export function judgeEach<Each>(
   all: readonly Each[],
   words: string,

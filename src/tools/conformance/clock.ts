@@ -1,13 +1,13 @@
-/** What time it is at the gateway, from the Date of its answers (RFC 9110 section 6.6.1): between two bounds. */
+/** Bounds the time at the gateway by the Date of its answers (RFC 9110 section 6.6.1). */
 import type { Answer } from './connection.ts'
 import { sleep, type Machine } from './machine.ts'
 import { header } from './standing.ts'
 
-/** Beside what is known, for a clock that is read for several answers at once. */
-const GRAIN_MS = 50
+/** Margin for a gateway that reads its clock once for several answers. */
+const MARGIN_MS = 50
 
 export class GatewayClock {
-  /** How far the gateway's clock is ahead of this machine's: at least, at most. */
+  /** Bounds, in ms, of how far the gateway's clock is ahead of this machine's. */
   #least: number | undefined
   #most: number | undefined
   readonly #machine: Machine
@@ -23,23 +23,23 @@ export class GatewayClock {
     this.#most = Math.min(this.#most ?? Infinity, dateMs + 1_000 - answer.sentMs)
   }
 
-  /** It is at least so late there. */
+  /** The earliest Unix time in ms that the gateway's clock may show. */
   earliest(atMs = this.#machine.now()): number {
     return atMs + (this.#least ?? 0)
   }
 
-  /** It is at most so late there. */
+  /** The latest Unix time in ms that the gateway's clock may show. */
   latest(atMs = this.#machine.now()): number {
     return atMs + Math.max(this.#most ?? 0, this.#least ?? 0)
   }
 
-  /** Until it is surely so late there. */
+  /** Resolves once the gateway's clock has certainly reached this time. */
   async passed(gatewayMs: number): Promise<void> {
-    for (let left = 1; left > 0; left = gatewayMs + GRAIN_MS - this.earliest())
+    for (let left = 1; left > 0; left = gatewayMs + MARGIN_MS - this.earliest())
       await sleep(this.#machine, left)
   }
 
-  /** Until shortly before it can be so late there; at once where it is later. */
+  /** Resolves shortly before the gateway's clock can reach this time; at once if it may have. */
   async before(gatewayMs: number): Promise<void> {
     await sleep(this.#machine, gatewayMs - this.latest())
   }

@@ -1,30 +1,30 @@
-/** One connection to the gateway under test: exact bytes out, whole answers in. */
+/** A connection to the gateway under test: it sends exact bytes and receives whole answers. */
 import type { Duplex } from 'node:stream'
 import type { AnswerHead } from '../../core/http/answer-head.ts'
 import { AnswerReader } from '../../core/http/answer-reader.ts'
 import type { Machine } from './machine.ts'
 
-/** Of a connection, and of an answer. */
+/** Limit for opening a connection, and for an answer. */
 export const TIMEOUT_MS = 15_000
 const HEAD_BYTES = 65_536
 
 export interface Answer {
   readonly status: number
-  /** Flat name, value array as received. */
+  /** Names and values in turn, as received. */
   readonly headers: readonly string[]
   readonly body: string
-  /** By this machine's clock. */
+  /** Unix time in ms by this machine's clock. */
   readonly sentMs: number
   readonly receivedMs: number
 }
 
-/** What a check does not count with, so that it cannot tell: no answer, or one that is neither yes nor the gateway's no. */
+/** A check cannot judge, for example because no answer came, or one that neither admits nor refuses. */
 export class Unexpected extends Error {}
 
 export class Connection {
   readonly #socket: Duplex
   readonly #machine: Machine
-  /** All that have come, in order. */
+  /** All answers so far, in order. */
   readonly answers: Answer[] = []
   readonly #reader = new AnswerReader(
     {
@@ -40,10 +40,10 @@ export class Connection {
   readonly #openedMs: number
   #isSingle = false
   #sentMs = 0
-  /** Why it carries no further request. */
+  /** Why the connection carries no further request. */
   #over: string | undefined
   isClosed = false
-  #heard = (): void => undefined
+  #onChange = (): void => undefined
 
   static async open(machine: Machine, url: URL): Promise<Connection> {
     try {
@@ -58,16 +58,16 @@ export class Connection {
     this.#openedMs = machine.now()
     this.#socket = socket.on('error', () => undefined)
     socket.on('data', (bytes: Buffer) => {
-      // Byte by byte where several answers may come at once: the reader drops what lies behind the end of one.
+      // Where several answers may come at once, bytes are read one by one: the reader drops what follows the end of an answer.
       const step = this.#isSingle ? bytes.length : 1
       for (let at = 0; at < bytes.length; at += step)
         this.#reader.read(bytes.subarray(at, at + step), step)
-      this.#heard()
+      this.#onChange()
     })
     for (const event of ['end', 'close'] as const) socket.on(event, () => this.destroy())
   }
 
-  /** Since it was opened, or answered last. */
+  /** Time since the last answer, or since the connection was opened. */
   get idleMs(): number {
     return this.#machine.now() - (this.answers.at(-1)?.receivedMs ?? this.#openedMs)
   }
@@ -94,26 +94,26 @@ export class Connection {
     this.#socket.write(bytes, 'latin1')
   }
 
-  /** Resolves once it holds, or after this time. */
+  /** Resolves once the condition holds, or after `timeoutMs`. */
   until(condition: () => boolean, timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
-      const forget = this.#machine.after(timeoutMs, resolve)
-      this.#heard = () => {
+      const cancel = this.#machine.after(timeoutMs, resolve)
+      this.#onChange = () => {
         if (!condition()) return
-        forget()
+        cancel()
         resolve()
       }
-      this.#heard()
+      this.#onChange()
     })
   }
 
   destroy(): void {
     if (this.isClosed) return
     this.isClosed = true
-    // What has no length ends with the connection.
+    // An answer without a length ends with the connection.
     this.#reader.end()
     this.#socket.destroy()
-    this.#heard()
+    this.#onChange()
   }
 
   #take(): void {

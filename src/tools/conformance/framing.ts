@@ -1,18 +1,18 @@
-/** Requests that two readers could understand differently: refused, or answered once and the connection closed. */
+/** Checks with requests that two parsers could read differently. */
 import { TIMEOUT_MS } from './connection.ts'
 import { broken, cannotTell, holds, type Check, type Checks } from './check.ts'
 
-/** Less than servers keep an idle connection. */
+/** Shorter than servers keep an idle connection open. */
 const CLOSED_WITHIN_MS = 3_000
 const MOST_ANSWERS = 3
 
 /**
- * refused: 4xx or 5xx and a closed connection, or that alone. once: the same, or one answer. closed: one answer, and closed.
- * both: closed, or an answer to each of the two requests that are really there.
+ * What the gateway must do; to close the connection without an answer is always right. refused: answer 4xx or 5xx, and close.
+ * once: answer once. closed: answer once, and close. both: answer once and close, or answer both requests that are really there.
  */
 type Demand = 'refused' | 'once' | 'closed' | 'both'
 
-/** head: request line and common fields; hidden: a whole request, for where only one of the readings sees it. */
+/** Makes the bytes of a case. head: request line and common fields; hidden: a whole request that only one of two readings may see. */
 type Bytes = (head: string, hidden: string) => string
 
 const end = '0\r\n\r\n'
@@ -59,7 +59,7 @@ const checkOf = ([demand, bytes]: readonly [Demand, Bytes]): Check => ({
   async run({ spare }) {
     const connection = await spare.open()
     connection.send(bytes(spare.head(), `${spare.head()}\r\n\r\n`))
-    // An answer that announces the end of the connection is as good as that.
+    // An answer that announces the end of the connection counts as the end.
     const isOver = (answers: number) => !connection.isOpen || connection.answers.length >= answers
     await connection.until(() => isOver(1), TIMEOUT_MS)
     await connection.until(() => isOver(MOST_ANSWERS), CLOSED_WITHIN_MS)

@@ -1,4 +1,4 @@
-/** The report as one page that needs nothing else, neither scripts nor the network. */
+/** Renders the report as one page that needs neither scripts nor the network. */
 import { createHash } from 'node:crypto'
 import { inOneLine } from './suite.ts'
 import type { Report } from './suite.ts'

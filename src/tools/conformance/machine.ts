@@ -1,15 +1,15 @@
-/** What the suite has of the machine that it runs on: its time, and connections. Tests bring others. */
+/** The time and the connections of the machine that runs the suite; tests replace them. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { connect as connectTls } from 'node:tls'
 
 export interface Machine {
-  /** Milliseconds since 1970, never going back. */
+  /** Unix time in ms that never goes back. */
   now(): number
-  /** Calls so much later; returns what prevents it. */
+  /** Calls after this time; the result cancels the call. */
   after(ms: number, call: () => void): () => void
-  /** Resolves once it is open, by TLS where the URL says https; rejects within `timeoutMs`. */
+  /** Resolves with an open connection, over TLS if the URL says https; rejects after `timeoutMs` at the latest. */
   connect(url: URL, timeoutMs: number): Promise<Duplex>
 }
 

@@ -1,4 +1,4 @@
-/** What refusals look like, and what else each answer carries. */
+/** Checks of the form of refusals, and of the fields that are not about quotas. */
 import type { Caller, KeyedAnswer } from './caller.ts'
 import {
   broken,
@@ -7,22 +7,22 @@ import {
   notClaimed,
   type Checks,
   type Finding,
-  type Stage,
+  type Setup,
 } from './check.ts'
 import { header, headerValues, imfDate } from './standing.ts'
 
-/** Nobody's key that looks like one: the same letters backwards. */
+/** A key that nobody has, in the form of a valid one: its letters are reversed. */
 const unknownKey = (sample: string): string => Array.from(sample).toReversed().join('')
 const MALFORMED = ['x', '!', 'a'.repeat(300)]
-// RFC 9457: problem+json has no such parameter.
+// RFC 9457: problem+json has no charset parameter.
 const JSON_TYPE = /^application\/(json *; *charset="?utf-8"?|problem\+json\b.*)$/i
 
 const all = (callers: readonly Caller[]): KeyedAnswer[] => callers.flatMap(({ journal }) => journal)
 
-async function unauthorized({ stranger, sampleKey }: Stage): Promise<Finding> {
-  const answers = [await stranger.ask()]
+async function unauthorized({ anonymous, sampleKey }: Setup): Promise<Finding> {
+  const answers = [await anonymous.ask()]
   for (const key of [unknownKey(sampleKey), ...MALFORMED])
-    answers.push(await stranger.ask('GET', key))
+    answers.push(await anonymous.ask('GET', key))
   return judgeEach(answers, 'answers with a challenge', (answer) => {
     if (answer.status !== 401) return `it is answered ${answer.status}`
     const challenge = header(answer, 'www-authenticate') ?? ''
@@ -30,10 +30,10 @@ async function unauthorized({ stranger, sampleKey }: Stage): Promise<Finding> {
   })
 }
 
-async function sameRefusal({ stranger, sampleKey }: Stage): Promise<Finding> {
-  /** Without what is another on every answer. */
+async function sameRefusal({ anonymous, sampleKey }: Setup): Promise<Finding> {
+  /** The body without the request id, which differs on every answer. */
   const body = async (key: string): Promise<string> => {
-    const answer = await stranger.ask('GET', key)
+    const answer = await anonymous.ask('GET', key)
     return answer.body.replaceAll(header(answer, 'x-request-id') ?? '\0', '')
   }
   const unknown = await body(unknownKey(sampleKey))
@@ -42,9 +42,9 @@ async function sameRefusal({ stranger, sampleKey }: Stage): Promise<Finding> {
   return holds(`one body for ${MALFORMED.length + 1} wrong keys`)
 }
 
-const errorBody = ({ journals, stranger }: Stage): Finding =>
+const errorBody = ({ journals, anonymous }: Setup): Finding =>
   judgeEach(
-    all([...journals, stranger]).filter(({ status }) => status === 401 || status === 429),
+    all([...journals, anonymous]).filter(({ status }) => status === 401 || status === 429),
     'refusals in JSON',
     (answer) => {
       const type = header(answer, 'content-type') ?? 'no Content-Type'
@@ -58,8 +58,8 @@ const errorBody = ({ journals, stranger }: Stage): Finding =>
     },
   )
 
-function requestId({ journals, stranger }: Stage): Finding {
-  const ids = all([...journals, stranger]).map((answer) => header(answer, 'x-request-id'))
+function requestId({ journals, anonymous }: Setup): Finding {
+  const ids = all([...journals, anonymous]).map((answer) => header(answer, 'x-request-id'))
   if (ids.every((id) => id === undefined)) return notClaimed('none is sent')
   const seen = new Set<string>()
   return judgeEach(ids, 'ids, none of them twice', (id) => {
@@ -82,7 +82,7 @@ function lifecycleFault(answer: KeyedAnswer): string | undefined {
   return bad && `Link: ${bad}`
 }
 
-const lifecycle = ({ journals }: Stage): Finding =>
+const lifecycle = ({ journals }: Setup): Finding =>
   judgeEach(
     all(journals).filter((answer) =>
       ['deprecation', 'sunset'].some((name) => header(answer, name) !== undefined),

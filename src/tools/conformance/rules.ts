@@ -1,4 +1,4 @@
-/** What must hold, by the name of its check, in the order of the report; and where it is written. */
+/** The rule that each check tests and its source, in the order of the report. */
 
 const text = `
 isolation | isolation | What one key uses takes nothing from another. | contract 4.1

@@ -1,4 +1,4 @@
-/** What an answer says of the caller's windows, in whichever fields it says it. */
+/** Reads the state of the caller's windows from any of the rate limit fields. */
 import { parseList } from './structured-fields.ts'
 
 type Headers = { readonly headers: readonly string[] }
@@ -8,8 +8,8 @@ export interface Limits {
   readonly perDay: number
 }
 
-/** Of one window, as far as it is told. */
-export interface Told {
+/** State of one window, as far as the answer reports it. */
+export interface WindowState {
   readonly limit?: number | undefined
   readonly remaining?: number | undefined
   /** Unix time in ms. */
@@ -19,29 +19,29 @@ export interface Told {
 export const headerValues = ({ headers }: Headers, name: string): string[] =>
   headers.filter((_, at) => at % 2 === 1 && headers[at - 1]?.toLowerCase() === name)
 
-/** The first of its name, in lower case. */
+/** The first value of the field; `name` is in lower case. */
 export const header = (answer: Headers, name: string): string | undefined =>
   headerValues(answer, name)[0]
 
-/** Date is rounded down: seconds to go, added to it, must not end too early. */
+/** Date is rounded down by up to a second; an end computed from it must not be too early. */
 const DATE_GRAIN_MS = 1_000
 const dateMs = (answer: Headers): number => Date.parse(header(answer, 'date') ?? '') + DATE_GRAIN_MS
 
 const whole = (text = ''): number | undefined =>
   /^\d{1,12}$/.test(text) ? Number(text) : undefined
 
-/** Below this, Reset is told as seconds to go. */
+/** A smaller Reset is a number of seconds from now. */
 const UNIX_TIME = 1_000_000_000
 
-/** X-RateLimit-Limit, -Remaining and -Reset, or the same without the X; they speak of one window. */
-export function toldByX(answer: Headers): Told & { readonly isDelta: boolean } {
+/** Reads X-RateLimit-Limit, -Remaining and -Reset, or the same without the X; they describe one window. */
+export function xRateLimit(answer: Headers): WindowState & { readonly isDelta: boolean } {
   const field = (name: string): number | undefined =>
     whole(header(answer, `x-ratelimit-${name}`) ?? header(answer, `ratelimit-${name}`))
   const reset = field('reset')
   const isDelta = reset !== undefined && reset < UNIX_TIME
-  const told = { limit: field('limit'), remaining: field('remaining'), isDelta }
-  if (reset === undefined || (isDelta && Number.isNaN(dateMs(answer)))) return told
-  return { ...told, resetMs: (isDelta ? dateMs(answer) : 0) + reset * 1_000 }
+  const reported = { limit: field('limit'), remaining: field('remaining'), isDelta }
+  if (reset === undefined || (isDelta && Number.isNaN(dateMs(answer)))) return reported
+  return { ...reported, resetMs: (isDelta ? dateMs(answer) : 0) + reset * 1_000 }
 }
 
 const FIELDS = [
@@ -50,8 +50,8 @@ const FIELDS = [
 ] as const
 type Fields = ReadonlyMap<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>
 
-/** By name: q and w of RateLimit-Policy, r and t of RateLimit. undefined: neither is sent; text: what is wrong with them. */
-export function toldByFields(answer: Headers): Fields | string | undefined {
+/** Reads the windows by name: q and w of RateLimit-Policy, r and t of RateLimit. undefined: neither field is sent; text: what is wrong with them. */
+export function rateLimit(answer: Headers): Fields | string | undefined {
   const windows = new Map<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>()
   for (const [name, needed, more] of FIELDS) {
     const text = headerValues(answer, name).join(', ')
@@ -72,12 +72,12 @@ export function toldByFields(answer: Headers): Fields | string | undefined {
   return windows.size === 0 ? undefined : windows
 }
 
-/** One of the two windows. */
-export function toldOf(answer: Headers, window: 'minute' | 'day', limits: Limits): Told {
+/** Reads one of the two windows from whichever fields describe it. */
+export function windowOf(answer: Headers, window: 'minute' | 'day', limits: Limits): WindowState {
   const [limit, seconds] = window === 'minute' ? [limits.perMinute, 60] : [limits.perDay, 86_400]
-  const x = toldByX(answer)
+  const x = xRateLimit(answer)
   if (x.limit === limit) return x
-  const fields = toldByFields(answer)
+  const fields = rateLimit(answer)
   if (typeof fields === 'object')
     for (const { q, r, w, t = NaN } of fields.values()) {
       const resetMs = dateMs(answer) + t * 1_000
@@ -87,7 +87,7 @@ export function toldOf(answer: Headers, window: 'minute' | 'day', limits: Limits
   return {}
 }
 
-/** In seconds (RFC 9110 section 10.2.3); undefined: there is none; text: it is neither form. */
+/** Reads Retry-After in seconds (RFC 9110 section 10.2.3). undefined: it is not sent; text: the value has neither form. */
 export function retryAfter(answer: Headers): number | string | undefined {
   const text = header(answer, 'retry-after')
   const atMs = imfDate(text ?? '')
@@ -96,7 +96,7 @@ export function retryAfter(answer: Headers): number | string | undefined {
   )
 }
 
-/** An IMF-fixdate (RFC 9110 section 5.6.7) as Unix time in ms. */
+/** Parses an IMF-fixdate (RFC 9110 section 5.6.7) as Unix time in ms. undefined: it is none. */
 export function imfDate(text: string): number | undefined {
   const ms = Date.parse(text)
   return !Number.isNaN(ms) && new Date(ms).toUTCString() === text ? ms : undefined

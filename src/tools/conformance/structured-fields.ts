@@ -1,4 +1,4 @@
-/** Reads a List of Items (RFC 9651 section 4.2) as strictly as that says. What rate limits do not use is refused: inner lists, bytes, dates. */
+/** Parses Lists of Items as strictly as RFC 9651 section 4.2 says. Inner lists, bytes and dates are refused: rate limits do not use them. */
 
 export interface Item {
   readonly value: string | number
@@ -15,7 +15,7 @@ const items = new RegExp(`(${bare})((?:${unnamed})*)[ \\t]*(?:,[ \\t]*|$)`, 'gy'
 const valueOf = (text: string): string | number =>
   /^[-\d]/.test(text) ? Number(text) : text.replace(/^"|"$|\\(.)/g, '$1')
 
-/** undefined: it is none. */
+/** undefined: the text is no List. */
 export function parseList(text: string): readonly Item[] | undefined {
   if (!list.test(text)) return undefined
   return Array.from(text.matchAll(items), ([, value = '', more = '']) => ({

@@ -7,7 +7,7 @@ import {
   type Check,
   type Checks,
   type Finding,
-  type Stage,
+  type Setup,
   type Verdict,
 } from './check.ts'
 import { GatewayClock } from './clock.ts'
@@ -23,11 +23,11 @@ import { windows } from './windows.ts'
 const checks: Checks = { ...admission, ...windows, ...headers, ...responses, ...framing }
 const ALL_WITHIN_MS = 225_000
 
-export interface Order {
+export interface Options {
   readonly url: URL
   readonly path: string
   readonly limits: Limits
-  /** At least 20 of one plan, each of a client of its own. */
+  /** 20 keys or more of one plan, each of another client. */
   readonly keys: readonly string[]
   /** Names of groups; empty for all. */
   readonly only: readonly string[]
@@ -52,7 +52,7 @@ export const inOneLine = (report: Report): string => {
   return `${counts}; ${report.requests} requests in ${report.seconds} s`
 }
 
-/** The gateway is not there, or does not let the keys in. */
+/** The gateway cannot be reached, or refuses the keys. */
 export class UnusableTarget extends Error {
   readonly remedy: string
 
@@ -62,13 +62,13 @@ export class UnusableTarget extends Error {
   }
 }
 
-/** Throws UnusableTarget. */
-export async function runSuite(order: Order, machine: Machine = thisMachine): Promise<Report> {
-  const { url, path, limits } = order
+/** Runs the checks and reports their findings. Throws UnusableTarget. */
+export async function runSuite(options: Options, machine: Machine = thisMachine): Promise<Report> {
+  const { url, path, limits } = options
   const startedMs = machine.now()
   const target = { url, path, limits, clock: new GatewayClock(machine), machine }
-  const [sampleKey = '', ...keys] = order.keys
-  const [stranger, spare] = [new Caller(target, undefined), new Caller(target, sampleKey)]
+  const [sampleKey = '', ...keys] = options.keys
+  const [anonymous, spare] = [new Caller(target, undefined), new Caller(target, sampleKey)]
   const journals = [spare]
   const nextCaller = (): Caller => {
     const caller = new Caller(target, keys.shift())
@@ -80,37 +80,37 @@ export async function runSuite(order: Order, machine: Machine = thisMachine): Pr
   try {
     await spare.ask().catch((error: Error) => {
       const remedy =
-        error.cause instanceof Error // Nothing was connected.
+        error.cause instanceof Error // There was no connection.
           ? 'start the gateway, or correct --target'
           : 'give a --path that it answers below 400, and keys that it knows'
       throw new UnusableTarget(url.origin + path, { remedy, cause: error })
     })
-    const stage = { ...target, spare, stranger, sampleKey, journals }
-    const found = await play(stage, nextCaller, order.only, tooLate)
+    const setup = { ...target, spare, anonymous, sampleKey, journals }
+    const found = await play(setup, nextCaller, options.only, tooLate)
     return {
       target: url.origin + path,
       limits,
       startedAt: new Date(startedMs).toISOString(),
       seconds: Math.round((machine.now() - startedMs) / 1_000),
-      requests: [stranger, ...journals].reduce((sum, { journal }) => sum + journal.length, 0),
+      requests: [anonymous, ...journals].reduce((sum, { journal }) => sum + journal.length, 0),
       checks: found,
     }
   } finally {
     inTime()
-    for (const caller of [stranger, ...journals]) caller.close()
+    for (const caller of [anonymous, ...journals]) caller.close()
   }
 }
 
 async function play(
-  given: Omit<Stage, 'base' | 'resetFault'>,
+  given: Omit<Setup, 'base' | 'resetFault'>,
   nextCaller: () => Caller,
   only: readonly string[],
   tooLate: Promise<Finding>,
 ): Promise<Row[]> {
   const findings = new Map<string, Promise<Finding>>()
-  const stage: Stage = {
+  const setup: Setup = {
     ...given,
-    // Asked for while the checks run: by then all have begun.
+    // Checks read this while they run, when all have begun.
     get base() {
       return baseOf(findings.get('exact'), given.limits.perMinute)
     },
@@ -120,7 +120,7 @@ async function play(
   }
   const find = async ({ keys, run }: Check): Promise<Finding> => {
     const callers = Array.from({ length: keys === 'last' ? 0 : keys }, nextCaller)
-    return Promise.race([run(stage, callers), tooLate]).catch((error: unknown) => {
+    return Promise.race([run(setup, callers), tooLate]).catch((error: unknown) => {
       if (error instanceof Unexpected) return cannotTell(error.message)
       throw error
     })
@@ -148,7 +148,7 @@ async function baseOf(exact: Promise<Finding> | undefined, otherwise: number): P
   return numbers?.['admitted'] ?? otherwise
 }
 
-/** A reset that does not hold is no ground for others to stand on. */
+/** Other checks cannot rely on a reset that does not hold. */
 async function faultOf(reset: Promise<Finding> | undefined): Promise<string | undefined> {
   const { verdict, seen } = (await reset) ?? {}
   return verdict === 'broken' || verdict === 'cannot tell' ? `reset: ${seen}` : undefined

@@ -1,40 +1,41 @@
-/** What happens at the end of a minute, and behind refusals: where it is, what is admitted around it, who waits as told. */
+/** Checks of the minute and the day: where a minute ends, what is admitted around its end, and what refusals cost. */
 import { MINUTE_MS } from '../../config/time.ts'
-import { OVER, ready } from './admission.ts'
+import { MOST_OVER, ready } from './admission.ts'
 import type { Caller } from './caller.ts'
 import { broken, cannotTell, compared, holds, worstOf } from './check.ts'
-import type { Checks, Finding, Stage } from './check.ts'
+import type { Checks, Finding, Setup } from './check.ts'
 import { Unexpected } from './connection.ts'
 import { sleep } from './machine.ts'
-import { header, retryAfter, toldByX, type Limits } from './standing.ts'
+import { header, retryAfter, xRateLimit, type Limits } from './standing.ts'
 
-/** So much of a minute is to be left where these begin to use it up. */
-const GOES_ON_MS = 25_000
-/** Before the told end: a Reset is rounded up by as much as one second, and so is the Date that seconds to go are added to. */
+/** Time that must be left of a minute when a check begins to use it up. */
+const TIME_LEFT_MS = 25_000
+/** Times before Reset at which a request must be refused. */
 const EARLY_MS = [9_000, 6_000, 4_000]
+/** Reset may be this much later than the end: it is rounded up by up to a second, and so is the Date that a delta is added to. */
 const ROUNDED_MS = { unix: 1_250, delta: 2_000 }
-/** Behind it. */
+/** Times after Reset at which a request is tried again. */
 const LATE_MS = [0, 250, 1_000, 5_000]
 const SAME_MINUTE_MS = 30_000
 const REFUSALS = 5
-/** Enough to see the day count. */
-const OF_DAY = 20
+/** Requests that suffice to see the day count down. */
+const DAY_SAMPLE = 20
 
-/** Between the ends that were told of the last minute. */
+/** Time between the earliest and the latest Reset that were reported for the last minute. */
 export function spreadMs(caller: Caller): number {
-  const told = caller.journal.flatMap((answer) => caller.told(answer).resetMs ?? [])
-  const last = Math.max(...told)
-  return last - Math.min(last, ...told.filter((resetMs) => last - resetMs < SAME_MINUTE_MS))
+  const reported = caller.journal.flatMap((answer) => caller.reported(answer).resetMs ?? [])
+  const last = Math.max(...reported)
+  return last - Math.min(last, ...reported.filter((resetMs) => last - resetMs < SAME_MINUTE_MS))
 }
 
-/** Whether all that it was told of the end is a Unix time, to which no Date was added. */
+/** Whether every Reset of the minute was reported as a Unix time, so that no Date was added to it. */
 export const isUnix = ({ journal }: Caller, { perMinute }: Limits): boolean =>
-  journal.map(toldByX).every(({ limit, isDelta }) => limit === perMinute && !isDelta)
+  journal.map(xRateLimit).every(({ limit, isDelta }) => limit === perMinute && !isDelta)
 
-/** By one clock an end that is a whole minute is at most 62 s behind Date: it is rounded up, and Date down. */
+/** Detects a Date and a Reset of different clocks. With one clock, a Reset at a whole minute is at most 62 s after Date: it is rounded up, and Date down. */
 export function clocksFault(caller: Caller, limits: Limits): string | undefined {
   const isProven = caller.journal.some((answer) => {
-    const { resetMs = NaN } = toldByX(answer)
+    const { resetMs = NaN } = xRateLimit(answer)
     const heldUpMs = answer.receivedMs - answer.sentMs
     const aheadMs = resetMs - Date.parse(header(answer, 'date') ?? '') - heldUpMs
     return resetMs % MINUTE_MS === 0 && aheadMs > MINUTE_MS + 2_000
@@ -42,10 +43,10 @@ export function clocksFault(caller: Caller, limits: Limits): string | undefined 
   return isProven && isUnix(caller, limits) ? 'Date and Reset are of different clocks' : undefined
 }
 
-async function reset(stage: Stage, [caller]: readonly Caller[]): Promise<Finding> {
+async function reset(setup: Setup, [caller]: readonly Caller[]): Promise<Finding> {
   if (caller === undefined) throw new Unexpected('no key')
-  const { clock, limits } = stage
-  await caller.freshWindow(GOES_ON_MS)
+  const { clock, limits } = setup
+  await caller.freshWindow(TIME_LEFT_MS)
   await caller.exhaust(2, 2 * limits.perMinute)
   caller.stillCounts()
   const { resetMs } = caller
@@ -57,7 +58,7 @@ async function reset(stage: Stage, [caller]: readonly Caller[]): Promise<Finding
     if (clock.latest() > resetMs - earlyMs) continue
     await clock.before(resetMs - earlyMs)
     const { isRefused, receivedMs } = await caller.ask()
-    // On a machine that was asleep it may have been answered behind the end.
+    // If this machine was asleep, the answer may have come after the end.
     if (clock.latest(receivedMs) > resetMs - roundedMs) continue
     tried++
     const clocks = isRefused ? undefined : clocksFault(caller, limits)
@@ -77,8 +78,8 @@ async function reset(stage: Stage, [caller]: readonly Caller[]): Promise<Finding
   return broken(`refused ${refusedMs} ms behind it by Date`, { refusedMs })
 }
 
-/** How many are admitted in two minutes that follow each other, most of it around the edge between them. */
-async function around({ clock, machine }: Stage, caller: Caller, base: number): Promise<Finding> {
+/** Counts the requests admitted in two consecutive minutes, most of them sent around the edge between the two. */
+async function around({ clock, machine }: Setup, caller: Caller, base: number): Promise<Finding> {
   while (caller.admitted < base - 10) await caller.ask()
   caller.stillCounts()
   const { resetMs } = caller
@@ -91,28 +92,28 @@ async function around({ clock, machine }: Stage, caller: Caller, base: number): 
     await sleep(machine, 250)
   }
   await clock.passed(resetMs + 1_200)
-  await caller.exhaust(2, 2 * base + OVER)
+  await caller.exhaust(2, 2 * base + MOST_OVER)
   await clock.passed(resetMs + 4_000)
-  await caller.exhaust(1, 2 * base + OVER)
+  await caller.exhaust(1, 2 * base + MOST_OVER)
   return compared(caller.admitted, 2 * base, ' in two minutes')
 }
 
-async function edge(stage: Stage, callers: readonly Caller[]): Promise<Finding> {
-  const base = await ready(stage, callers, GOES_ON_MS)
-  if (stage.limits.perDay < 2 * base) return cannotTell('the day is too small for two minutes')
-  const found = await Promise.all(callers.map((caller) => around(stage, caller, base)))
-  const fault = await stage.resetFault
+async function edge(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
+  const base = await ready(setup, callers, TIME_LEFT_MS)
+  if (setup.limits.perDay < 2 * base) return cannotTell('the day is too small for two minutes')
+  const found = await Promise.all(callers.map((caller) => around(setup, caller, base)))
+  const fault = await setup.resetFault
   return fault === undefined ? worstOf(found) : cannotTell(fault)
 }
 
-/** Waits as long as it is told, and no longer than the minute. */
-async function obeyed({ clock, limits, machine }: Stage, caller: Caller): Promise<Finding> {
-  await caller.freshWindow(GOES_ON_MS)
+/** Waits for Retry-After, but no longer than until Reset. */
+async function obeyed({ clock, limits, machine }: Setup, caller: Caller): Promise<Finding> {
+  await caller.freshWindow(TIME_LEFT_MS)
   const refusal = await caller.exhaust(1, 2 * limits.perMinute)
   const seconds = retryAfter(refusal)
   if (!refusal.isRefused || typeof seconds !== 'number') return cannotTell('it is not told')
   const endMs = clock.earliest(refusal.sentMs) + seconds * 1_000
-  const resetMs = caller.toldResetMs ?? endMs
+  const resetMs = caller.lastResetMs ?? endMs
   if (endMs > resetMs + 1_000) {
     const needlessMs = Math.round(endMs - resetMs)
     const seen = `Retry-After: ${seconds}, ${(needlessMs / 1_000).toFixed(1)} s too long`
@@ -125,70 +126,70 @@ async function obeyed({ clock, limits, machine }: Stage, caller: Caller): Promis
   return broken(`refused again after Retry-After: ${seconds}`, { shortMs })
 }
 
-async function waiting(stage: Stage, callers: readonly Caller[]): Promise<Finding> {
-  const worst = worstOf(await Promise.all(callers.map((caller) => obeyed(stage, caller))))
-  const fault = worst.verdict === 'broken' ? await stage.resetFault : undefined
+async function waiting(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
+  const worst = worstOf(await Promise.all(callers.map((caller) => obeyed(setup, caller))))
+  const fault = worst.verdict === 'broken' ? await setup.resetFault : undefined
   return fault === undefined ? worst : cannotTell(fault)
 }
 
-/** Refused five times in one minute, then used up in the next. */
-async function refusedThenUsed(stage: Stage, caller: Caller, base: number): Promise<Finding> {
+/** Causes five refusals in one minute, then uses up the next. */
+async function refusedThenUsed(setup: Setup, caller: Caller, base: number): Promise<Finding> {
   while (caller.admitted < base) await caller.ask()
   const first = caller.journal.at(-1)
-  const dayBefore = first && caller.told(first, 'day').remaining
+  const dayBefore = first && caller.reported(first, 'day').remaining
   const before = caller.resetMs
-  await caller.exhaust(REFUSALS, base + OVER)
+  await caller.exhaust(REFUSALS, base + MOST_OVER)
   caller.stillCounts()
   const extendedMs = caller.resetMs - before
-  // A day of which nothing is told may have been used before.
-  const expected = Math.min(base, dayBefore ?? stage.limits.perDay - caller.everAdmitted)
-  const fault = await stage.resetFault
+  // A day that no field reports may have been used before.
+  const expected = Math.min(base, dayBefore ?? setup.limits.perDay - caller.everAdmitted)
+  const fault = await setup.resetFault
   if (fault !== undefined) return cannotTell(fault)
   if (extendedMs > 1_000) return broken(`the end moved by ${extendedMs / 1_000} s`, { extendedMs })
-  await stage.clock.passed(before)
+  await setup.clock.passed(before)
   caller.admitted = 0
   const again = await caller.ask()
-  const { resetMs = Infinity } = caller.told(again)
+  const { resetMs = Infinity } = caller.reported(again)
   if (resetMs < before + MINUTE_MS - ROUNDED_MS.delta) return cannotTell('its window slides')
-  const dayAfter = caller.told(again, 'day').remaining
+  const dayAfter = caller.reported(again, 'day').remaining
   const charged = dayBefore === undefined || dayAfter === undefined ? 0 : dayBefore - 1 - dayAfter
   if (charged > 0 && !again.isRefused)
     return broken(`${REFUSALS} refusals took ${charged} of the day`, { charged })
-  if (!again.isRefused) await caller.exhaust(2, expected + OVER)
+  if (!again.isRefused) await caller.exhaust(2, expected + MOST_OVER)
   if (caller.admitted < expected)
     return compared(caller.admitted, expected, ` after ${REFUSALS} refusals`)
   const isSeen = dayBefore !== undefined || expected < base
   return holds(`no trace of them${isSeen ? '' : '; nothing is told of the day'}`)
 }
 
-async function free(stage: Stage, callers: readonly Caller[]): Promise<Finding> {
-  const base = await ready(stage, callers, GOES_ON_MS)
-  return worstOf(await Promise.all(callers.map((caller) => refusedThenUsed(stage, caller, base))))
+async function free(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
+  const base = await ready(setup, callers, TIME_LEFT_MS)
+  return worstOf(await Promise.all(callers.map((caller) => refusedThenUsed(setup, caller, base))))
 }
 
-async function day(stage: Stage, [caller]: readonly Caller[]): Promise<Finding> {
+async function day(setup: Setup, [caller]: readonly Caller[]): Promise<Finding> {
   if (caller === undefined) throw new Unexpected('no key')
-  const { perDay } = stage.limits
-  const base = await ready(stage, [caller], GOES_ON_MS)
+  const { perDay } = setup.limits
+  const base = await ready(setup, [caller], TIME_LEFT_MS)
   const isSmall = perDay < 2 * base
-  const told: number[] = []
+  const reported: number[] = []
   let expected = perDay
-  // Never refused before the day is used up: what a refusal costs is another question.
-  while (caller.admitted < (isSmall ? base : Math.min(base, OF_DAY))) {
-    const { remaining } = caller.told(await caller.ask(), 'day')
+  // Refusals are avoided until the day is used up: another check judges what they cost.
+  while (caller.admitted < (isSmall ? base : Math.min(base, DAY_SAMPLE))) {
+    const { remaining } = caller.reported(await caller.ask(), 'day')
     if (remaining === undefined) continue
-    if (told.push(remaining) === 1) expected = caller.everAdmitted + remaining
+    if (reported.push(remaining) === 1) expected = caller.everAdmitted + remaining
   }
-  const [first = 0] = told
-  const wrong = told.findIndex((remaining, at) => remaining !== first - at)
-  if (wrong >= 0) return broken(`${first} left, after ${wrong} more ${told[wrong]}`, { first })
+  const [first = 0] = reported
+  const wrong = reported.findIndex((remaining, at) => remaining !== first - at)
+  if (wrong >= 0) return broken(`${first} left, after ${wrong} more ${reported[wrong]}`, { first })
   if (isSmall) {
     await caller.nextWindow()
     await caller.exhaust(2, base)
     return compared(caller.everAdmitted, expected, ' in two minutes')
   }
   const unreached = `${perDay} cannot be reached`
-  return told.length === 0
+  return reported.length === 0
     ? cannotTell(`nothing is told of it, and ${unreached}`)
     : holds(`counts down by one from ${first}; ${unreached}`)
 }

@@ -1,47 +1,47 @@
-/** Requests of access logs, in the order in which they were decided: columns, because there are millions. */
+/** Requests of access logs in the order of decision, as columns because there are millions. */
 
-/** What a log says became of a request. */
+/** Outcomes that a log can report of a request. */
 export const outcomes = [
-  /** A log that is not ours: only its status is known. */
+  /** The log is another server's: only the status is known. */
   'unknown',
-  /** Charged, and sent on, whatever came of it. */
+  /** It was charged and sent to a backend, whatever the answer. */
   'admitted',
   'minute',
   'day',
   'ban',
-  /** Known caller, refused for something that is neither quota nor ban, uncharged: 404, 405, 410, 503 for load. */
+  /** A known caller was refused for neither quota nor ban, uncharged: 404, 405, 410, 503 for load. */
   'free',
   /** No caller is known: 400, 401. */
   'nobody',
 ] as const
 export type LoggedOutcome = (typeof outcomes)[number]
 
-/** The first `count` values of each column count; the rest is room. A batch is good until the next one is asked for. */
+/** The first `count` values of each column are valid, until the next batch is requested. */
 export interface LogBatch {
   readonly count: number
-  /** Unix time in ms, with fractions where the log has them, when the request was decided. Ascending, but for what came later than the window allows. */
+  /** Unix time in ms when the request was decided, with fractions if the log has them. It ascends, except where a request came later than the window allows. */
   readonly atMs: Float64Array
   /** Unix time in ms; NaN: not refunded. */
   readonly refundedAtMs: Float64Array
-  /** Index into `names`: of the key id (our own log) or of the client field's value; NOBODY: none. */
+  /** Index into `names` of the key id (Tollgate's log) or of the client field's value; NO_NAME: none. */
   readonly caller: Uint32Array
-  /** Index into `names`: of the route's name, the revision, and the process that decided. */
+  /** Indexes into `names` of the route's name, the revision, and the process that decided. */
   readonly route: Uint32Array
   readonly revision: Uint32Array
   readonly process: Uint32Array
-  /** Index into `names`: of the plan, where the line tells it. */
+  /** Index into `names` of the plan, if it is logged. */
   readonly plan: Uint32Array
   /** Index into `outcomes`. */
   readonly outcome: Uint8Array
   /** 1: decided without the store. */
   readonly degraded: Uint8Array
-  /** As the line tells, after the decision; -1: it does not. */
+  /** Rest of each window after the decision, as logged; -1: it is not logged. */
   readonly minuteLeft: Float64Array
   readonly dayLeft: Float64Array
 }
-export const NOBODY = 0xffff_ffff
+export const NO_NAME = 0xffff_ffff
 
-/** A line of ours that is no request, and that says why requests were decided as they were. */
+/** Events of Tollgate's log that explain decisions. */
 export const notedEvents = [
   'configTaken',
   'storeLost',
@@ -63,37 +63,37 @@ export interface LogNote {
   /** Unix time in ms. */
   readonly atMs: number
   readonly event: (typeof notedEvents)[number]
-  /** Whose it is: its file, and the worker of that. */
+  /** The process that wrote the line: its file, and its worker if it has several. */
   readonly process: string
   /** The whole line. */
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** What the reading has come to; grows while it goes on. */
+/** Counts of what has been read so far. */
 export interface LogReading {
   readonly files: readonly string[]
   readonly bytes: number
-  /** Of all files together as they lie on disk; undefined where one is a stream. */
+  /** Size of all files on disk; undefined if one is a stream. */
   readonly totalBytes: number | undefined
   readonly readBytes: number
   readonly lines: number
-  /** Lines that are not requests but ours: started, reloaded. */
+  /** Lines of Tollgate that are no requests, such as starts and reloads. */
   readonly otherLines: number
   readonly unreadable: number
   readonly firstUnreadable:
     { readonly file: string; readonly line: number; readonly why: string } | undefined
-  /** Requests that came later than the window allows, and were taken when they came. */
+  /** Requests that came later than the window allows; they are taken when they come. */
   readonly late: number
-  /** Of `notes`, beyond its bound: differences that they explain may be unexplained. */
+  /** Notes beyond the bound of `notes`; differences that they explain may stay unexplained. */
   readonly notesDropped: number
-  /** Files that end in the midst of compressed data or of a line. */
+  /** Files that end within compressed data or within a line. */
   readonly cutOff: readonly string[]
 }
 
 export interface OpenedLogs {
   readonly names: readonly string[]
   readonly reading: LogReading
-  /** Bounded. A note from a file stands here before the requests that follow it there. */
+  /** Notes, up to a bound. A note stands here before the requests that follow it in its file. */
   readonly notes: readonly LogNote[]
   batches(): AsyncIterable<LogBatch>
   close(): Promise<void>

@@ -1,8 +1,8 @@
-/** The columns of a batch, and of the requests that wait for their turn, in one buffer that threads hand to each other. */
+/** Columns of a batch or of waiting requests, in one buffer that threads pass to each other. */
 import { outcomes, type LogBatch } from './batch.ts'
-import type { Row } from './row.ts'
+import type { RequestRow } from './row.ts'
 
-/** Of one request in all columns: 4 times 8, 5 times 4, 1 and 1 bytes. */
+/** Bytes of one request in all columns: 4 times 8, 5 times 4, 2 times 1. */
 const ROW_BYTES = 54
 export const BATCH_BYTES = 8_192 * ROW_BYTES
 
@@ -11,7 +11,7 @@ export type Columns = Omit<LogBatch, 'count'> & { readonly all: readonly Column[
 
 export const makeColumns = (rows: number): Columns => columnsOf(new ArrayBuffer(rows * ROW_BYTES))
 
-/** The widest first, so that each begins where its numbers may. */
+/** The widest columns come first, so that all are aligned. */
 export function columnsOf(buffer: ArrayBuffer): Columns {
   const rows = buffer.byteLength / ROW_BYTES
   let at = 0
@@ -38,7 +38,7 @@ export function columnsOf(buffer: ArrayBuffer): Columns {
 
 const outcomeNumbers = Object.fromEntries(outcomes.map((name, at) => [name, at]))
 
-export function put(row: Row, into: Columns, at: number): void {
+export function put(row: RequestRow, into: Columns, at: number): void {
   into.atMs[at] = row.atMs
   into.refundedAtMs[at] = row.refundedAtMs
   into.minuteLeft[at] = row.minuteLeft

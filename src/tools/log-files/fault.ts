@@ -1,4 +1,4 @@
-/** A log that cannot be read at all: what, why and what helps, as a command tells it. */
+/** A log that cannot be read, with the reason and the remedy that a command prints. */
 export class LogFileFault extends Error {
   override readonly name = 'LogFileFault'
   readonly file: string

@@ -1,4 +1,4 @@
-/** What a line of our own log says in the fields that a replay needs, whichever way the line was read. */
+/** Fields of Tollgate's own lines that a replay needs, whether scan() or JSON.parse has read the line. */
 
 export const ownFields = [
   'event',
@@ -23,7 +23,6 @@ export const ownFields = [
 ] as const
 export type OwnField = (typeof ownFields)[number]
 
-/** Number of each field. */
 export const FIELD = Object.fromEntries(ownFields.map((name, at) => [name, at])) as Readonly<
   Record<OwnField, number>
 >
@@ -33,12 +32,12 @@ export const STRING = 1
 export const NUMBER = 2
 export const TRUE = 3
 
-/** One line's, overwritten by the next one. */
+/** Fields of the last line read; the next one overwrites them. */
 export class Fields {
   readonly kinds = new Uint8Array(ownFields.length)
-  /** Of a NUMBER. */
+  /** Value of each NUMBER. */
   readonly numbers = new Float64Array(ownFields.length)
-  /** Of a STRING, where it stands in `bytes`, without quotes. */
+  /** Where each STRING begins and ends in `bytes`, without quotes. */
   readonly starts = new Int32Array(ownFields.length)
   readonly ends = new Int32Array(ownFields.length)
   bytes: Buffer = Buffer.alloc(0)

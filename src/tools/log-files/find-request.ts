@@ -1,4 +1,4 @@
-/** Finds a request in access logs of ours by its id: a file is read as a stream, and nothing of it is kept but what is asked for. */
+/** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
 import { findLogs, Input } from './input.ts'
 import { MAX_LINE_BYTES } from './line-reader.ts'
@@ -10,17 +10,17 @@ type Fields = Readonly<Record<string, unknown>>
 export interface FoundRequest {
   readonly line: number
   readonly fields: Fields
-  /** Of the configuration that the log told last before it; undefined: none. */
+  /** Revision of the last configuration logged before the request; undefined: none. */
   readonly revision: string | undefined
-  /** Of its key, that the log told last before it. */
+  /** The last ban of the request's key logged before it; undefined: none. */
   readonly ban: BanRecord | undefined
 }
 
 export interface FoundRequests {
-  /** No more than MOST_FOUND. */
+  /** The first requests with this id, MOST_FOUND at most. */
   readonly found: readonly FoundRequest[]
   readonly lines: number
-  /** It ends within what is packed, or is damaged from there on. */
+  /** The packed data ends too early, or is damaged from some byte on. */
   readonly isCutOff: boolean
 }
 
@@ -33,7 +33,7 @@ const taken = Buffer.from('"event":"configTaken"')
 const banned = Buffer.from('"event":"keyBanned"')
 const acts = Buffer.from('"event":"audit"')
 
-/** Packed or not, `-` is the standard input. Rejects with a LogFileFault where the file cannot be read. */
+/** Reads a file, packed or not; `-` is the standard input. Rejects with a LogFileFault if it cannot be read. */
 export async function findRequests(file: string, id: string): Promise<FoundRequests> {
   const found: FoundRequest[] = []
   const bans = new Map<string, BanRecord>()
@@ -76,12 +76,12 @@ function read(line: Buffer): Fields {
     const fields: unknown = JSON.parse(line.toString())
     return typeof fields === 'object' && fields !== null ? (fields as Fields) : {}
   } catch {
-    // Torn, or of somebody else.
+    // The line is torn, or of another program.
     return {}
   }
 }
 
-/** What a line says of a ban: that strikes have earned one, or what an operator has done. Which in a row it is no line says: 0. */
+/** Keeps the ban that a line reports: one for strikes, or one that an operator has set or lifted. `count` is 0, as lines do not have it. */
 function note(bans: Map<string, BanRecord>, { key, time, forMs, strikes, action, after }: Fields) {
   if (typeof key !== 'string' || bans.size >= MOST_BANS) return
   const startedMs = Date.parse(String(time))

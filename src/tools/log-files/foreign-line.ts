@@ -1,13 +1,13 @@
-/** Lines of other servers: the combined format of nginx and Apache, and JSON by the names of its fields. */
-import { NOBODY } from './batch.ts'
+/** Reads lines of other servers: the combined format of nginx and Apache, and JSON with given fields. */
+import { NO_NAME } from './batch.ts'
 import type { Names } from './names.ts'
-import { isStatus, type Line, type Row, type Unreadable } from './row.ts'
+import { isStatus, type LineKind, type RequestRow, type Unreadable } from './row.ts'
 import { isTime, parseTime, unixMs } from './times.ts'
 
 export interface FieldNames {
-  /** Of JSON: who asked, such as `user` or `request.headers.key`. Of the combined format: `user` (default) or `address`. */
+  /** The client: a field of JSON, such as `user` or `request.headers.key`; in the combined format `user` (default) or `address`. */
   readonly client: string
-  /** Of JSON; undefined: the usual ones. */
+  /** Field of JSON, as is `status`; undefined: the usual ones. */
   readonly time?: string | undefined
   readonly status?: string | undefined
 }
@@ -15,14 +15,14 @@ export interface FieldNames {
 const USUAL_TIMES = ['time', 'timestamp', '@timestamp', 'ts', 'time_iso8601', 'msec', 'StartUTC']
 const USUAL_STATUSES = ['status', 'status_code', 'response.status', 'DownstreamStatus']
 
-// Each part is bounded: a line of brackets alone must not take long. The name and port of a host may come first, which an IPv6
-// address is not, nor what only `-` follows.
+// Each part is bounded, because a line of brackets alone must not take long. A host with its port may come first: an IPv6 address is
+// none, nor is a word before ` - `, which is the client's address.
 const combined =
   /^(?:(?:[^\s:]{1,253}|\[[^\s\]]{1,45}\]):\d{1,5} (?!- ))?(\S{1,255}) \S{1,255} (.{1,255}?) \[([^\]]{20,40})\] "(?:[^"\\]|\\.)*" (\d{3}) (?:\d+|-)(?: |$)/
-/** As log.format: text writes them. */
+/** The beginning of a line that `log.format: text` writes. */
 const readable = /^\[\d\d:\d\d:\d\d\.\d{3}\] [A-Z]+\b/
 
-/** Their server let nobody in: such a request is no use of a limit. */
+/** Statuses of requests without a valid credential, which use no quota. */
 const NO_CALLER: ReadonlySet<number> = new Set([401, 403])
 
 const NO_FORM: Unreadable = { why: 'is neither JSON nor in the combined format' }
@@ -33,29 +33,29 @@ const NO_FIELD: Unreadable = { why: 'the combined format has the client fields u
 const NO_TIME: Unreadable = { why: 'has no time that can be read' }
 const NO_STATUS: Unreadable = { why: 'has no status' }
 
-export function createForeignLines(names: Names, row: Row, fields: FieldNames | undefined) {
-  const take = (client: string | number | undefined, atMs: number, status: number): Line => {
+export function createForeignLines(names: Names, row: RequestRow, fields: FieldNames | undefined) {
+  const take = (client: string | number | undefined, atMs: number, status: number): LineKind => {
     if (!isTime(atMs)) return NO_TIME
     if (!isStatus(status)) return NO_STATUS
     const isNobody = client === undefined || client === '' || client === '-'
     Object.assign(row, foreign)
     row.atMs = row.writtenMs = atMs
     row.outcome = NO_CALLER.has(status) ? 'nobody' : 'unknown'
-    row.caller = isNobody ? NOBODY : names.ofText(String(client))
+    row.caller = isNobody ? NO_NAME : names.numberOfText(String(client))
     return 'request'
   }
   return {
-    plain(text: string): Line {
+    plain(text: string): LineKind {
       const [, address, user, time = '', status] = combined.exec(text) ?? []
       if (status === undefined) return readable.test(text) ? READABLE : NO_FORM
       const field = fields?.client ?? 'user'
       if (field !== 'user' && field !== 'address') return NO_FIELD
       return take(field === 'user' ? user : address, parseTime(time), Number(status))
     },
-    /** undefined: by no names, so it is one of our own. */
+    /** undefined: no fields are given, so JSON lines are Tollgate's. */
     json:
       fields &&
-      ((line: object): Line => {
+      ((line: object): LineKind => {
         const first = (candidates: readonly string[]) =>
           candidates.map((name) => valueAt(line, name)).find((value) => value !== undefined)
         const time = first(fields.time === undefined ? USUAL_TIMES : [fields.time])
@@ -67,16 +67,16 @@ export function createForeignLines(names: Names, row: Row, fields: FieldNames | 
 }
 
 const foreign = {
-  route: NOBODY,
-  revision: NOBODY,
-  process: NOBODY,
+  route: NO_NAME,
+  revision: NO_NAME,
+  process: NO_NAME,
   refundedAtMs: Number.NaN,
   degraded: 0,
   minuteLeft: -1,
   dayLeft: -1,
-} as const satisfies Partial<Row>
+} as const satisfies Partial<RequestRow>
 
-/** By its whole name, else by one step after the other at its points. */
+/** Finds a value by its whole name, else by the parts of the name between its points. */
 function valueAt(line: object, name: string): string | number | undefined {
   let value: unknown = line
   for (const step of Object.hasOwn(line, name) ? [name] : name.split('.')) {

@@ -1,14 +1,14 @@
-/** The bytes of logs as they lie on disk or come from a stream; however many logs there are, few files are open. */
+/** Reads the bytes of logs from disk or from a stream. However many logs there are, few files are open at once. */
 import { closeSync, fstatSync, openSync, read, statSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { faultOf, LogFileFault } from './fault.ts'
 
-/** As a file that is named on a command line. */
+/** Names the standard input on a command line. */
 export const STDIN = '-'
 const STDIN_DESCRIPTOR = 0
 
-/** Files open at once. One that is needed again is opened again where it was left. */
+/** Most files open at once. One that was closed for others is opened again where its reading stopped. */
 const MAX_OPEN = 128
 const RETRY_MS = 20
 
@@ -16,12 +16,12 @@ const readInto = promisify(read)
 
 export interface LogFile {
   readonly file: string
-  /** undefined: a stream, of which nothing is read twice. */
+  /** undefined: a stream, which can be read only once. */
   readonly disk:
     { readonly bytes: number; readonly device: number; readonly inode: number } | undefined
 }
 
-/** Throws a LogFileFault for what is not there or may not be read, and for a file that is named twice. */
+/** Throws a LogFileFault for a file that does not exist, cannot be read or is named twice. */
 export function findLogs(files: readonly string[]): LogFile[] {
   const seen = new Map<string, string>()
   return files.map((file) => {
@@ -40,7 +40,7 @@ function findLog(file: string): LogFile {
   try {
     const stats = statSync(file)
     if (stats.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' })
-    // To open a pipe waits for its other end.
+    // Opening a pipe would wait for its other end.
     if (!stats.isFile()) return { file, disk: undefined }
     closeSync(openSync(file, 'r'))
     return { file, disk: { bytes: stats.size, device: stats.dev, inode: stats.ino } }
@@ -49,7 +49,7 @@ function findLog(file: string): LogFile {
   }
 }
 
-/** Those that are open, the longest unused first. */
+/** Open inputs, the least recently used first. */
 export type OpenInputs = Set<Input>
 
 export class Input {
@@ -63,7 +63,7 @@ export class Input {
     this.#open = open
   }
 
-  /** How much of the buffer was filled; 0: the end. */
+  /** Returns the number of bytes read; 0: the end. */
   async read(into: Buffer): Promise<number> {
     const { file, disk } = this.#log
     try {
@@ -75,7 +75,7 @@ export class Input {
       return bytesRead
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw faultOf(file, error)
-      // A standard input that another process has set so.
+      // Another process has made the standard input non-blocking.
       await setTimeout(RETRY_MS)
       return this.read(into)
     }

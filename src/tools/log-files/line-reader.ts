@@ -1,14 +1,14 @@
-/** A line of any form that is read, told by its first byte. */
+/** Reads lines of every supported form; the first byte shows which one. */
 import { notedEvents, type LogNote } from './batch.ts'
 import { Fields } from './fields.ts'
 import { createForeignLines, type FieldNames } from './foreign-line.ts'
 import type { Names } from './names.ts'
 import { createOwnLines } from './own-line.ts'
 import { readParsed } from './parsed.ts'
-import { Row, type Line, type Unreadable } from './row.ts'
+import { RequestRow, type LineKind, type Unreadable } from './row.ts'
 import { scan } from './scan.ts'
 
-/** What our own writer puts on a line is a tenth of it. */
+/** Ten times as much as Tollgate writes on a line. */
 export const MAX_LINE_BYTES = 64 * 1024
 
 const NEWLINE = 0x0a
@@ -18,11 +18,11 @@ const NO_JSON: Unreadable = { why: 'begins as JSON and is none' }
 const TOO_LONG: Unreadable = { why: 'is longer than 64 KiB' }
 
 export class LineReader {
-  /** Of the request that was read last. */
-  readonly row = new Row()
-  /** Of the line that was read last, where it is one. */
+  /** The request that was read last. */
+  readonly row = new RequestRow()
+  /** The note on the line that was read last; undefined: there is none. */
   note: LogNote | undefined
-  /** Where the line ends that was read last: the place of its newline. */
+  /** Index of the newline of the line that was read last. */
   end = 0
   readonly #fields = new Fields()
   readonly #own
@@ -33,8 +33,8 @@ export class LineReader {
     this.#foreign = createForeignLines(names, this.row, fields)
   }
 
-  /** Of the line that begins at `from`; a newline follows. file: for lines that do not say which process wrote them. */
-  read(bytes: Buffer, from: number, file: string): Line {
+  /** Reads the line from `from` to the next newline, which must follow. file: identifies the process of lines that do not name it. */
+  read(bytes: Buffer, from: number, file: string): LineKind {
     this.end = this.#foreign.json === undefined ? scan(bytes, from, this.#fields) : 0
     const isScanned = this.end !== 0
     if (!isScanned) this.end = bytes.indexOf(NEWLINE, from)
@@ -42,7 +42,7 @@ export class LineReader {
     this.note = undefined
     if (isScanned) {
       const line = this.#own(this.#fields, file)
-      // There are few of these.
+      // Lines that are no requests are few.
       return line === 'other' ? this.#readJson(bytes.toString('utf8', from, this.end), file) : line
     }
     const text = bytes.toString('utf8', from, this.end).trimEnd()
@@ -50,7 +50,7 @@ export class LineReader {
     return bytes[from] === BRACE ? this.#readJson(text, file) : this.#foreign.plain(text)
   }
 
-  #readJson(text: string, file: string): Line {
+  #readJson(text: string, file: string): LineKind {
     let line
     try {
       line = JSON.parse(text) as Record<string, unknown>

@@ -1,9 +1,9 @@
-/** Cuts what comes in chunks into lines; of the last one only as much is kept as a line may have. */
+/** Splits chunks into lines. Of an unfinished line, at most the longest permitted length is kept. */
 import { MAX_LINE_BYTES } from './line-reader.ts'
 
 const NEWLINE = 0x0a
 
-/** Takes the line that begins at `from`; says where it ends. */
+/** Takes the line that begins at `from`; returns the index of its newline. */
 type Take = (bytes: Buffer, from: number) => number
 
 export class Lines {
@@ -28,7 +28,7 @@ export class Lines {
     this.#keep(chunk.subarray(at))
   }
 
-  /** Takes what has no newline; false: there is nothing left. */
+  /** Takes the last line, which has no newline. false: there is none. */
   end(): boolean {
     if (this.#restBytes === 0) return false
     this.#rest[this.#restBytes] = NEWLINE

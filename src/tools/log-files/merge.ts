@@ -1,4 +1,4 @@
-/** Many logs as one, by time, in bounded memory: a log is opened when its time has come, and read no further than the others are. */
+/** Merges logs by time in bounded memory: a log is opened when its time has come, and is read no further than the others. */
 import type { LogNote } from './batch.ts'
 import type { Columns } from './columns.ts'
 import type { Input, LogFile } from './input.ts'
@@ -6,22 +6,22 @@ import { LineReader } from './line-reader.ts'
 import type { FieldNames } from './foreign-line.ts'
 import type { Names } from './names.ts'
 import { WaitingRows } from './queue.ts'
-import type { Row } from './row.ts'
+import type { RequestRow } from './row.ts'
 import { noCounts, Source, type Counts, type SourceParts } from './source.ts'
 
-/** Requests that wait for others that may come before them: some 40 MB of them. More shorten the window. */
+/** Most requests that wait for earlier ones, some 40 MB; more of them shorten the window. */
 const MAX_WAITING = 500_000
-/** So many logs of one time are read in large pieces. */
+/** Up to so many logs are read in large chunks. */
 const FEW_LOGS = 16
 const LARGE_CHUNK_BYTES = 256 * 1024
 const SMALL_CHUNK_BYTES = 32 * 1024
-/** Of the beginning of a log, in which a request is looked for. */
+/** Bytes at the beginning of a log in which its first request is looked for. */
 const LOOK_BYTES = 2 ** 20
-/** Above any number of a line. */
+/** Larger than any line number. */
 const FILE_STEP = 2 ** 40
 
 export interface MergeOptions {
-  /** How much later than a request one may come that was decided before it. */
+  /** How many ms later than a request one that was decided before it may be logged. */
   readonly windowMs: number
   readonly fields: FieldNames | undefined
 }
@@ -30,8 +30,8 @@ export interface Merging extends MergeOptions {
   readonly names: Names
   readonly counts: Counts
   note(note: LogNote): void
-  /** Where the next batch may be put. */
-  room(): Columns | Promise<Columns>
+  /** Returns empty columns for the next batch. */
+  empty(): Columns | Promise<Columns>
 }
 
 export interface Merged {
@@ -42,7 +42,7 @@ export interface Merged {
 interface Pending {
   readonly log: LogFile
   readonly firstMs: number
-  readonly take: (row: Row, line: number) => void
+  readonly take: (row: RequestRow, line: number) => void
 }
 
 export async function* merge(logs: readonly LogFile[], merging: Merging): AsyncGenerator<Merged> {
@@ -55,7 +55,7 @@ export async function* merge(logs: readonly LogFile[], merging: Merging): AsyncG
   const pending: Pending[] = []
   for (const [file, log] of logs.entries()) {
     const firstMs = logs.length === 1 ? -Infinity : await firstMsOf(log, parts)
-    const take = (row: Row, line: number): void => {
+    const take = (row: RequestRow, line: number): void => {
       if (row.atMs < releasedMs) counts.late++
       waiting.add(row, file * FILE_STEP + line)
     }
@@ -63,7 +63,7 @@ export async function* merge(logs: readonly LogFile[], merging: Merging): AsyncG
   }
   pending.sort((one, other) => one.firstMs - other.firstMs)
   const sources = new Set<Source>()
-  let columns = await merging.room()
+  let columns = await merging.empty()
   let count = 0
   try {
     while (sources.size + pending.length > 0) {
@@ -75,7 +75,7 @@ export async function* merge(logs: readonly LogFile[], merging: Merging): AsyncG
         waiting.moveFirst(columns, count++)
         if (count < columns.atMs.length) continue
         yield { columns, count }
-        columns = await merging.room()
+        columns = await merging.empty()
         count = 0
       }
     }
@@ -85,7 +85,7 @@ export async function* merge(logs: readonly LogFile[], merging: Merging): AsyncG
   }
 }
 
-/** That is behind all others; one that has not been opened is where it begins. */
+/** Returns the log that is furthest behind; one that is not open yet is at its first request. */
 function nextSource(sources: Set<Source>, pending: Pending[], parts: SourceParts): Source {
   let least: Source | undefined
   for (const source of sources)
@@ -100,14 +100,14 @@ function nextSource(sources: Set<Source>, pending: Pending[], parts: SourceParts
   return opened
 }
 
-/** Before which nothing comes, but for the window. */
+/** The time that all logs have reached; an earlier request may only come within the window. */
 function frontierOf(sources: Set<Source>, pending: readonly Pending[]): number {
   let least = pending[0]?.firstMs ?? Infinity
   for (const { positionMs } of sources) if (positionMs < least) least = positionMs
   return least
 }
 
-/** -Infinity: it is read at once, as it is a stream or tells no time soon. */
+/** Unix time in ms of the first request. -Infinity: read the log at once; it is a stream, or has no request near its beginning. */
 async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
   if (log.disk === undefined) return -Infinity
   const counts = noCounts()

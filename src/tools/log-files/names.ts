@@ -1,34 +1,34 @@
-/** Names met in logs, each kept once and known by its number from there on. */
+/** Numbers the names that occur in logs, and keeps each of them once. */
 
-/** A million clients with a key each, and room. */
+/** Enough for a million clients with several keys each. */
 const MAX_NAMES = 4_000_000
 const MAX_CHARS = 128 * 2 ** 20
-/** Names of late, by a hash of their bytes. A power of two. */
-const LATE = 8_192
+/** Slots for recent names, by a hash of their bytes; a power of two. */
+const RECENT = 8_192
 
-/** More of them than there can be clients: another field was taken for the client. */
+/** There are more names than there can be clients: the field that was given names something else. */
 export class TooManyNames extends Error {}
 
 export class Names {
   readonly #numbers = new Map<string, number>()
   #chars = 0
   #added: string[] = []
-  /** As they stand in their lines; made to texts only where another one is met. */
-  readonly #late: (Buffer | undefined)[] = Array.from({ length: LATE })
-  readonly #lateNumbers = new Uint32Array(LATE)
+  /** Bytes of recent names; one that occurs again is not decoded. */
+  readonly #recent: (Buffer | undefined)[] = Array.from({ length: RECENT })
+  readonly #recentNumbers = new Uint32Array(RECENT)
 
-  /** Of UTF-8; the number of what has been met before is the same. */
-  of(bytes: Buffer, from: number, to: number): number {
+  /** Returns the number of a name in UTF-8; a name keeps its number. */
+  numberOf(bytes: Buffer, from: number, to: number): number {
     let hash = to - from
     for (let at = from; at < to; at++) hash = Math.imul(hash, 31) + (bytes[at] ?? 0)
-    hash = (hash ^ (hash >>> 13)) & (LATE - 1)
-    const late = this.#late[hash]
-    if (late !== undefined && isSame(late, bytes, from, to)) return this.#lateNumbers[hash] ?? 0
-    this.#late[hash] = Buffer.from(bytes.subarray(from, to))
-    return (this.#lateNumbers[hash] = this.ofText(bytes.toString('utf8', from, to)))
+    hash = (hash ^ (hash >>> 13)) & (RECENT - 1)
+    const name = this.#recent[hash]
+    if (name !== undefined && isSame(name, bytes, from, to)) return this.#recentNumbers[hash] ?? 0
+    this.#recent[hash] = Buffer.from(bytes.subarray(from, to))
+    return (this.#recentNumbers[hash] = this.numberOfText(bytes.toString('utf8', from, to)))
   }
 
-  ofText(text: string): number {
+  numberOfText(text: string): number {
     const known = this.#numbers.get(text)
     if (known !== undefined) return known
     this.#chars += text.length
@@ -43,7 +43,7 @@ export class Names {
     return undefined
   }
 
-  /** Those that came since it was last asked. */
+  /** Returns the names that were added since the last call. */
   takeNew(): string[] {
     const added = this.#added
     this.#added = []

@@ -1,4 +1,4 @@
-/** Reads access logs in a thread of their own, so that deciding has the other core: columns come, in the order of decision. */
+/** Reads access logs in a thread of their own, so that the replay has another core. Requests come as columns, in the order of decision. */
 import { on } from 'node:events'
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
@@ -11,25 +11,25 @@ import { noCounts, type Counts } from './source.ts'
 import type { ThreadData, ThreadMessage } from './thread.ts'
 
 export interface LogOptions {
-  /** How much later than a request one may come that was decided before it. Default 60,000. */
+  /** How many ms later than a request one that was decided before it may be logged. Default 60,000. */
   readonly windowMs?: number
-  /** Of JSON logs that are not ours, and of the combined format. undefined: JSON is ours. */
+  /** Fields of JSON logs of other servers, and of the combined format. undefined: JSON lines are Tollgate's. */
   readonly fields?: FieldNames | undefined
 }
 
 const WINDOW_MS = 60_000
-/** Of the thread; the names are most of it. */
+/** Heap of the thread; names take most of it. */
 const HEAP_MB = 768
-/** On their way between the threads. */
+/** Batches on their way between the threads. */
 const BATCHES = 3
 
-/** Throws a LogFileFault at once for a log that is not there; batches() throws one for what turns out to be none. */
+/** Throws a LogFileFault for a log that does not exist; batches() throws one for a log that cannot be read. */
 export function openLogs(files: readonly string[], options: LogOptions = {}): OpenedLogs {
   const { windowMs = WINDOW_MS, fields } = options
   const logs = findLogs(files)
   const buffers = Array.from({ length: BATCHES }, () => new ArrayBuffer(BATCH_BYTES))
   const workerData: ThreadData = { logs, windowMs, fields, buffers }
-  // Beside this file, as source or as built.
+  // The program has the same extension as this file, in the source and in the build.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
   const thread = new Worker(program, {
     workerData,

@@ -1,4 +1,4 @@
-/** What JSON.parse says of a line, as scan() would have said it. */
+/** Converts a line that JSON.parse has read into the fields that scan() gives. */
 import { NOTHING, NUMBER, ownFields, STRING, TRUE, type Fields } from './fields.ts'
 
 export function readParsed(line: Readonly<Record<string, unknown>>, into: Fields): void {

@@ -1,16 +1,16 @@
-/** Requests that wait until nothing can come before them: by time, then in the order in which they came. */
+/** Holds requests until no earlier one can come, ordered by time and then by arrival. */
 import { copy, makeColumns, put, type Columns } from './columns.ts'
-import type { Row } from './row.ts'
+import type { RequestRow } from './row.ts'
 
 const FIRST_ROOM = 4_096
 const CHILDREN = 4
 
-/** A heap of places in columns. Logs are nearly in order, so most come to rest where they are put. */
+/** A heap of places in columns. Logs are nearly in order, so most requests stay where they are added. */
 export class WaitingRows {
   #columns = makeColumns(FIRST_ROOM)
-  /** As each came; of two at the same time the lower one goes first. */
-  #came = new Float64Array(FIRST_ROOM)
-  /** Places, the first of all at 0; those from #size on are free. */
+  /** Arrival number of each request; the lower of two at the same time goes first. */
+  #order = new Float64Array(FIRST_ROOM)
+  /** Places of requests, the earliest at 0; those from #size on are free. */
   #heap = Uint32Array.from({ length: FIRST_ROOM }, (_, place) => place)
   #size = 0
 
@@ -18,16 +18,16 @@ export class WaitingRows {
     return this.#size
   }
 
-  /** Infinity: none waits. */
+  /** Unix time in ms of the earliest request; Infinity: none waits. */
   get firstMs(): number {
     return this.#size === 0 ? Infinity : (this.#columns.atMs[this.#heap[0] ?? 0] ?? 0)
   }
 
-  add(row: Row, came: number): void {
+  add(row: RequestRow, arrival: number): void {
     if (this.#size === this.#heap.length) this.#grow()
     const place = this.#heap[this.#size] ?? 0
     put(row, this.#columns, place)
-    this.#came[place] = came
+    this.#order[place] = arrival
     let at = this.#size++
     while (at > 0) {
       const parent = (at - 1) >> 2
@@ -39,7 +39,7 @@ export class WaitingRows {
     this.#heap[at] = place
   }
 
-  /** Moves the first of all there. */
+  /** Moves the earliest request to place `to` of these columns. */
   moveFirst(into: Columns, to: number): void {
     const heap = this.#heap
     const first = heap[0] ?? 0
@@ -66,7 +66,7 @@ export class WaitingRows {
     const oneMs = this.#columns.atMs[one] ?? 0
     const otherMs = this.#columns.atMs[other] ?? 0
     return (
-      oneMs < otherMs || (oneMs === otherMs && (this.#came[one] ?? 0) < (this.#came[other] ?? 0))
+      oneMs < otherMs || (oneMs === otherMs && (this.#order[one] ?? 0) < (this.#order[other] ?? 0))
     )
   }
 
@@ -75,9 +75,9 @@ export class WaitingRows {
     const columns = makeColumns(room)
     for (const [nth, column] of this.#columns.all.entries()) columns.all[nth]?.set(column)
     this.#columns = columns
-    const came = new Float64Array(room)
-    came.set(this.#came)
-    this.#came = came
+    const order = new Float64Array(room)
+    order.set(this.#order)
+    this.#order = order
     const heap = Uint32Array.from({ length: room }, (_, place) => place)
     heap.set(this.#heap)
     this.#heap = heap

@@ -1,13 +1,13 @@
-/** One log, read chunk by chunk: its requests go to where they wait, all else is counted. */
+/** Reads one log chunk by chunk: requests are handed over, other lines are counted. */
 import type { LogNote, LogReading } from './batch.ts'
 import { Input, type LogFile, type OpenInputs } from './input.ts'
 import type { LineReader } from './line-reader.ts'
 import { Lines } from './lines.ts'
-import type { Row, Unreadable } from './row.ts'
+import type { RequestRow, Unreadable } from './row.ts'
 import { unpacked, type Unpacking } from './unpack.ts'
 
 type Counted = Omit<LogReading, 'files' | 'totalBytes' | 'cutOff'>
-/** Of all logs together. */
+/** Counts over all logs. */
 export type Counts = { -readonly [Name in keyof Counted]: Counted[Name] } & { cutOff: string[] }
 
 export const noCounts = (): Counts => ({
@@ -31,7 +31,7 @@ export interface SourceParts {
 }
 
 export class Source {
-  /** When the last line so far was written. */
+  /** Unix time in ms when the last request read was written. */
   positionMs = -Infinity
   readonly #parts: SourceParts
   readonly #state: Unpacking
@@ -40,8 +40,8 @@ export class Source {
   readonly #lines: Lines
   #lineNumber = 0
 
-  /** take: of each request, with the number of its line. */
-  constructor(log: LogFile, parts: SourceParts, take: (row: Row, line: number) => void) {
+  /** take: called with each request and its line number. */
+  constructor(log: LogFile, parts: SourceParts, take: (row: RequestRow, line: number) => void) {
     this.#parts = parts
     this.#state = { file: log.file, readBytes: 0, isCutOff: false }
     this.#input = new Input(log, parts.open)
@@ -62,7 +62,7 @@ export class Source {
     })
   }
 
-  /** Reads one chunk; false: there was none left. */
+  /** Reads one chunk. false: there was none left. */
   async pull(): Promise<boolean> {
     const { counts } = this.#parts
     const before = this.#state.readBytes
@@ -75,7 +75,7 @@ export class Source {
     }
     const unreadable = counts.unreadable
     this.#lines.end()
-    // A last line without its end, which cannot be read, has been cut off.
+    // An unreadable last line without a newline was cut off.
     if (this.#state.isCutOff || counts.unreadable > unreadable) counts.cutOff.push(this.#state.file)
     await this.close()
     return false

@@ -1,4 +1,4 @@
-/** The thread that open.ts starts: reads logs and hands over batches, as long as they come back. */
+/** The thread that open.ts starts: it reads logs into batches, whose buffers come back to be filled again. */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { LogNote } from './batch.ts'
 import { columnsOf, type Columns } from './columns.ts'
@@ -10,13 +10,13 @@ import { noCounts, type Counts } from './source.ts'
 
 export interface ThreadData extends MergeOptions {
   readonly logs: readonly LogFile[]
-  /** Room of the batches that go back and forth. */
+  /** Buffers of the batches that go back and forth. */
   readonly buffers: readonly ArrayBuffer[]
 }
 
 export interface ThreadMessage {
   readonly counts: Counts
-  /** That came since the last message. */
+  /** Names that are new since the last message. */
   readonly names: readonly string[]
   readonly notes: readonly LogNote[]
   readonly batch?: { readonly buffer: ArrayBuffer; readonly count: number }
@@ -24,8 +24,8 @@ export interface ThreadMessage {
   readonly isEnd?: true
 }
 
-/** In which the reading is told of where no batch comes. */
-const TELL_MS = 200
+/** Progress interval while no batch is ready. */
+const PROGRESS_MS = 200
 const MAX_NOTES = 100_000
 
 const { logs, buffers, ...options } = workerData as ThreadData
@@ -41,7 +41,7 @@ const note = (line: LogNote): void => {
 const free = [...buffers]
 let freed: ((buffer: ArrayBuffer) => void) | undefined
 
-const room = async (): Promise<Columns> => {
+const empty = async (): Promise<Columns> => {
   const buffer = free.pop()
   return columnsOf(buffer ?? (await new Promise<ArrayBuffer>((resolve) => (freed = resolve))))
 }
@@ -51,12 +51,12 @@ port.on('message', (buffer: ArrayBuffer) => {
   freed = undefined
 })
 
-const tell = (message: Partial<ThreadMessage>, transfer: ArrayBuffer[] = []): void => {
+const post = (message: Partial<ThreadMessage>, transfer: ArrayBuffer[] = []): void => {
   port.postMessage({ counts, names: names.takeNew(), notes, ...message }, transfer)
   notes = []
 }
 
-/** Throws what is a fault of ours. */
+/** Returns the fault of a log that this error means; throws any other error. */
 function explain(error: unknown): LogFileFault {
   if (error instanceof LogFileFault) return error
   if (!(error instanceof TooManyNames)) throw error
@@ -64,16 +64,16 @@ function explain(error: unknown): LogFileFault {
   return new LogFileFault(logs[0]?.file ?? '', reason, 'name the field that tells the client')
 }
 
-const timer = setInterval(() => tell({}), TELL_MS)
+const timer = setInterval(() => post({}), PROGRESS_MS)
 try {
-  for await (const { columns, count } of merge(logs, { ...options, names, counts, note, room })) {
+  for await (const { columns, count } of merge(logs, { ...options, names, counts, note, empty })) {
     const buffer = columns.atMs.buffer as ArrayBuffer
-    tell({ batch: { buffer, count } }, [buffer])
+    post({ batch: { buffer, count } }, [buffer])
   }
-  tell({ isEnd: true })
+  post({ isEnd: true })
 } catch (error) {
   const { file, reason, remedy } = explain(error)
-  tell({ fault: { file, reason, remedy } })
+  post({ fault: { file, reason, remedy } })
 }
 clearInterval(timer)
 port.close()

@@ -1,12 +1,12 @@
-/** Times as logs write them, in Unix ms; NaN: no time. */
+/** Parses the times of logs as Unix time in ms; NaN: no time. */
 
 const DIGIT = 0x30
 const ISO_BYTES = 24
-/** Of 2026-11-03T14:07:31.123Z, before the seconds. */
+/** Bytes of 2026-11-03T14:07:31.123Z before the seconds. */
 const MINUTE_BYTES = 17
 const MINUTE_AT_MS = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:$/
 
-/** Of bytes; lines of one minute share all but the last seven characters. */
+/** Makes a parser of times in bytes that parses each minute once: times of one minute share all but the last seven characters. */
 export function createTimeReader(): (bytes: Uint8Array, from: number, to: number) => number {
   const minute = new Uint8Array(MINUTE_BYTES)
   let minuteMs = Number.NaN
@@ -39,15 +39,15 @@ function isDigits(bytes: Uint8Array, from: number, count: number): boolean {
   return true
 }
 
-/** The bounds of RFC 3339, for all forms. */
+/** Bounds of RFC 3339, which hold for all forms. */
 const CLOCK = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)`
 const OFFSET = String.raw`[+-](?:[01]\d|2[0-3]):?[0-5]\d`
 const RFC_3339 = new RegExp(String.raw`^\d{4}-\d\d-\d\d[T ]${CLOCK}(?:\.\d+)?(?:Z|${OFFSET})$`, 'i')
 const NUMBER = /^\d{9,19}(\.\d+)?$/
-/** Apache's %t and nginx's $time_local. */
+/** The form of Apache's %t and nginx's $time_local. */
 const COMMON = new RegExp(String.raw`^\[?(\d\d)/([A-Z][a-z]{2})/(\d{4}):(${CLOCK}) (${OFFSET})\]?$`)
 
-/** RFC 3339, that of the combined format, or Unix time as a number in s, ms, us or ns, by its size. */
+/** Parses RFC 3339, the time of the combined format, or a number: Unix time in s, ms, us or ns, depending on its size. */
 export function parseTime(text: string): number {
   if (RFC_3339.test(text))
     return hasDay(text.slice(0, 10), text.slice(8, 10))
@@ -59,15 +59,15 @@ export function parseTime(text: string): number {
   return hasDay(`${date} GMT`, day) ? leapingMs(`${date} ${time} GMT${offset}`) : Number.NaN
 }
 
-/** A leap second is in Unix time the second that follows it. */
+/** In Unix time, a leap second is the same as the second that follows it. */
 const leapingMs = (text: string): number =>
   text.includes(':60') ? Date.parse(text.replace(':60', ':59')) + 1_000 : Date.parse(text)
 
-/** Date.parse takes February 31 for March 3. */
+/** Checks that the day exists: Date.parse takes February 31 for March 3. */
 const hasDay = (date: string, day: string | undefined): boolean =>
   new Date(date).getUTCDate() === Number(day)
 
-/** Each unit covers the years 1973 to 5138. */
+/** Converts a number to ms; in each unit it covers the years 1973 to 5138. */
 export function unixMs(value: number): number {
   if (!(value >= 1e8)) return Number.NaN
   if (value < 1e11) return value * 1_000
@@ -75,6 +75,6 @@ export function unixMs(value: number): number {
   return value < 1e17 ? value / 1_000 : value / 1_000_000
 }
 
-/** Whether a date can have it. */
+/** Whether a Date can hold this time. */
 export const isTime = (ms: number): boolean => ms > 0 && ms < MAX_MS
 const MAX_MS = 8.64e15

@@ -1,4 +1,4 @@
-/** The bytes of a log as text, unpacked where they are packed: told by how they begin, not by a name. */
+/** Unpacks logs. Their first bytes show how they are packed; their names do not matter. */
 import { createGunzip, createZstdDecompress, type Gunzip, type ZstdDecompress } from 'node:zlib'
 import { LogFileFault } from './fault.ts'
 import type { Input } from './input.ts'
@@ -6,7 +6,7 @@ import type { Input } from './input.ts'
 const packings: readonly { readonly begins: string; readonly unpack: Unpack | string }[] = [
   { begins: '1f8b', unpack: (chunkBytes) => createGunzip(bounded(chunkBytes)) },
   { begins: '28b52ffd', unpack: zstd },
-  // A frame of zstd that tells of those that follow.
+  // A skippable frame of zstd (RFC 8878 section 3.1.2).
   ...Array.from({ length: 16 }, (_, at) => ({ begins: `5${at.toString(16)}2a4d18`, unpack: zstd })),
   { begins: '425a68', unpack: 'bzip2' },
   { begins: 'fd377a585a00', unpack: 'xz' },
@@ -19,18 +19,18 @@ type Unpack = (chunkSize: number) => Gunzip | ZstdDecompress
 function zstd(chunkBytes: number): ZstdDecompress {
   return createZstdDecompress(bounded(chunkBytes))
 }
-/** Nothing is unpacked before what came before has been taken. */
+/** The stream unpacks nothing more before its last chunk is read. */
 const bounded = (chunkSize: number) => ({ chunkSize, readableHighWaterMark: 1 })
 
 export interface Unpacking {
   readonly file: string
-  /** As they lie on disk. */
+  /** Bytes read so far, still packed. */
   readBytes: number
-  /** It ends within what is packed, or is damaged from there on. */
+  /** The packed data ends too early, or is damaged from some byte on. */
   isCutOff: boolean
 }
 
-/** Each chunk is good until the next one is asked for. */
+/** Yields unpacked bytes; each chunk is valid until the next one is requested. */
 export async function* unpacked(
   input: Input,
   state: Unpacking,
@@ -43,7 +43,7 @@ export async function* unpacked(
     return bytes === 0 ? undefined : buffer.subarray(0, bytes)
   }
   let first = await more()
-  // A stream may begin with less.
+  // A stream may begin with a shorter chunk.
   while (first !== undefined && first.length < MOST_BYTES) {
     const begun = Buffer.from(first)
     const next = await more()
@@ -68,12 +68,12 @@ export async function* unpacked(
   }
   for (let rest: Buffer | undefined = first; rest !== undefined;) {
     const left: Buffer | undefined = yield* through(unpack(chunkBytes), rest, more, state)
-    // Node.js before 26 ends with the first member of zstd. Behind the last one of gzip lies nothing, or what tapes are filled up with.
+    // Node.js before 26 stops after the first frame of zstd. The last member of gzip is followed by padding at most.
     rest = unpack === zstd ? left : undefined
   }
 }
 
-/** What came out before a fault is passed on: the end is written only when nothing is left to be taken. Gives what it did not take. */
+/** Passes on what was unpacked before a fault: the stream is ended only when all its output was read. Returns the bytes that it did not consume. */
 async function* through(
   stream: Gunzip | ZstdDecompress,
   first: Buffer,
@@ -110,7 +110,7 @@ async function* through(
         else await new Promise<void>((resolve) => (wake = resolve))
       }
       const untaken = givenBytes - stream.bytesWritten
-      // It takes no more, whether its end has been heard of yet or not.
+      // The stream consumes no more, even if its end is not reported yet.
       if (!state.isCutOff && untaken > 0) return piece?.subarray(-untaken)
       if (piece === undefined || isOver) return undefined
     }

@@ -1,16 +1,16 @@
-/** Who a name in a log is, by one configuration: the key of our own log, the client or the key of another's. */
+/** Finds the caller that a name in a log means: a key in Tollgate's own log, a client or a key in another. */
 import { createTokenCallers } from '../../core/credentials/token-callers.ts'
 import type { Config } from '../../config/config.ts'
 import { createCaller, type Caller } from '../../core/rules/credentials.ts'
 
-const OF_TOKEN = 'jwt:'
+const TOKEN_PREFIX = 'jwt:'
 
-/** undefined: the configuration has nobody of that name. */
+/** Makes the function that finds callers. undefined: the configuration lacks the name. */
 export function createCallers(config: Config) {
   const { clients, plans } = config
   const isStructured = config.server.structuredQuotaHeaders
   const ofToken = createTokenCallers({ clients, plans, isStructured })
-  /** plan: of the line, where it tells. isOwn: it is of our own log, which names keys. */
+  /** planOfLine: the plan that the line names, if any. isOwn: the log is Tollgate's own, which names keys. */
   return (name: string, planOfLine: string | undefined, isOwn: boolean): Caller | undefined => {
     const owned = clients.keyById(name)
     const client = owned?.client ?? (isOwn ? undefined : clients.get(name))
@@ -21,8 +21,8 @@ export function createCallers(config: Config) {
       const known = { clientId, plan, limits, concurrent, keyId: name, expiresAtMs, keyDigest }
       return createCaller(known, isStructured)
     }
-    if (!name.startsWith(OF_TOKEN) || config.jwt === undefined) return undefined
-    const clientId = name.slice(OF_TOKEN.length)
+    if (!name.startsWith(TOKEN_PREFIX) || config.jwt === undefined) return undefined
+    const clientId = name.slice(TOKEN_PREFIX.length)
     return ofToken({ kid: undefined, clientId, plan: planOfLine, expiresAtMs: Infinity })
   }
 }

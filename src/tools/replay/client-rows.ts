@@ -1,19 +1,19 @@
-/** What a replay counts of each client: numbers in one row, since there may be a million. */
+/** Counts the requests of each client, in rows of numbers because there may be a million clients. */
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import type { Decided } from './policy.ts'
 import type { Outcome, ReplayedClient } from './report.ts'
 
 const WORDS = ['minute', 'day', 'ban'] as const
 
-/** Places in a row. Of the outcomes those of the new configuration, then the same of the old one. */
+/** Places in a row. OUTCOMES are those of the new configuration, BEFORE the same of the old one. */
 const REQUESTS = 0
 const OUTCOMES = 1
 const BEFORE = 6
-/** Unix time in ms; 0: none. */
+/** First refusals by minute, day and ban in Unix time in ms; 0: none. */
 const FIRST = 11
 const PEAK_MINUTE = 14
 const PEAK_DAY = 15
-/** The minute and the day that run, and their requests. */
+/** The current minute and day, each followed by its requests. */
 const MINUTE = 16
 const DAY = 18
 const WIDTH = 20
@@ -35,7 +35,7 @@ export class ClientRows {
     return this.#names.length
   }
 
-  /** Clients are told apart by their ids. */
+  /** Returns the number of a client, which its id identifies. */
   numberOf(client: string, plan: string): number {
     const known = this.#numbers.get(client)
     if (known !== undefined) return known
@@ -88,9 +88,9 @@ export class ClientRows {
     return { admitted: this.#at(place), refused: { minute, day, ban }, ...other }
   }
 
-  /** Places of the window that runs, and behind it of its requests. */
+  /** Counts a request in the window at `place`, and raises the peak. */
   #inWindow(place: number, peak: number, index: number): void {
-    // It came late: that window is over.
+    // The request came late: its window is over.
     if (index < this.#at(place)) return
     if (this.#rows[place] !== index) {
       this.#rows[place] = index

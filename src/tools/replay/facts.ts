@@ -1,29 +1,29 @@
-/** What the lines of a log that are no requests tell of why requests were answered as they were. */
+/** Collects the log lines that explain why requests were answered as they were. */
 import type { BansConfig } from '../../config/config.ts'
 import type { LogNote } from '../log-files/batch.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 
-/** Unix time in ms, both ends in it. */
+/** A span in Unix time in ms; both ends belong to it. */
 interface Span {
   readonly fromMs: number
   untilMs: number
 }
 
 export interface FactsOptions {
-  /** In short, as the lines have it. */
+  /** The revision in short, as in lines of the log. */
   readonly revision: string
-  /** Over a restart. */
+  /** Whether a restart loses all use. */
   readonly forgets: boolean
   readonly bans: Pick<BansConfig, 'withinMs' | 'forgetAfterMs'>
 }
 
-/** News of a ban, and the use that is stated after an outage, are everywhere within a second; twice that on a machine that is busy. */
+/** News of a ban, and of use after an outage, reach all processes within a second; a busy machine takes twice as long. */
 export const NEWS_MS = 2_000
 
-/** A start waits for the store, for no longer than this. */
+/** Longest wait of a start for the store. */
 const START_MS = 10_000
-/** Of a process, whose outages are over with it. */
-const ends: ReadonlySet<LogNote['event']> = new Set([
+/** Events that show that a process ended, and its outages with it. */
+const endEvents: ReadonlySet<LogNote['event']> = new Set([
   'listening',
   'drained',
   'crash',
@@ -32,19 +32,19 @@ const ends: ReadonlySet<LogNote['event']> = new Set([
 ])
 
 export class Facts {
-  /** Revisions that gateways took, of which lines of before do not tell. */
+  /** Revisions that gateways took; older lines of requests do not name theirs. */
   readonly taken = new Set<string>()
   readonly #options: FactsOptions
-  /** Of a client and a window of it: when operators have set back its use. */
+  /** Unix times in ms at which operators reset use, by window and client. */
   readonly #resets = new Map<string, number[]>()
-  /** Of a key: bans by operators, and lifts, which end at once. */
-  readonly #acts = new Map<string, Span[]>()
-  /** Of a key, for strikes. */
+  /** Bans and lifts by operators, by key; lifts end at once. */
+  readonly #operatorBans = new Map<string, Span[]>()
+  /** Bans for strikes, by key. */
   readonly #bans = new Map<string, Span[]>()
   readonly #outages: Span[] = []
-  /** Those that go on: of a process, the store or that of bans. */
+  /** Outages that are not over, by store (of quotas or bans) and process. */
   readonly #lost = new Map<string, Span>()
-  /** When gateways were started. */
+  /** Unix times in ms at which gateways were started. */
   readonly #starts: number[] = []
   /** Minutes in which lines are missing. */
   readonly #gaps = new Set<number>()
@@ -53,7 +53,7 @@ export class Facts {
     this.#options = options
   }
 
-  hear({ event, atMs, process, fields }: LogNote): void {
+  applyNote({ event, atMs, process, fields }: LogNote): void {
     const [, store = '', change] = /^(store|banStore)(Lost|Back)$/.exec(event) ?? []
     if (change !== undefined) this.#end(atMs, (name) => name === `${store} ${process}`)
     if (change === 'Lost') {
@@ -61,8 +61,8 @@ export class Facts {
       this.#outages.push(outage)
       this.#lost.set(`${store} ${process}`, outage)
     }
-    if (ends.has(event)) {
-      // A store that is away is told of before the listeners are.
+    if (endEvents.has(event)) {
+      // The outage of a store is logged before the listeners.
       const beforeMs = event === 'listening' ? atMs - START_MS : Infinity
       this.#end(atMs, (name, { fromMs }) => isOf(name, process) && fromMs < beforeMs)
     }
@@ -71,8 +71,8 @@ export class Facts {
     if (event === 'listening') this.#starts.push(atMs)
     if (event === 'configTaken')
       this.taken.add(String(fields['revision']).slice(0, this.#options.revision.length))
-    // What was refused has changed nothing.
-    if (event === 'audit' && fields['status'] === 200) this.#acted(atMs, fields)
+    // A refused action has changed nothing.
+    if (event === 'audit' && fields['status'] === 200) this.#applyAction(atMs, fields)
     if (event === 'keyBanned') {
       const untilMs = atMs + Number(fields['forMs']) + NEWS_MS
       pushTo(this.#bans, String(fields['key']), { fromMs: atMs - NEWS_MS, untilMs })
@@ -87,23 +87,23 @@ export class Facts {
     }
   }
 
-  #acted(atMs: number, { action, id, key, window, after }: LogNote['fields']): void {
+  #applyAction(atMs: number, { action, id, key, window, after }: LogNote['fields']): void {
     if (action === 'resetUsage')
       for (const one of window === 'both' ? ['minute', 'day'] : [String(window)])
         pushTo(this.#resets, `${one} ${String(id)}`, atMs)
     if (action !== 'ban' && action !== 'liftBan') return
     const { until = '' } = Object(after) as { until?: string }
-    const acts = this.#acts.get(String(key))?.at(-1)
-    // Another act on the key ends the ban before it.
-    if (acts !== undefined) acts.untilMs = Math.min(acts.untilMs, atMs)
-    pushTo(this.#acts, String(key), { fromMs: atMs, untilMs: Date.parse(until) || atMs })
+    const last = this.#operatorBans.get(String(key))?.at(-1)
+    // Another action on the key ends its earlier ban.
+    if (last !== undefined) last.untilMs = Math.min(last.untilMs, atMs)
+    pushTo(this.#operatorBans, String(key), { fromMs: atMs, untilMs: Date.parse(until) || atMs })
   }
 
   hasStartedBy(atMs: number): boolean {
     return this.#starts.some((startMs) => startMs <= atMs)
   }
 
-  /** For strikes. */
+  /** The ban for strikes that a key has at this time. */
   banOf(keyId: string, atMs: number): Span | undefined {
     return this.#bans.get(keyId)?.find((one) => atMs >= one.fromMs && atMs <= one.untilMs)
   }
@@ -113,10 +113,10 @@ export class Facts {
     return resets.some((ms) => ms >= sinceMs && ms <= atMs + NEWS_MS)
   }
 
-  /** Whether a ban of the key by an operator was in force since, or one ended. */
-  isActedOn(keyId: string, sinceMs: number, atMs: number): boolean {
-    const acts = this.#acts.get(keyId) ?? []
-    return acts.some(
+  /** Whether a ban of the key by an operator was in force or ended between these times. */
+  hasOperatorBan(keyId: string, sinceMs: number, atMs: number): boolean {
+    const bans = this.#operatorBans.get(keyId) ?? []
+    return bans.some(
       ({ fromMs, untilMs }) => fromMs <= atMs + NEWS_MS && untilMs + NEWS_MS >= sinceMs,
     )
   }
@@ -134,7 +134,7 @@ export class Facts {
     return true
   }
 
-  /** Whether a gateway that remembers nothing was started meanwhile; not the first. */
+  /** Whether a restart, not the first start, has lost all use between these times. */
   hasForgotten(firstMs: number, sinceMs: number, atMs: number): boolean {
     return (
       this.#options.forgets &&
@@ -149,7 +149,7 @@ function pushTo<T>(lists: Map<string, T[]>, name: string, value: T): void {
   else list.push(value)
 }
 
-/** Whether a store is that of this process, or of a worker of it. */
+/** Whether an outage is that of this process, or of a worker of it. */
 const isOf = (name: string, process: string): boolean => {
   const its = name.slice(name.indexOf(' ') + 1)
   return its === process || its.startsWith(`${process}/`)

@@ -1,4 +1,4 @@
-/** Decisions over the time of the log, in steps of a minute, and of more where there would be too many. */
+/** Counts decisions over the time of the log, in steps of a minute, or in longer ones if there were too many. */
 import { MINUTE_MS } from '../../config/time.ts'
 import type { Decided } from './policy.ts'
 import type { ReplayReport } from './report.ts'
@@ -28,7 +28,7 @@ export class OverTime {
   }
 
   report(hasBefore: boolean): ReplayReport['overTime'] {
-    const told = (all: Record<Decided, Float64Array>) => ({
+    const refusedColumns = (all: Record<Decided, Float64Array>) => ({
       minute: [...all.minute.subarray(0, this.#steps)],
       day: [...all.day.subarray(0, this.#steps)],
       ban: [...all.ban.subarray(0, this.#steps)],
@@ -37,8 +37,8 @@ export class OverTime {
       from: this.#fromMs === undefined ? null : new Date(this.#fromMs).toISOString(),
       stepSeconds: this.#stepMs / 1000,
       admitted: [...this.#now.admitted.subarray(0, this.#steps)],
-      ...told(this.#now),
-      ...(hasBefore && { before: told(this.#before) }),
+      ...refusedColumns(this.#now),
+      ...(hasBefore && { before: refusedColumns(this.#before) }),
     }
   }
 

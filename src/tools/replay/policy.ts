@@ -1,4 +1,4 @@
-/** One configuration that decides the requests of a log, by the stages of the gateway, at the log's time. */
+/** Decides the requests of a log under one configuration, with the stages of the gateway and at the log's time. */
 import type { Config } from '../../config/config.ts'
 import { createScratch } from '../../server/gateway/scratch.ts'
 import type { Judged } from '../../core/pipeline/exchange.ts'
@@ -9,10 +9,10 @@ import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
 import { compileRoutes, type Route } from '../../core/rules/routes.ts'
 import { createCallers } from './callers.ts'
 
-/** free: refused for what is neither quota nor ban, uncharged. */
+/** free: refused uncharged, for neither quota nor ban. */
 export type Decided = 'admitted' | 'minute' | 'day' | 'ban' | 'free'
 
-/** Of a request that the log has as refused by its route or for load: only a ban comes before that. */
+/** Refusal of a request that the log has as refused by its route or for load; only a ban is decided before. */
 const FREE = refuse('not_found')
 
 interface PendingRefund {
@@ -26,7 +26,7 @@ export class ReplayedPolicy {
   readonly callerOf: ReturnType<typeof createCallers>
   readonly #scratch: ReturnType<typeof createScratch>
   readonly #routes: ReadonlyMap<string, Route>
-  /** The last to come stands first. */
+  /** Refunds to come, the latest first. */
   readonly #refunds: PendingRefund[] = []
   #nowMs = 0
 
@@ -38,13 +38,13 @@ export class ReplayedPolicy {
     this.#routes = withdrawnRoutes(config)
   }
 
-  /** So much was used before the log begins. */
+  /** Adds use that no decision here has charged, such as that before the log begins. */
   seed({ clientId, limits }: Caller, atMs: number, used: { minute: number; day: number }): void {
     this.#nowMs = Math.floor(atMs)
     this.#scratch.seed.use(clientId, limits, used)
   }
 
-  /** refundedAtMs: NaN: what is charged stays so. */
+  /** Decides a request at the time of the log. refundedAtMs: NaN if its charge is not refunded. */
   decide(
     caller: Caller,
     atMs: number,
@@ -96,7 +96,7 @@ const refusedBy = ({ code, window }: Refusal): Decided => {
   return code === 'rate_limit_exceeded' && window !== undefined ? window : 'free'
 }
 
-/** Those that are or will be switched off, by name: all that a decision asks of a route. */
+/** Routes that are or will be switched off, by name; a decision depends on no others. */
 function withdrawnRoutes({ routes, server }: Config): ReadonlyMap<string, Route> {
   const table = compileRoutes({ routes, basePath: server.basePath })
   const matched = routes.map(

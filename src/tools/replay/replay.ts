@@ -1,12 +1,12 @@
-/** Decides the requests of logs anew, by one configuration or by two side by side, and tells what came of it. */
+/** Decides the requests of logs again, under one configuration or under two side by side, and reports the outcome. */
 import type { Config } from '../../config/config.ts'
 import type { LogBatch, OpenedLogs } from '../log-files/batch.ts'
-import { NOBODY, outcomes } from '../log-files/batch.ts'
+import { NO_NAME, outcomes } from '../log-files/batch.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { ClientRows } from './client-rows.ts'
 import { Differences } from './differences.ts'
-import { isOfOne, loggedRequest, usedBefore, type LoggedRequest } from './logged.ts'
+import { isSameWindow, loggedRequest, usedBefore, type LoggedRequest } from './logged.ts'
 import { OverTime } from './over-time.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
 import type { ReplayReport } from './report.ts'
@@ -24,13 +24,13 @@ export interface ReplayOptions {
 
 export interface Replayed {
   readonly report: ReplayReport
-  /** In their numbers, see observe. */
+  /** Clients in the order of their numbers, see observe. */
   readonly clients: ReplayReport['clients']
 }
 
-/** Of one name: who it is by either configuration. */
-interface Known {
-  /** Where the new configuration has nobody of that name, by the old one. */
+/** The client that a name in the log means under either configuration. */
+interface Identity {
+  /** The caller under the new configuration, or under the old one if the new one lacks the name. */
   readonly caller: Caller
   readonly isGone: boolean
   readonly before: Caller | undefined
@@ -48,7 +48,7 @@ export async function replay(options: ReplayOptions): Promise<Replayed> {
       replaying.take(batch)
       options.progress?.(replaying.requests)
       if (performance.now() - turnMs < NEXT_TURN_AFTER_MS) continue
-      // Signals are heard between two batches.
+      // Signals are handled between two batches.
       await new Promise((resolve) => setImmediate(resolve))
       turnMs = performance.now()
     }
@@ -66,14 +66,14 @@ class Replaying {
   readonly #before: ReplayedPolicy | undefined
   readonly #rows = new ClientRows()
   readonly #overTime = new OverTime()
-  /** Of lines that are ours. */
+  /** Differences from Tollgate's own lines. */
   readonly #differences: Differences
   #isOwn = false
-  /** By number of the name; null: nobody of that name. */
-  readonly #known: (Known | null | undefined)[] = []
-  /** By client, when its first line told what it had used. Unix time in ms. */
+  /** Clients by the number of their name; null: no configuration has the name. */
+  readonly #known: (Identity | null | undefined)[] = []
+  /** Unix time in ms of the line that reported what a client had used, by client. */
   readonly #seeded = new Map<string, number>()
-  /** Rows of clients that the new configuration lacks, or lacks a key of. */
+  /** Rows of clients that the new configuration lacks, or that have used a key which it lacks. */
   readonly #gone = new Set<number>()
   readonly #unknownNames = new Set<string>()
   #unknownRequests = 0
@@ -81,7 +81,7 @@ class Replaying {
   #judged = 0
   #firstMs: number | undefined
   #lastMs = 0
-  #heard = 0
+  #notesRead = 0
   readonly #revisions = new Set<number>()
 
   constructor(options: ReplayOptions) {
@@ -89,7 +89,7 @@ class Replaying {
     this.#options = options
     this.#policy = new ReplayedPolicy(config)
     this.#before = against && new ReplayedPolicy(against)
-    // The log is that of the one in force.
+    // The log was written under the configuration in force, which --against gives.
     const { bans, revision, store } = against ?? config
     const forgets = store.redis === undefined && store.file === undefined
     this.#differences = new Differences({ revision: shortOf(revision), forgets, bans })
@@ -97,8 +97,8 @@ class Replaying {
 
   take(batch: LogBatch): void {
     const { notes } = this.#options.logs
-    for (const note of notes.slice(this.#heard)) this.#differences.hear(note)
-    this.#heard = notes.length
+    for (const note of notes.slice(this.#notesRead)) this.#differences.applyNote(note)
+    this.#notesRead = notes.length
     for (let at = 0; at < batch.count; at++) this.#request(batch, at)
   }
 
@@ -109,14 +109,14 @@ class Replaying {
     const isLate = atMs < this.#lastMs
     if (!isLate) this.#lastMs = atMs
     const logged = outcomes[batch.outcome[at] ?? 0] ?? 'unknown'
-    const name = batch.caller[at] ?? NOBODY
-    if (name === NOBODY || logged === 'nobody') return void this.#notJudged++
+    const name = batch.caller[at] ?? NO_NAME
+    if (name === NO_NAME || logged === 'nobody') return void this.#notJudged++
     const isOwn = logged !== 'unknown'
-    const known = this.#known[name] ?? this.#meet(batch, at, name, isOwn)
+    const known = this.#known[name] ?? this.#identify(batch, at, name, isOwn)
     if (known === null) return this.#unknown(name)
     if (isLate) return this.#late(batch, at, known, logged)
     const { names } = this.#options.logs
-    const routeName = names[batch.route[at] ?? NOBODY]
+    const routeName = names[batch.route[at] ?? NO_NAME]
     const refundedAtMs = batch.refundedAtMs[at] ?? Number.NaN
     const line = { routeName, isFree: logged === 'free', refundedAtMs }
     if (isOwn) this.#seed(batch, at, known)
@@ -128,18 +128,18 @@ class Replaying {
     this.#count(known, atMs, decided, before)
   }
 
-  /** What comes too late is not decided: its windows may be over. It counts as the log has it, and is charged where they still run. */
-  #late(batch: LogBatch, at: number, known: Known, logged: Decided | 'unknown'): void {
+  /** Takes a request that comes too late to be decided. It counts as in the log, and is charged if its windows are not over. */
+  #late(batch: LogBatch, at: number, known: Identity, logged: Decided | 'unknown'): void {
     const { caller, before, isGone } = known
     const atMs = batch.atMs[at] ?? 0
     const decided = logged === 'unknown' ? 'admitted' : logged
     const isOwn = logged !== 'unknown'
     const isReplaced = isOwn && this.#differences.late(this.#own(batch, at, known, logged))
-    // What a client's first line has left tells of it too.
-    const toldMs = isOwn && !this.#differences.isFromNothing ? Infinity : 0
-    const isTold = atMs <= (this.#seeded.get(caller.clientId) ?? toldMs)
-    if (decided === 'admitted' && Number.isNaN(batch.refundedAtMs[at]) && !isTold) {
-      const runs = (lengthMs: number): number => Number(isOfOne(lengthMs, atMs, this.#lastMs))
+    // The rest that a client's first line reports includes this request.
+    const reportedMs = isOwn && !this.#differences.isUnusedBefore ? Infinity : 0
+    const isReported = atMs <= (this.#seeded.get(caller.clientId) ?? reportedMs)
+    if (decided === 'admitted' && Number.isNaN(batch.refundedAtMs[at]) && !isReported) {
+      const runs = (lengthMs: number): number => Number(isSameWindow(lengthMs, atMs, this.#lastMs))
       const used = { minute: runs(MINUTE_MS), day: runs(DAY_MS) }
       if (!isGone && (before !== undefined || !isReplaced))
         this.#policy.seed(caller, this.#lastMs, used)
@@ -148,14 +148,14 @@ class Replaying {
     this.#count(known, atMs, isGone ? 'free' : decided, before && decided)
   }
 
-  #own(batch: LogBatch, at: number, { caller, before }: Known, logged: Decided): LoggedRequest {
+  #own(batch: LogBatch, at: number, { caller, before }: Identity, logged: Decided): LoggedRequest {
     const { names } = this.#options.logs
-    this.#revisions.add(batch.revision[at] ?? NOBODY)
+    this.#revisions.add(batch.revision[at] ?? NO_NAME)
     this.#isOwn = true
     return loggedRequest(batch, at, { names, logged, caller, before })
   }
 
-  #count(known: Known, atMs: number, decided: Decided, before: Decided | undefined): void {
+  #count(known: Identity, atMs: number, decided: Decided, before: Decided | undefined): void {
     const earlier = this.#before === undefined ? undefined : (before ?? 'free')
     if (decided === 'free' && (earlier ?? 'free') === 'free') return void this.#notJudged++
     this.#judged++
@@ -165,12 +165,12 @@ class Replaying {
     if (decided !== 'free' || known.isGone) this.#options.observe?.(known.row, atMs)
   }
 
-  #meet(batch: LogBatch, at: number, name: number, isOwn: boolean): Known | null {
-    const met = this.#known[name]
-    if (met === null) return met
+  #identify(batch: LogBatch, at: number, name: number, isOwn: boolean): Identity | null {
+    const earlier = this.#known[name]
+    if (earlier === null) return earlier
     const { names } = this.#options.logs
     const text = names[name] ?? ''
-    const plan = names[batch.plan[at] ?? NOBODY]
+    const plan = names[batch.plan[at] ?? NO_NAME]
     const now = this.#policy.callerOf(text, plan, isOwn)
     const before = this.#before?.callerOf(text, plan, isOwn)
     const caller = now ?? before
@@ -190,15 +190,15 @@ class Replaying {
       this.#unknownNames.add(this.#options.logs.names[name] ?? '')
   }
 
-  /** What a client had used when the log begins: its first line of the windows that ran then tells what is left. */
-  #seed(batch: LogBatch, at: number, { caller, before }: Known): void {
+  /** Charges what a client had used when the log begins, computed from the rest that its first line reports. */
+  #seed(batch: LogBatch, at: number, { caller, before }: Identity): void {
     const { clientId } = caller
-    if (this.#differences.isFromNothing || this.#seeded.has(clientId)) return
-    // Once its charge was handed back, the line tells of a later moment.
+    if (this.#differences.isUnusedBefore || this.#seeded.has(clientId)) return
+    // The line of a refunded request reports the rest of a later time.
     if (batch.minuteLeft[at] === -1 || !Number.isNaN(batch.refundedAtMs[at])) return
     const atMs = batch.atMs[at] ?? 0
     this.#seeded.set(clientId, atMs)
-    const revision = this.#options.logs.names[batch.revision[at] ?? NOBODY]
+    const revision = this.#options.logs.names[batch.revision[at] ?? NO_NAME]
     const limits = this.#limitsThen(revision, caller, before)
     if (limits === undefined || this.#firstMs === undefined) return
     const used = usedBefore(batch, at, limits, this.#firstMs)
@@ -208,7 +208,7 @@ class Replaying {
     if (before !== undefined) this.#before?.seed(before, atMs, used)
   }
 
-  /** Under which the line was written; undefined: under those of a configuration that is not here. */
+  /** Limits under which the line was written; undefined: its configuration is not at hand. */
   #limitsThen(revision: string | undefined, caller: Caller, before: Caller | undefined) {
     const { config, against } = this.#options
     if (revision === shortOf(config.revision)) return caller.limits

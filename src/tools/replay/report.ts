@@ -1,10 +1,10 @@
-/** What a replay has come to. `--json` prints it as it is. Times are RFC 3339 in UTC. */
+/** The report of a replay, as `--json` prints it. Times are RFC 3339 in UTC. */
 import type { LogReading } from '../log-files/batch.ts'
 
 export interface Outcome {
   readonly admitted: number
   readonly refused: { readonly minute: number; readonly day: number; readonly ban: number }
-  /** Under --against: neither, as this configuration does not have the client or the key, or refuses for its route. */
+  /** With --against: requests neither admitted nor limited, because this configuration lacks the client or the key, or refuses the route. */
   readonly other?: number
 }
 
@@ -12,13 +12,13 @@ export interface ReplayedClient extends Outcome {
   readonly client: string
   readonly plan: string
   readonly requests: number
-  /** First refusal by each; null: none. */
+  /** First refusal by each of them; null: none. */
   readonly first: Readonly<Record<'minute' | 'day' | 'ban', string | null>>
-  /** Under --against. */
+  /** With --against: outcome under the old configuration. */
   readonly before?: Outcome
-  /** Most requests of one minute, and of one day. */
+  /** Most requests in one minute, and in one day. */
   readonly peak: { readonly minute: number; readonly day: number }
-  /** Under --suggest: the smallest plan that would not have limited it; null: none. */
+  /** With --suggest: the smallest plan that would not have limited the client; null: none. */
   readonly suggest?: string | null
 }
 
@@ -34,13 +34,13 @@ type RefusedOverTime = Readonly<Record<'minute' | 'day' | 'ban', readonly number
 
 export interface SuggestedPlan {
   readonly plan: string
-  /** null: each client of it states its own. */
+  /** null: each client of the plan states its own. */
   readonly limits: { readonly perMinute: number; readonly perDay: number } | null
   readonly clients: number
   readonly requests: number
-  /** Of its clients' busiest minutes, and of their busiest days. */
+  /** Percentiles of the clients' busiest minutes, and of their busiest days. */
   readonly peaks: { readonly minute: Percentiles; readonly day: Percentiles }
-  /** Limits in the proportion of its own under which this share of its requests is refused; null: it has none of its own. */
+  /** Limits in the proportion of the plan's own, with the requests and the share that they refuse; null: the plan has none, or no requests to try. */
   readonly atShare: {
     readonly perMinute: number
     readonly perDay: number
@@ -50,53 +50,53 @@ export interface SuggestedPlan {
 }
 
 export interface Suggestions {
-  /** As asked: of the requests of a plan, at most so much is to be refused, 1 being all. */
+  /** Share of a plan's requests that may be refused, from 0 to 1, as given. */
   readonly share: number
-  /** Where only an earlier part of the log was tried, its end. */
+  /** End of the part of the log that was tried; null: all of it was. */
   readonly until: string | null
   readonly plans: readonly SuggestedPlan[]
 }
 
-/** Why the log's own answer to a request is another than the replay's. */
+/** Why the log's own answer to a request differs from the replay's. */
 export type Cause =
-  /** Another limit counted: of another revision, of a store that was away, of use set back, or what another worker or gateway left of it. */
+  /** Another limit counted: that of another revision, one without the store, one reset by an operator, or the rest that other workers and gateways left. */
   | 'limits'
-  /** A strike, or the ban for it, was known here later or not at all: of another worker or gateway, of an outage, of an operator. */
+  /** A strike or ban was known later here, or not at all: it was of another worker, gateway or operator, or fell into an outage. */
   | 'strikes'
-  /** Lines are missing: the log begins, or has a hole, within the window, or a request lasted longer than the reading waits for. */
+  /** Lines are missing: the log begins or has a hole within the window, or a request lasted longer than the reader waits. */
   | 'missing'
   | 'unexplained'
 
 export interface ReplayReport extends Outcome {
-  /** Of known clients that came to the ban and quota stages. */
+  /** Requests of known clients that reached the ban and quota stages. */
   readonly requests: number
-  /** Refused before these stages, or of nobody: not judged. */
+  /** Requests that were refused before these stages, or have no known caller. */
   readonly notJudged: number
-  /** Of clients that the configuration does not have. */
+  /** Requests of clients that the configuration lacks. */
   readonly unknownClients: { readonly requests: number; readonly names: readonly string[] }
   readonly unreadable: number
   readonly from: string | null
   readonly to: string | null
   readonly revision: string
   readonly against?: string
-  /** Under --against: clients of which a key that has asked is no longer there. */
+  /** With --against: clients that have used a key which the new configuration lacks. */
   readonly gone?: number
   readonly before?: Outcome
-  /** Most refused first; under --against: most refused more. */
+  /** Clients with the most refusals first; with --against, those with the largest increase. */
   readonly clients: readonly ReplayedClient[]
   readonly plans: readonly ReplayedPlan[]
-  /** Refused per minute (or per longer step, at most 2,000 of them), as columns. */
+  /** Refusals per minute as columns; with more than 2,000 minutes, per longer step. */
   readonly overTime: RefusedOverTime & {
     readonly from: string | null
     readonly stepSeconds: number
     readonly admitted: readonly number[]
     readonly before?: RefusedOverTime
   }
-  /** Only for our own log. same: requests whose logged answer is the replay's. */
+  /** Comparison with Tollgate's own log, if it is one. same: requests whose logged answer is the replay's. */
   readonly log?: {
     readonly same: number
     readonly differs: Readonly<Record<Cause, number>>
-    /** The first of each cause. */
+    /** The first difference of each cause. */
     readonly examples: readonly {
       readonly cause: Cause
       readonly at: string
@@ -105,7 +105,7 @@ export interface ReplayReport extends Outcome {
       readonly replayed: string
     }[]
   }
-  /** Under --suggest. */
+  /** Present with --suggest. */
   readonly suggestions?: Suggestions
   readonly read: Omit<LogReading, 'bytes' | 'totalBytes' | 'readBytes' | 'firstUnreadable'> & {
     readonly firstUnreadable: NonNullable<LogReading['firstUnreadable']> | null

@@ -1,4 +1,4 @@
-/** Sums up what a replay has counted of each client. */
+/** Sums up what a replay has counted for each client. */
 import type { LogReading } from '../log-files/batch.ts'
 import type { Outcome, ReplayedClient, ReplayedPlan, ReplayReport } from './report.ts'
 
@@ -36,7 +36,6 @@ export function reportOf(
   }
 }
 
-/** Whatever for. */
 export const refusedOf = ({ refused: { minute, day, ban }, other = 0 }: Outcome): number =>
   minute + day + ban + other
 

@@ -1,20 +1,20 @@
-/** What the log itself says of a client in the window that runs. */
+/** Counts what the log itself reports of a client in its current window. */
 import { DAY_MS } from '../../config/time.ts'
 import type { LoggedRequest } from './logged.ts'
 import type { Cause } from './report.ts'
 
 export class WindowCounts {
-  /** By so much the replay has charged more than the log. */
+  /** Requests that the replay has charged more than the log; negative: fewer. */
   ahead = 0
-  /** More than one process decided. */
+  /** Whether more than one process decided. */
   isShared = false
   readonly #lengthMs: number
   #index = -Infinity
-  /** Charged and not handed back. */
+  /** Requests that were charged and not refunded. */
   #charged = 0
-  /** Of #charged, decided without the store. */
+  /** Part of #charged that was decided without the store. */
   #degraded = 0
-  /** Of the last request that one of them charged and the other did not. */
+  /** Cause of the last request that only one of log and replay has charged. */
   #cause: Cause | undefined
 
   constructor(lengthMs: number) {
@@ -29,7 +29,7 @@ export class WindowCounts {
     this.isShared = false
   }
 
-  /** Whether it is the window of this time. */
+  /** Whether the current window is that of this time. */
   isRunning(atMs: number): boolean {
     return Math.floor(atMs / this.#lengthMs) === this.#index
   }
@@ -46,7 +46,7 @@ export class WindowCounts {
     this.#cause = cause
   }
 
-  /** The cause of one that only follows from those before it. */
+  /** The cause of a difference that only follows from earlier ones. */
   followed(isFollowing: boolean): Cause | undefined {
     return isFollowing ? this.#cause : undefined
   }
@@ -56,7 +56,7 @@ export class WindowCounts {
     return this.#charged > this.#limitOf(request) && this.isRunning(request.atMs)
   }
 
-  /** The same of what was decided with the store. */
+  /** Whether the log counts more than the limit in decisions with the store alone. */
   isBeyondStore(request: LoggedRequest): boolean {
     return this.#charged - this.#degraded > this.#limitOf(request)
   }

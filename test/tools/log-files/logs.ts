@@ -1,6 +1,6 @@
 /** Logs for tests, and what reading them gives. */
 import {
-  NOBODY,
+  NO_NAME,
   outcomes,
   type LogNote,
   type OpenedLogs,
@@ -30,9 +30,9 @@ export const numbered = (count: number, stepMs: number): string[] =>
 export function openHere(files: readonly string[], options: LogOptions = {}): OpenedLogs {
   const [names, counts] = [new Names(), noCounts()]
   const [told, notes] = [new Array<string>(), new Array<LogNote>()]
-  const room = () => makeColumns(8_192)
+  const empty = () => makeColumns(8_192)
   const note = (line: LogNote) => notes.push(line)
-  const merging = { windowMs: 60_000, fields: undefined, ...options, names, counts, note, room }
+  const merging = { windowMs: 60_000, fields: undefined, ...options, names, counts, note, empty }
   async function* batches() {
     for await (const { columns, count } of merge(findLogs(files), merging)) {
       told.push(...names.takeNew())
@@ -61,7 +61,7 @@ export async function readLogs(
 ) {
   const logs = open(files, options)
   const requests: { at: string; caller: string | undefined; outcome: string }[] = []
-  const name = (at: number | undefined) => (at === NOBODY ? undefined : logs.names[at ?? 0])
+  const name = (at: number | undefined) => (at === NO_NAME ? undefined : logs.names[at ?? 0])
   try {
     for await (const { count, atMs, caller, outcome } of logs.batches())
       for (let nth = 0; nth < count; nth++)

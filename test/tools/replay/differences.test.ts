@@ -42,13 +42,13 @@ function causesOf(
   const { forgets = false, startedAt = -5, usedBefore = false, taken = REVISION } = around
   const { bannedAt, restartedAt } = around
   const differences = new Differences({ ...settings, forgets })
-  const hear = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
-    differences.hear({ event, atMs: FROM + at, process: 'a.log', fields })
-  hear('listening', startedAt)
+  const note = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
+    differences.applyNote({ event, atMs: FROM + at, process: 'a.log', fields })
+  note('listening', startedAt)
   if (usedBefore) differences.usedBefore('acme', FROM + 1)
-  hear('configTaken', -5, { revision: `${taken}abcdef` })
-  if (restartedAt !== undefined) hear('listening', restartedAt)
-  if (bannedAt !== undefined) hear('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
+  note('configTaken', -5, { revision: `${taken}abcdef` })
+  if (restartedAt !== undefined) note('listening', restartedAt)
+  if (bannedAt !== undefined) note('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
   for (const [nth, { at, replayed, ...line }] of lines.entries()) {
     const said = { ...usual, process: `host ${nth % 2}`, ...line }
     differences.compare({ ...said, atMs: FROM + at }, replayed)
@@ -120,7 +120,7 @@ describe('the cause of a difference', () => {
     const differences = new Differences({ ...settings, forgets: true })
     const after = { until: new Date(FROM + 3_600_000).toISOString() }
     const fields = { action: 'ban', status: 200, key: 'acme-1', after }
-    differences.hear({ event: 'audit', atMs: FROM, process: 'a.log', fields })
+    differences.applyNote({ event: 'audit', atMs: FROM, process: 'a.log', fields })
     for (const [at, logged] of [
       [-1, 'admitted'],
       [1_800_000, 'ban'],

@@ -32,9 +32,9 @@ it.each<[string, number, [number, LogNote['event'], string][], boolean]>([
 ])('an outage of a worker: %s', (_, at, notes, isLost) => {
   const bans = { withinMs: 10_000, forgetAfterMs: 1_000 }
   const facts = new Facts({ revision: 'abcdef', forgets: false, bans })
-  const hear = (event: LogNote['event'], atMs: number, process: string): void =>
-    facts.hear({ event, atMs: FROM + atMs, process, fields: {} })
-  hear('storeLost', BEGIN, 'a.log/2')
-  for (const [atMs, event, process] of notes) hear(event, atMs, process)
+  const note = (event: LogNote['event'], atMs: number, process: string): void =>
+    facts.applyNote({ event, atMs: FROM + atMs, process, fields: {} })
+  note('storeLost', BEGIN, 'a.log/2')
+  for (const [atMs, event, process] of notes) note(event, atMs, process)
   expect(facts.wasLost(FROM + at - 1_000, FROM + at)).toBe(isLost)
 })

@@ -1,4 +1,4 @@
-/** Who is hit: clients and plans, each with what they were refused, before and after. */
+/** Renders clients and plans with their refusals, under the old and the new configuration. */
 import { count } from '../../../insight/format.js'
 import type { Outcome, ReplayedClient, ReplayedPlan, ReplayReport } from '../report.ts'
 import { markup, type Column, type Content, type Markup, named, table } from './markup.ts'
@@ -30,7 +30,7 @@ const refusedColumns = <Row extends Compared>(isCompared: boolean): readonly Col
   ]
 }
 
-/** What was refused as bars, of which the longest is the most; numbers stand beside them. */
+/** Draws refusals as bars in proportion to the most of all rows; other columns have the numbers. */
 function bars<Row extends Compared>(rows: readonly Row[]): Column<Row> {
   const most = rows.reduce(
     (sum, row) => Math.max(sum, refusedOf(row), row.before ? refusedOf(row.before) : 0),
@@ -89,7 +89,7 @@ export function plansTable({ plans, before }: ReplayReport): Markup {
   return table('By plan', columns, plans)
 }
 
-/** The earliest refusal, and by what. */
+/** The earliest refusal, and what refused it. */
 const firstOf = ({ first }: ReplayedClient): { at: string; by: string } | undefined =>
   Object.entries(first)
     .flatMap(([by, at]) => (at === null ? [] : [{ at, by }]))
@@ -122,7 +122,7 @@ export function clientsTable({ clients, before, suggestions }: ReplayReport): Ma
   return table('Clients', columns, clients.slice(0, MOST_CLIENTS), { id: 'clients', last })
 }
 
-/** The others as one: what can be added is added, and of peaks the highest is told. */
+/** Sums up the other clients in one row, with the highest of their peaks. */
 function inOne(clients: readonly ReplayedClient[]): ReplayedClient {
   const add = (one: Outcome, other: Outcome): Outcome => ({
     admitted: one.admitted + other.admitted,

@@ -1,4 +1,4 @@
-/** What clients of each plan use at their busiest, and limits under which a share of it is refused. */
+/** Renders the busiest minutes and days of each plan's clients, and limits under which a share of its requests is refused. */
 import { count } from '../../../insight/format.js'
 import type { Suggestions } from '../report.ts'
 import { percentOf, windowsOf, type WindowOfPlan } from '../suggest/windows.ts'

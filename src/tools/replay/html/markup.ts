@@ -1,13 +1,13 @@
-/** HTML of what others have written: file names, ids of a log. Nothing in a text is markup, and nothing in it is unseen. */
+/** Builds HTML from untrusted texts, such as file names and ids of a log: no text becomes markup, and none hides a character. */
 
-/** What is markup already. */
+/** Text that is markup already. */
 export class Markup {
   readonly html: string
   constructor(html: string) {
     this.html = html
   }
 }
-/** false and undefined: nothing. */
+/** Content of an element; false and undefined write nothing. */
 export type Content = Markup | string | number | false | undefined | readonly Content[]
 
 const entities: Readonly<Record<string, string>> = {
@@ -18,8 +18,8 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-/** Controls, marks of direction and halves of characters are shown by their number: a name is to look like no other. */
-const seen = (text: string): string =>
+/** Shows control characters, direction marks and lone surrogates by their number, so that no name looks like another. */
+const visible = (text: string): string =>
   text.replace(
     /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu,
     (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`,
@@ -29,7 +29,7 @@ const written = (content: Content): string => {
   if (content === undefined || content === false) return ''
   if (content instanceof Markup) return content.html
   if (typeof content === 'object') return content.map(written).join('')
-  return seen(String(content)).replace(/[&<>"']/g, (char) => entities[char] ?? char)
+  return visible(String(content)).replace(/[&<>"']/g, (char) => entities[char] ?? char)
 }
 
 export const markup = (strings: TemplateStringsArray, ...values: Content[]): Markup =>
@@ -37,23 +37,23 @@ export const markup = (strings: TemplateStringsArray, ...values: Content[]): Mar
 
 const LONGEST_NAME = 160
 
-/** A name that leaves the direction of what stands around it as it is. */
+/** Isolates a name, so that it cannot change the direction of the text around it. */
 export const named = (name: string): Markup =>
   markup`<bdi>${name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME)}…` : name}</bdi>`
 
-/** For `script type="application/json"`: no text in it ends the script. */
+/** Writes JSON for `script type="application/json"`; no text in it ends the script. */
 export const data = (value: unknown): Markup =>
   new Markup(JSON.stringify(value).replaceAll('<', String.raw`\u003c`))
 
 export interface Column<Row> {
   readonly head: string
-  /** Of the cards of a narrow screen. */
+  /** Place of the cell in the cards of a narrow screen. */
   readonly kind?: 'title' | 'wide'
   readonly isNumber?: boolean
   cell(row: Row): Content
 }
 
-/** id: what the script of the page knows it by. last: rows that keep their place at the end. */
+/** Renders a table. id: lets the page's script find it. last: rows that always stay at the end. */
 export function table<Row>(
   caption: string,
   columns: readonly Column<Row>[],

@@ -1,4 +1,4 @@
-/** The report of a replay as one page that needs nothing else: no network, no other file. Its numbers are there without its script. */
+/** Renders the report of a replay as one page that needs no network and no other file. Its numbers are there without its script. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { withoutRemarks } from '../../../admin/page-assets.ts'
@@ -9,9 +9,9 @@ import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts
 import { limitsTable } from './limits.ts'
 import { data, markup, Markup, named, type Content } from './markup.ts'
 
-/** What the report does not say itself. */
+/** Values on the page that the report does not have. */
 export interface Titles {
-  /** Path of the configuration, and under --against of the other one. */
+  /** Path of the configuration; `against` is that of the one given by --against. */
   readonly config: string
   readonly against?: string
   readonly version: string
@@ -19,7 +19,7 @@ export interface Titles {
 }
 
 const file = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8')
-/** One scope: what a module imports stands before it. */
+/** Joins modules into one scope; each follows those that it imports. */
 const asOneScript = (modules: readonly string[]): string =>
   modules
     .map((path) => withoutRemarks(file(path)))
@@ -39,13 +39,13 @@ const fromThePage = [
 const digest = (text: string): string =>
   `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 
-/** At most 2 MiB, however many clients there are. */
+/** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
   const plot = file('../../../admin/page/vendor/uplot.js')
   const script = `(() => {\n'use strict'\n${asOneScript([...fromThePage, './page/report.js'])}})()`
   const style = styles.map(file).join('\n')
   const policy = `default-src 'none'; script-src ${digest(plot)} ${digest(script)}; style-src ${digest(style)}; base-uri 'none'; form-action 'none'`
-  // What a digest is of is written as it is.
+  // The digests in the policy hold for the unchanged text only.
   const raw = (text: string): Markup => new Markup(text)
   return markup`<!doctype html>
 <html lang="en">

@@ -1,22 +1,22 @@
-/** What a replay has come to as a whole, where it differs from the log, and what was read. */
+/** Renders the overall outcome of a replay, its differences from the log, and what was read. */
 import { count, plural } from '../../../insight/format.js'
 import type { Cause, Outcome, ReplayReport } from '../report.ts'
 import { refusedOf } from '../totals.ts'
 import { markup, type Column, type Content, type Markup, named, table } from './markup.ts'
 
-/** +25,309 */
+/** Writes a change such as +25,309. */
 export const change = (before: number, after: number): string =>
   `${after > before ? '+' : ''}${count(after - before).replace('-', '\u2212')}`
 
-/** 0.64% */
+/** Writes a share such as 0.64%. */
 const share = (part: number, whole: number): string =>
   whole === 0 ? '–' : `${Number(((part / whole) * 100).toPrecision(2))}%`
 
-/** 2026-11-02 19:12:07Z */
+/** Writes a time such as 2026-11-02 19:12:07Z. */
 export const moment = (at: string | null): Content =>
   at === null ? '–' : markup`<time datetime="${at}">${at.slice(0, 19).replace('T', ' ')}Z</time>`
 
-/** Who is worse off, in one sentence. */
+/** Says in one sentence how many clients are refused more. */
 export function verdict({ clients, requests, before }: ReplayReport): Markup {
   const hit = clients.filter((each) => refusedOf(each) > (each.before ? refusedOf(each.before) : 0))
   const more = hit.reduce(

@@ -1,20 +1,20 @@
-/** What clients asked for, minute by minute in the order of time, so that it can be tried again under other limits. */
+/** Keeps how many requests each client sent in each minute, so that other limits can be tried on them. */
 import { MINUTE_MS } from '../../../config/time.ts'
 
-/** A client's requests of one minute take four bytes, and four more for each 255 of them. */
+/** An entry of four bytes counts up to 255 requests of one client in one minute. */
 const MOST_ENTRIES = 32 * 1024 * 1024
 const ENTRIES_A_CHUNK = 1024 * 1024
 const MOST_OF_AN_ENTRY = 255
 const SHIFT = MOST_OF_AN_ENTRY + 1
 
-/** Clients are numbers from 0 on, fewer than 2^24. Its methods alone write its fields. */
+/** The requests of all clients by minute. Clients are numbers from 0 on, below 2^24. */
 export class Demand {
   #chunks: Uint32Array[] = []
   #entries = 0
-  /** Minutes since 1970, and how many entries lie before each. */
+  /** Minutes since 1970, and the number of entries before each. */
   readonly #minutes: number[] = []
   readonly #starts: number[] = []
-  /** Of the minute that runs. */
+  /** The current minute, and its requests by client. */
   #minute = -Infinity
   #requests = new Uint32Array(1024)
   #clients: number[] = []
@@ -25,12 +25,12 @@ export class Demand {
     this.#mostEntries = mostEntries
   }
 
-  /** Unix time in ms up to which it is whole; undefined: all that was added is in it. */
+  /** Unix time in ms up to which the demand is complete; undefined: all of it is. */
   get untilMs(): number | undefined {
     return this.#untilMs
   }
 
-  /** What comes late counts for the minute that runs. */
+  /** Adds a request; a late one counts in the current minute. */
   add(client: number, atMs: number): void {
     const minute = Math.floor(atMs / MINUTE_MS)
     if (minute > this.#minute) this.#begin(minute)
@@ -43,7 +43,7 @@ export class Demand {
     this.#requests[client] = (this.#requests[client] ?? 0) + 1
   }
 
-  /** Calls for each client of each minute, with the beginning of the minute in Unix time in ms. A client may come again within a minute. */
+  /** Calls for each client of each minute, in the order of time; atMs: beginning of the minute in Unix time. A client may come more than once in a minute. */
   each(call: (client: number, requests: number, atMs: number) => void): void {
     this.#begin(Infinity)
     for (const [nth, minute] of this.#minutes.entries()) {

@@ -1,6 +1,6 @@
 /**
- * Which plan each client would need, and which limits each plan. Nothing is calculated: limits are tried, on the counting that decides
- * in the gateway, which is asked for the requests of each client and minute.
+ * Finds the plan that each client needs, and limits for each plan. Limits are not calculated but tried: the counting that decides in
+ * the gateway is asked for the requests of each client and minute.
  */
 import type { Config, Limits } from '../../../config/config.ts'
 import { ClientState, transition } from '../../../state/memory/transition.ts'
@@ -8,27 +8,26 @@ import type { Statement, WindowReply } from '../../../state/quota.ts'
 import type { ReplayedClient, ReplayReport, SuggestedPlan, Suggestions } from '../report.ts'
 import type { Demand } from './demand.ts'
 
-/** Limits are searched until those that are so much lower refuse too many. */
+/** A search ends when limits that are lower by this factor refuse too many. */
 const NEAR = 1.01
 
-export interface Asked {
+export interface Basis {
   readonly config: Config
   readonly demand: Demand
-  /** As many as the demand has, in its numbers. */
+  /** All clients of the demand, in the order of their numbers there. */
   readonly clients: readonly ReplayedClient[]
-  /** How much of a plan's requests is to be refused, from 0 to 1. */
+  /** Share of a plan's requests that may be refused, from 0 to 1. */
   readonly share: number
 }
 
-interface Tried extends Asked {
-  /** Requests of each client in the demand, which has not all of them where they were too many. */
+interface SearchBasis extends Basis {
+  /** Requests of each client in the demand, which lacks some if there were too many. */
   readonly kept: readonly number[]
 }
 
-/** The report with what was found out. */
-export function withSuggestions(report: ReplayReport, asked: Asked): ReplayReport {
-  const { planOf, ...suggestions } = suggest(asked)
-  const plans = new Map(asked.clients.map((client, number) => [client, planOf[number] ?? null]))
+export function withSuggestions(report: ReplayReport, basis: Basis): ReplayReport {
+  const { planOf, ...suggestions } = suggest(basis)
+  const plans = new Map(basis.clients.map((client, number) => [client, planOf[number] ?? null]))
   const clients = report.clients.map((client) => ({
     ...client,
     suggest: plans.get(client) ?? null,
@@ -36,19 +35,19 @@ export function withSuggestions(report: ReplayReport, asked: Asked): ReplayRepor
   return { ...report, clients, suggestions }
 }
 
-/** planOf: by the number of a client; null: no plan would do, or nothing of it was kept to try. */
+/** planOf: the plan of each client by its number; null: no plan is large enough, or no request of the client was kept. */
 export function suggest(
-  asked: Asked,
+  basis: Basis,
 ): Suggestions & { readonly planOf: readonly (string | null)[] } {
-  const { demand, share, clients } = asked
+  const { demand, share, clients } = basis
   const kept = clients.map(() => 0)
   demand.each((client, requests) => (kept[client] = (kept[client] ?? 0) + requests))
-  const planOf = smallestPlans({ ...asked, kept })
-  const searches = limitsAtShare({ ...asked, kept })
+  const planOf = smallestPlans({ ...basis, kept })
+  const searches = limitsAtShare({ ...basis, kept })
   const plans = [...new Set(clients.map(({ plan }) => plan))].map((plan) =>
     planSuggestion(
       plan,
-      asked,
+      basis,
       searches.find((search) => search.plan === plan),
     ),
   )
@@ -57,7 +56,7 @@ export function suggest(
   return { share, until, plans, planOf }
 }
 
-/** What one client is counted under in one pass, and what was answered to its latest call. */
+/** The counts of one client in one pass, and the latest reply for it. */
 interface Trial {
   readonly state: ClientState
   sequence: number
@@ -65,9 +64,9 @@ interface Trial {
   day: Statement
 }
 
-/** refused: called with how many of its requests the client is refused. limitsOf: undefined where a client is not to be tried any more. */
+/** Tries limits on the demand. limitsOf: undefined leaves a client out. refused: called with the number of requests that a client is refused. */
 function tryLimits(
-  { demand, clients }: Asked,
+  { demand, clients }: Basis,
   limitsOf: (client: number) => Limits | undefined,
   refused: (client: number, requests: number) => void,
 ): void {
@@ -87,7 +86,7 @@ function tryLimits(
   })
 }
 
-/** The requests of one minute as one call, as a gateway makes it of those that wait. */
+/** Takes tokens for the requests of one minute in one call, as a gateway does for those that wait. Returns how many are admitted. */
 function take(
   trial: Trial,
   { requests, limits, atMs }: { requests: number; limits: Limits; atMs: number },
@@ -112,14 +111,14 @@ const ownPlans = ({ plans }: Config): readonly { name: string; limits: Limits }[
         one.perDay - other.perDay || one.perMinute - other.perMinute,
     )
 
-/** One pass a plan, the smallest first; who has found his, or is refused by this one, is left out of the rest of it. */
-function smallestPlans(asked: Tried): (string | null)[] {
-  const found = asked.clients.map((): string | null => null)
-  const isTried = asked.kept.map((requests) => requests > 0 || asked.demand.untilMs === undefined)
-  for (const { name, limits } of ownPlans(asked.config)) {
+/** Tries one plan per pass, the smallest first. A pass leaves out clients that have a plan, or that it has refused something. */
+function smallestPlans(basis: SearchBasis): (string | null)[] {
+  const found = basis.clients.map((): string | null => null)
+  const isTried = basis.kept.map((requests) => requests > 0 || basis.demand.untilMs === undefined)
+  for (const { name, limits } of ownPlans(basis.config)) {
     const mayDo = found.map((plan, client) => plan === null && isTried[client] === true)
     tryLimits(
-      asked,
+      basis,
       (client) => (mayDo[client] ? limits : undefined),
       (client) => (mayDo[client] = false),
     )
@@ -128,25 +127,25 @@ function smallestPlans(asked: Tried): (string | null)[] {
   return found
 }
 
-/** A plan under search: limits in the proportion of its own, named by their requests a day. */
+/** The search for the limits of a plan. They keep the proportion of its own limits; the bounds are requests a day. */
 interface Search {
   readonly plan: string
   readonly limits: Limits
   readonly clients: readonly number[]
   readonly requests: number
   readonly mostRefused: number
-  /** Refuses too many. */
+  /** The highest bound that is known to refuse too many. */
   tooLow: number
-  /** The lowest that is known not to, and what it refuses. */
+  /** The lowest bound that is known not to, and the requests that it refuses. */
   enough: number
   refused: number
 }
 
-function searchOf({ clients, share, kept }: Tried, plan: string, limits: Limits): Search {
+function searchOf({ clients, share, kept }: SearchBasis, plan: string, limits: Limits): Search {
   const own = [...clients.keys()].filter((client) => clients[client]?.plan === plan)
   const requests = own.reduce((sum, client) => sum + (kept[client] ?? 0), 0)
   const mostRefused = share * requests
-  // Twice of what refuses nobody: so it is never the answer itself, untried.
+  // Limits that refuse nobody are doubled, so that the answer is always one that was tried.
   const enough = own.reduce((most, client) => {
     const { day = 0, minute = 0 } = clients[client]?.peak ?? {}
     return Math.max(most, 2 * day, (2 * minute * limits.perDay) / limits.perMinute)
@@ -163,9 +162,9 @@ const limitsAt = ({ limits }: Search, perDay: number): Limits => ({
 const isOpen = ({ requests, tooLow, enough }: Search): boolean =>
   requests > 0 && enough - tooLow > 1 && enough > tooLow * NEAR
 
-/** All plans at once: each pass tries the middle of what is left of each, on a scale of powers. */
-function limitsAtShare(asked: Tried): Search[] {
-  const searches = ownPlans(asked.config).map(({ name, limits }) => searchOf(asked, name, limits))
+/** Searches for all plans at once; each pass tries the geometric mean of each plan's bounds. */
+function limitsAtShare(basis: SearchBasis): Search[] {
+  const searches = ownPlans(basis.config).map(({ name, limits }) => searchOf(basis, name, limits))
   for (let open = searches; open.length > 0; open = searches.filter(isOpen)) {
     const tries = open.map((search) => {
       const perDay = Math.round(Math.sqrt(Math.max(1, search.tooLow) * search.enough))
@@ -177,7 +176,7 @@ function limitsAtShare(asked: Tried): Search[] {
     const isTooMuch = ({ refused, search }: (typeof tries)[number]): boolean =>
       refused > search.mostRefused
     tryLimits(
-      asked,
+      basis,
       (client) => {
         const trial = trialOf.get(client)
         return trial === undefined || isTooMuch(trial) ? undefined : trial.limits
@@ -196,7 +195,7 @@ function limitsAtShare(asked: Tried): Search[] {
   return searches.filter(({ requests }) => requests > 0)
 }
 
-function planSuggestion(plan: string, { config, clients }: Asked, search?: Search): SuggestedPlan {
+function planSuggestion(plan: string, { config, clients }: Basis, search?: Search): SuggestedPlan {
   const own = clients.filter((client) => client.plan === plan)
   const requests = own.reduce((sum, client) => sum + client.requests, 0)
   return {
@@ -218,7 +217,7 @@ function planSuggestion(plan: string, { config, clients }: Asked, search?: Searc
   }
 }
 
-/** The lowest value that so many percent of all are not above. */
+/** The lowest values that 50, 95 and 99 percent of all do not exceed. */
 function percentiles(values: readonly number[]): SuggestedPlan['peaks']['minute'] {
   const sorted = values.toSorted((one, other) => one - other)
   const at = (percent: number): number =>

@@ -1,7 +1,6 @@
-/** The windows of the plans that are suggested, in a row each. */
+/** Lists the windows of the suggested plans, one in a row. */
 import type { SuggestedPlan } from '../report.ts'
 
-/** One of the two windows of a plan. */
 export interface WindowOfPlan {
   readonly plan: string
   readonly window: 'minute' | 'day'
@@ -12,7 +11,7 @@ export interface WindowOfPlan {
   readonly refused: number | undefined
 }
 
-/** 0.98% */
+/** Writes a share such as 0.98%. */
 export const percentOf = (share: number | undefined): string =>
   share === undefined ? '–' : `${Number((share * 100).toPrecision(2))}%`
 

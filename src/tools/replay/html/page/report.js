@@ -1,4 +1,4 @@
-/** The report of a replay: plots, and the order, search and file of its table. What is shown is in the document already. */
+/** Draws the plots of a replay's report, and sorts, filters and saves its table. All numbers are in the document already. */
 import { Chart, redrawCharts } from '../../../../admin/page/chart.js'
 import { h } from '../../../../admin/page/dom.js'
 import { count, csvLine, plural } from '../../../../insight/format.js'
@@ -78,7 +78,7 @@ const charts = () => {
   })
 }
 
-/** As it is compared and written to a file: digits without commas, times as the log has them. @param {Element | undefined} cell */
+/** Value of a cell for sorting and for the file: digits without commas, times as the log has them. @param {Element | undefined} cell */
 function plain(cell) {
   const at = cell?.querySelector('time')?.dateTime
   const text = cell?.textContent ?? ''
@@ -152,5 +152,5 @@ if (clientTable !== null) makeTable(clientTable)
 const theme = document.getElementById('theme')
 theme?.removeAttribute('hidden')
 theme?.addEventListener('click', turnTheme)
-// Paper is light, and of another width.
+// Printing changes the colours and the width.
 for (const change of ['beforeprint', 'afterprint']) addEventListener(change, redrawCharts)
