@@ -97,11 +97,7 @@ describe('a gateway of two workers', () => {
     const [killed = 0, slow = 0] = workers()
     const number = gateway.logged('workerStarted').find(({ pid }) => pid === killed)?.['worker']
     const before = (event: string) => gateway.logged(event).length
-    const [taken, refused, restarts] = [
-      before('configTaken'),
-      before('configRefused'),
-      before('workerRestarting'),
-    ]
+    const [refused, restarts] = [before('configRefused'), before('workerRestarting')]
     process.kill(slow, 'SIGSTOP')
     write(++mark)
     const reload = hangUp('configTaken')
@@ -109,8 +105,6 @@ describe('a gateway of two workers', () => {
     await atRest(gateway.pid, killed)
     process.kill(killed, 'SIGKILL')
     await eventually('another in its place', () => before('workerRestarting') > restarts)
-    await sleep(300)
-    expect(before('configTaken')).toBe(taken)
     // It was begun under the old configuration, and has to take the new one before it serves.
     gateway.signal('SIGUSR2')
     await eventually('a roll', () => before('rollStarted') === 1)
