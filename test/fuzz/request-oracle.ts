@@ -279,8 +279,8 @@ function readTarget({ head, verdict, world }: Message): string | undefined {
   const absolute = /^(https?):\/\/([^/?#]*)(.*)$/i.exec(target)
   if (absolute) {
     const [, scheme = '', authority = '', rest = ''] = absolute
-    // RFC 9112 3.2.2, and the origin is ours if it is the one that Host names.
-    const origin = (name: string): string => name.toLowerCase().replace(/:80$/, '')
+    // RFC 9112 3.2.2, and the origin is ours if it is the one that Host names; RFC 3986 6.2.3: an empty port is that of the scheme.
+    const origin = (name: string): string => name.toLowerCase().replace(/:(?:80)?$/, '')
     if (authority === '' || origin(authority) !== origin(head.all('host')[0] ?? ''))
       verdict.refuse(400)
     if (scheme.toLowerCase() !== 'http') verdict.refuse(400)
