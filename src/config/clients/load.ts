@@ -106,7 +106,7 @@ const toConfig = (loaded: Loaded): Config => {
   const { table, dropped } = built
   const all = [...read.problems, ...found.problems.map(place), ...built.faults]
   if (dropped > 0) {
-    const message = `has files with ${dropped} more problems than are told; correct these first`
+    const message = `has files with ${dropped} more problems than are listed; correct these first`
     all.push(place(problem(['clientFiles'], message, 'key')))
   }
   if (config === undefined || table === undefined || all.length > 0)

@@ -30,7 +30,7 @@ async function remaining({ limits }: Setup, [caller]: readonly Caller[]): Promis
   const [first] = wrong
   const numbers = { seen: reported.length, wrong: wrong.length }
   if (first === undefined) return holds(`true on ${reported.length} answers in a row`, numbers)
-  return broken(`${first.is} told where ${first.due} are left`, numbers)
+  return broken(`${first.is} stated where ${first.due} are left`, numbers)
 }
 
 function limit(setup: Setup): Finding {
@@ -42,7 +42,7 @@ function limit(setup: Setup): Finding {
       (each) => each !== undefined,
     )
   })
-  return judgeEach(reported, 'limits told', (each) =>
+  return judgeEach(reported, 'limits stated', (each) =>
     each === perMinute || each === perDay ? undefined : `it says ${each}`,
   )
 }
