@@ -4,7 +4,7 @@ import { loaded } from './copies.ts'
 import { explore } from './exploration.ts'
 import { Violation } from './ledger.ts'
 import type { Mutant } from './mutants.ts'
-import { properties, type Outcome, type Property, type PropertyName } from './properties.ts'
+import { properties, type Property, type PropertyName } from './properties.ts'
 import { scaled, smallWorlds } from './small-worlds.ts'
 import type { Quota } from './shipped.ts'
 
@@ -48,7 +48,7 @@ export async function hunt(
     const { schedule, run } = properties[name] as Property<unknown>
     for (const drawn of fc.sample(schedule, { seed: SEED, ...drawnFrom[name] })) {
       schedules += 1
-      const outcome: Outcome | Violation = await run(quota, drawn).catch((error: unknown) => {
+      const outcome = await run(quota, drawn).catch((error: unknown) => {
         if (error instanceof Violation) return error
         throw error
       })

@@ -125,7 +125,6 @@ const createTotals = () => ({
   notices: 0,
   minutes: 0,
   days: 0,
-  longestWaitMs: 0,
 })
 export type Totals = ReturnType<typeof createTotals>
 
@@ -457,7 +456,6 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const { client, limits, atMs, waitedMs } = asked
       const account = accountOf(client)
       account.waiting -= 1
-      totals.longestWaitMs = Math.max(totals.longestWaitMs, waitedMs)
       demand(asked, { 'decisions come in time': waitedMs <= rules.waitsAtMostMs })
       if (decision.kind === 'unavailable') {
         totals.unavailable += 1

@@ -6,8 +6,6 @@ import { explore } from './exploration.ts'
 import { found } from './hunting.ts'
 import { mutants } from './mutants.ts'
 import { properties, type Property } from './properties.ts'
-import { handedBack } from './schedule.ts'
-import { shadowsAgree } from './shadow-world.ts'
 import { shipped } from './shipped.ts'
 import { scaled, smallWorlds } from './small-worlds.ts'
 
@@ -22,16 +20,6 @@ describe('the quota, simulated', () => {
   ])('$title', async ({ schedule, run, numRuns }: Property<unknown> & { numRuns: number }) => {
     for (const drawn of fc.sample(schedule, { numRuns, seed: 2026 })) await run(shipped, drawn)
   })
-
-  // Each of them once waited for all that was handed back to any of them, for seconds.
-  it('answers in time those who wait while charges are handed back', async () => {
-    for (let seed = 1; seed <= 3; seed++) await properties.faults.run(shipped, handedBack(seed))
-  })
-
-  it.each(['embedded', 'workers', 'hosts'] as const)(
-    'refuses under limits that are only tried what it refuses where they are live, of the kind %s',
-    (kind) => shadowsAgree(kind, 2),
-  )
 })
 
 describe('in the first orders of events', () => {

@@ -322,15 +322,11 @@ export function createWorld(
       `p${slot}x${everyProcess.length}`,
       { time, chance, ledger },
       {
-        Lessee: quota.Lessee,
-        createSteadyClock: quota.createSteadyClock,
+        quota,
+        schedule,
         link,
-        mode: schedule.mode,
-        lease: schedule.lease,
-        maxClients: schedule.maxClients,
-        clockErrorMs: schedule.clockErrorMs * (slot % 2 === 0 ? 1 : -1),
         startMs,
-        refund: schedule.refund,
+        clockErrorMs: schedule.clockErrorMs * (slot % 2 === 0 ? 1 : -1),
       },
     )
     slots[slot] = process
