@@ -422,18 +422,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       ),
 
     /** The authority has forgotten these, or all since its books were `left`; what was admitted stays true. */
-    dataLost: (
-      clients: Iterable<string>,
-      left: Books = new Map(),
-      living?: readonly Witness[],
-    ): void => {
+    dataLost: (clients: Iterable<string>, living: readonly Witness[], left: Books = new Map()) => {
       for (const client of clients) {
         const account = accountOf(client)
-        if (living !== undefined) forgetTheDead(client, account, living)
+        forgetTheDead(client, account, living)
         const unheard = new Set(latestLoss.get(client)?.unheard)
         for (const holder of account.book.keys()) unheard.add(holder.split('.')[0] ?? '')
-        for (const process of living === undefined ? [] : unheard)
-          if (living?.every(({ id }) => id !== process)) unheard.delete(process)
+        for (const process of unheard)
+          if (living.every(({ id }) => id !== process)) unheard.delete(process)
         latestLoss.set(client, { isUnknown: true, unheard })
         account.book.clear()
         const old = left.get(client)
