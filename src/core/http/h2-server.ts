@@ -44,9 +44,9 @@ export function createHttp2Server<Request extends InFlight>(
     take(socket, entry) {
       // A connection may fail while it is being closed.
       socket.on('error', () => {})
-      const state = connections.carries(socket, entry)
+      const state = connections.carries(entry)
       const begin = (request: StreamRequest): void =>
-        events.stream(request, new StreamResponse(request), connections.joined(request, state))
+        events.stream(request, new StreamResponse(request), connections.joined(state))
       const server = entry.addressKey === undefined ? servers.ofProxies : servers.ofClients
       server.once('session', (session: ServerHttp2Session) => {
         endHandOver(session, socket)

@@ -25,7 +25,7 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   readonly headers: IncomingHttpHeaders
   /** A body follows, with or without a declared length. */
   readonly bodyFollows: boolean
-  bytesRead = 0
+  receivedBytes = 0
   /** The body's own share of the turn, on a connection of many clients; undefined: the connection's share counts. Written by its carrier. */
   share: Share | undefined
   /** Bytes given to the stream. Written by StreamResponse only. */
@@ -55,7 +55,7 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     // A reset with NO_ERROR would otherwise look like the end of the body.
     stream.once('aborted', () => stream.destroy())
     watchPieces(stream, (bytes) => {
-      this.bytesRead += bytes
+      this.receivedBytes += bytes
       carrier.took(this, bytes)
     })
   }
@@ -63,6 +63,10 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   /** Each request is its own channel: its end does not end others. */
   get socket(): ClientChannel {
     return this
+  }
+
+  get bytesRead(): number {
+    return this.receivedBytes
   }
 
   get takenBytes(): number {
@@ -133,7 +137,6 @@ export class StreamResponse implements OutgoingResponse {
   /** Other streams of the connection go on, whatever is written here. */
   shouldKeepAlive = true
   headersSent = false
-  readonly socket: object
   readonly #stream: ServerHttp2Stream
   readonly #request: StreamRequest
   /** The head, until it is sent with the first bytes of the body or the end. */
@@ -144,7 +147,6 @@ export class StreamResponse implements OutgoingResponse {
   constructor(request: StreamRequest) {
     this.#stream = request.stream
     this.#request = request
-    this.socket = request.stream
   }
 
   get destroyed(): boolean {
@@ -209,12 +211,8 @@ export class StreamResponse implements OutgoingResponse {
     cutOff(this.#stream)
   }
 
-  once(event: 'close' | 'drain' | 'socket', listener: () => void): void {
+  once(event: 'close' | 'drain', listener: () => void): void {
     this.#stream.once(event, listener)
-  }
-
-  emit(event: 'close'): boolean {
-    return this.#stream.emit(event)
   }
 
   #begin(endStream: boolean): void {
