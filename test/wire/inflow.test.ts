@@ -188,9 +188,9 @@ describe('a connection on which much is sent at once', () => {
       respond: () => [900, answer(200, 'ok')],
       server: 'timeouts: { headers: 300ms, request: 600ms, idle: 300ms, drain: 1s }',
     })
-    const client = await connect(nth(3).repeat(40) + nth(5))
-    const { statuses } = await client.waitForResponses(41)
-    expect(statuses).toEqual(Array(41).fill(200))
+    const client = await connect(nth(3).repeat(3) + nth(5))
+    const { statuses } = await client.waitForResponses(4)
+    expect(statuses).toEqual(Array(4).fill(200))
   })
 
   it('is answered as far as a client reads, and keeps no more', async () => {

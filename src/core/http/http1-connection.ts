@@ -6,14 +6,14 @@ import type { ConnectionState, Entry, InFlight } from './connections.ts'
 import { Http1Request, Http1Response } from './http1-messages.ts'
 import type { Http1Limits, Http1Events } from './http1-server.ts'
 import type { ClientChannel, Tunnel } from './messages.ts'
-import { takenBytes } from './node-internals.ts'
+import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { END, FAULT, HEAD, MORE, RequestReader } from './request-reader.ts'
 import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
-/** Time between two dropped packets of up to 64 KiB: a client that does not stop sending must not delay others. */
-const DISCARD_EVERY_MS = 10
+/** Time between two dropped packets of up to 64 KiB: a client that does not stop sending must neither delay others nor fill the memory. */
+const DISCARD_EVERY_MS = 50
 /** Bytes that may come while a request is being answered. The connection is read meanwhile, as only that shows that its client leaves. */
 const HELD_BYTES = 64 * 1024
 /** Requests of one connection that may begin even in a full turn. */
@@ -361,9 +361,10 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.socket.resume()
   }
 
+  /** Stops the handle itself: a stream that is paused would hold what the kernel has ready. */
   #discard(): void {
-    this.socket.pause()
-    setTimeout(() => this.socket.resume(), DISCARD_EVERY_MS)
+    stopReading(this.socket)
+    setTimeout(() => readOn(this.socket), DISCARD_EVERY_MS)
   }
 
   /** Reads on while there is room for what comes. */

@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Framing } from '../rules/framing.ts'
-import { isFieldName, isFieldValue } from '../rules/field-names.ts'
+import { fieldLines } from './byte-kinds.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import type { RequestHead } from './request-reader.ts'
@@ -192,18 +192,17 @@ export class Http1Response implements OutgoingResponse {
 
   /** Throws a TypeError for what is no field: as text it could end the head early. */
   writeHead(status: number, headers: readonly string[]): void {
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
+    let fields = ''
     let hasLength = false
     let hasDate = false
     for (let at = 0; at < headers.length; at += 2) {
       const name = headers[at] ?? ''
-      const value = headers[at + 1] ?? ''
-      if (!isFieldName(name) || !isFieldValue(value))
-        throw new TypeError(`no header field: ${name}`)
       if (name.length === 14) hasLength ||= name.toLowerCase() === 'content-length'
       else if (name.length === 4) hasDate ||= name.toLowerCase() === 'date'
-      head += `${name}: ${value}\r\n`
+      fields += `${name}: ${headers[at + 1]}\r\n`
     }
+    if (fieldLines(fields, 0) !== headers.length / 2) throw new TypeError('a field that is none')
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${fields}`
     const hasBody = !this.#isHead && status !== 204 && status !== 304
     if (!hasBody) this.#framing = 'none'
     else if (hasLength) this.#framing = 'length'

@@ -1,6 +1,6 @@
 /** Writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
 
-import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
+import { fieldLines, kinds, TARGET, TOKEN } from './byte-kinds.ts'
 
 /** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
@@ -27,12 +27,12 @@ export function requestHead(job: RequestParts, host: string): RequestHead | unde
   const { method, target, headers, hasBody } = job
   if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
   let fields = ''
+  let count = 0
   let hasHost = false
   let bodyBytes: number | undefined
   for (let at = 0; at < headers.length; at += 2) {
     const name = headers[at] ?? ''
     const value = headers[at + 1] ?? ''
-    if (!isName(name) || !consistsOf(value, VALUE)) return undefined
     // The length is compared first: most fields are none of these.
     if (name.length === 4) hasHost ||= name.toLowerCase() === 'host'
     else if (name.length === 10 && name.toLowerCase() === 'connection') continue
@@ -41,7 +41,9 @@ export function requestHead(job: RequestParts, host: string): RequestHead | unde
       bodyBytes = Number(value)
     } else if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') return undefined
     fields += `${name}: ${value}\r\n`
+    count++
   }
+  if (fieldLines(fields, 0) !== count) return undefined
   let text = `${method} ${target} HTTP/1.1\r\n`
   if (!hasHost) text += `Host: ${host}\r\n`
   text += fields

@@ -201,7 +201,8 @@ function bodyFault(
     if (httpVersion === '1.0') return invalid('Transfer-Encoding in HTTP/1.0')
     if (transferEncoding.toLowerCase() !== 'chunked') return invalid('unknown Transfer-Encoding')
   } else if (contentLength !== undefined) {
-    if (!/^[0-9]+$/.test(contentLength)) return invalid('malformed Content-Length')
+    // A number represents 15 digits exactly.
+    if (!/^[0-9]{1,15}$/.test(contentLength)) return invalid('malformed Content-Length')
     if (Number(contentLength) > limits.bodyBytes) {
       return refuse('body_too_large', { cause: 'declared Content-Length' })
     }
