@@ -48,8 +48,6 @@ export class Http1Connection implements ClientChannel, Sharer {
   #phase: number = IN_HEAD
   #request: Http1Request | undefined
   #response: Http1Response | undefined
-  /** The answer was finished before the body had come; what is left of it is dropped. */
-  #isDropping = false
   /** The body's stream wants more. */
   #isBodyWanted = true
   #isAdvancing = false
@@ -167,8 +165,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   /** Looks whether the present wait is too long. */
   onLook(nowMs: number): void {
     if (this.#isTunnel) return
-    const isWaiting = this.#phase === IN_HEAD || this.#phase === OVER || this.#isDropping
-    if (!isWaiting) return this.#lookForProgress(nowMs)
+    if (this.#response !== undefined) return this.#lookForProgress(nowMs)
     if (nowMs < this.#deadlineMs) return
     // A closing connection, an idle one, or a refused request whose body does not come has had its answer.
     if (this.#phase !== IN_HEAD || (this.isIdle && this.#hasServed)) return this.destroy()
@@ -192,10 +189,9 @@ export class Http1Connection implements ClientChannel, Sharer {
 
   readonly #onEnd = (): void => {
     this.#isEnded = true
-    const isAnswered = this.#response === undefined || this.#response.isEnded
-    if (this.#phase === OVER && isAnswered) this.destroy()
+    if (this.#phase === OVER && this.#isAnswered) this.destroy()
     // Who ends its side cannot be told from who has left, and nobody is to work for those.
-    else if (this.#phase === IN_ANSWER && !isAnswered) this.socket.destroySoon()
+    else if (this.#phase === IN_ANSWER && !this.#isAnswered) this.socket.destroySoon()
     else this.#advance()
   }
 
@@ -222,10 +218,18 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#controlReading()
   }
 
+  /** The answer has been written, if only to the socket: what is left of the body is dropped. */
+  get #isAnswered(): boolean {
+    return this.#response === undefined || this.#response.isEnded
+  }
+
   /** Returns whether another step may follow. */
   #step(): boolean {
     if (this.#phase === IN_HEAD) return this.#readHead()
-    return this.#phase === IN_BODY && (this.#isBodyWanted || this.#isDropping) && this.#readBody()
+    if (this.#phase !== IN_BODY) return false
+    if (!this.#isAnswered) return this.#isBodyWanted && this.#readBody()
+    // Behind a last answer nothing is parsed.
+    return this.#response?.shouldKeepAlive !== false && this.#readBody()
   }
 
   #readHead(): boolean {
@@ -256,7 +260,6 @@ export class Http1Connection implements ClientChannel, Sharer {
     if (head === undefined) return
     this.#parts.turn.began(this.share)
     this.#isBodyWanted = true
-    this.#isDropping = false
     this.#movedMs = 0
     this.#hasServed = true
     const request = new Http1Request(this, head)
@@ -291,7 +294,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   #complete(): void {
     const request = this.#request
     if (request !== undefined) request.complete = true
-    if (this.#isDropping) return this.#awaitNext()
+    if (this.#response === undefined) return this.#awaitNext()
     this.#phase = IN_ANSWER
     request?.push(null)
   }
@@ -305,17 +308,18 @@ export class Http1Connection implements ClientChannel, Sharer {
       this.#fail(TINY_CHUNKS)
       return false
     }
-    if (!this.#isDropping && request?.push(piece) === false) this.#isBodyWanted = false
+    if (!this.#isAnswered && request?.push(piece) === false) this.#isBodyWanted = false
     return true
   }
 
   /** What comes cannot be read, or did not come in time: it is answered, and nothing behind it is parsed. */
   #fail(refusal: Refusal): void {
-    const seen = this.#phase === IN_HEAD ? this.#reader.unread() : ''
+    const isInBody = this.#phase === IN_BODY
+    const seen = isInBody ? '' : this.#reader.unread()
     this.#stop()
-    // A refused request whose body breaks off or never comes has had its answer.
-    if (this.#isDropping) this.#linger()
-    else this.#parts.events.unreadable(this, refusal, seen)
+    // A refused request whose body breaks off has had its answer.
+    if (!isInBody || !this.#isAnswered) this.#parts.events.unreadable(this, refusal, seen)
+    else if (this.#response === undefined) this.#linger()
   }
 
   /** Parses nothing more. */
@@ -333,16 +337,12 @@ export class Http1Connection implements ClientChannel, Sharer {
     if (!response.shouldKeepAlive || this.state.closing || this.#phase === OVER)
       return this.#linger()
     if (this.#phase === IN_ANSWER) this.#awaitNext()
-    else {
-      this.#isDropping = true
-      this.#deadlineMs = performance.now() + this.#parts.limits().requestMs
-    }
+    else this.#deadlineMs = performance.now() + this.#parts.limits().requestMs
     this.#advance()
   }
 
   /** The next request may begin. */
   #awaitNext(): void {
-    this.#isDropping = false
     this.#request = undefined
     this.#phase = IN_HEAD
     const { maxHeadBytes, idleMs, headersMs } = this.#parts.limits()
@@ -354,7 +354,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   #linger(): void {
     this.#stop()
     this.#deadlineMs = performance.now() + LINGER_MS
-    if (this.#isEnded) return void this.socket.destroySoon()
+    if (this.#isEnded) return this.socket.destroySoon()
     this.socket.end()
     if (this.#isTunnel) this.socket.on('data', this.#onData).once('end', this.#onEnd)
     this.#isTunnel = false
@@ -371,10 +371,8 @@ export class Http1Connection implements ClientChannel, Sharer {
   #controlReading(): void {
     if (this.#phase === OVER) return
     const isFull = this.#reader.heldBytes >= HELD_BYTES
-    const mayRead =
-      !this.#isStopped &&
-      !isFull &&
-      (this.#phase !== IN_BODY || this.#isBodyWanted || this.#isDropping)
+    const isHeldBack = this.#phase === IN_BODY && !this.#isBodyWanted && !this.#isAnswered
+    const mayRead = !this.#isStopped && !isFull && !isHeldBack
     if (mayRead !== this.#isPaused) return
     this.#isPaused = !mayRead
     if (mayRead) this.socket.resume()

@@ -286,7 +286,7 @@ export class RequestReader {
 }
 
 /** A CR at the end may still get its LF. */
-const loneLineEnd = /[^\r]\n|^\n|\r[^\n]|[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/
+const loneLineEnd = /[^\r]\n|^\n|\r[^\n]|[^\t\r\n -~\x80-\xff]/
 /** The first bytes of a request line: method, target and version, or as much of them as has come. */
 const beginning =
   /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?: [\x21-\x7e\x80-\xff]*(?: (?:H(?:T(?:T(?:P(?:\/.*)?)?)?)?)?)?)?$/s

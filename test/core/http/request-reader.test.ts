@@ -8,7 +8,7 @@ import { difference, HEAD_BYTES, readByUs, type Framed } from './framed-requests
 
 const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1')
 const one = (text: string) => readByUs([bytesOf(text)])
-const byteByByte = (text: string) => readByUs([...text].map(bytesOf))
+const byteByByte = (text: string) => readByUs(Array.from(text, bytesOf))
 
 const HOST = 'Host: a\r\n'
 const get = (fields = ''): string => `GET / HTTP/1.1\r\n${HOST}${fields}\r\n`
