@@ -7,7 +7,8 @@ import { Http1Request, Http1Response } from './http1-messages.ts'
 import type { Http1Limits, Http1Events } from './http1-server.ts'
 import type { ClientChannel, Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
-import { END, FAULT, HEAD, MORE, RequestReader } from './request-reader.ts'
+import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
+import { requestSyntax, type RequestHead } from './request-head.ts'
 import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
@@ -44,7 +45,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   readonly share: Share
   readonly state: ConnectionState<InFlight>
   readonly #parts: Http1Parts
-  readonly #reader: RequestReader
+  readonly #reader: MessageReader<RequestHead>
   #phase: number = IN_HEAD
   #request: Http1Request | undefined
   #response: Http1Response | undefined
@@ -70,7 +71,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.state = parts.state
     this.share = new Share(parts.turn)
     const { maxHeadBytes, headersMs } = parts.limits()
-    this.#reader = new RequestReader(maxHeadBytes)
+    this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
     this.#deadlineMs = performance.now() + headersMs
     parts.turn.enter(this)
     socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain)

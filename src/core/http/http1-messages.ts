@@ -5,7 +5,7 @@ import type { Framing } from '../rules/framing.ts'
 import { fieldLines } from './byte-kinds.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
-import type { RequestHead } from './request-reader.ts'
+import type { RequestHead } from './request-head.ts'
 
 type BodyEvent = 'data' | 'end' | 'close' | 'error'
 

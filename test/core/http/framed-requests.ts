@@ -3,8 +3,9 @@ import { createRequire } from 'node:module'
 import { createCheckFraming } from '../../../src/core/rules/framing.ts'
 import { createCheckTarget } from '../../../src/core/rules/target.ts'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
-import { END, FAULT, HEAD, MORE, PIECE } from '../../../src/core/http/request-reader.ts'
-import { RequestReader } from '../../../src/core/http/request-reader.ts'
+import { requestSyntax } from '../../../src/core/http/request-head.ts'
+import { END, FAULT, HEAD, MORE, PIECE } from '../../../src/core/http/message-reader.ts'
+import { MessageReader } from '../../../src/core/http/message-reader.ts'
 
 export const HEAD_BYTES = 16_384
 
@@ -27,7 +28,7 @@ const checkTarget = createCheckTarget(8_192)
 
 export function readByUs(pieces: readonly Buffer[]): Framed {
   const framed: Framed = { requests: [], end: undefined }
-  const reader = new RequestReader(HEAD_BYTES)
+  const reader = new MessageReader(HEAD_BYTES, requestSyntax)
   let body = ''
   for (const bytes of pieces) {
     reader.add(bytes)

@@ -1,19 +1,6 @@
-/** Parses the bytes of a client's connection into HTTP/1.1 requests (RFC 9112); knows nothing of sockets. */
-import type { Framing } from '../rules/framing.ts'
+/** Parses the bytes of a connection into HTTP/1.1 messages (RFC 9112), requests or answers; knows nothing of sockets. */
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
-import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
-import { chunkSize, isTrailerSection, maxChunkLineBytes } from './chunks.ts'
-
-/** Request line and fields, as received. */
-export interface RequestHead {
-  readonly method: string
-  readonly target: string
-  readonly httpVersion: '1.0' | '1.1'
-  /** Flat name, value array; values are trimmed, bytes above ASCII are latin1. */
-  readonly rawHeaders: string[]
-  /** The client may send another request on the connection (RFC 9112 9.3). */
-  readonly persists: boolean
-}
+import { chunkSize, isTrailer, maxChunkLineBytes } from './chunks.ts'
 
 /** What next() has found. MORE: further bytes are needed. */
 export const MORE = 0
@@ -32,35 +19,49 @@ const IN_TRAILERS = 5
 const AT_END = 6
 const STOPPED = 7
 
-const TAB = 0x09
 const LF = 0x0a
 const CR = 0x0d
-const SPACE = 0x20
-const COLON = 0x3a
 const NOTHING = Buffer.alloc(0)
 const LEAST_BLOCK_BYTES = 1_024
 /** Chunks of one piece: what a turn of the event loop takes of a connection is judged by piece. */
 const MOST_CHUNKS = 1_024
 
-const fault = (cause: string): Refusal => refuse('invalid_request', { cause })
-const NO_REQUEST_LINE = fault('malformed request line')
-const NO_FIELD = fault('malformed header field')
-const LONE_LINE_END = fault('CR or LF alone, or a control byte, in a head')
-const BAD_CHUNK = fault('malformed chunk')
+export const malformed = (cause: string): Refusal => refuse('invalid_request', { cause })
+const NO_BEGINNING = malformed('malformed first line')
+const BAD_TRAILER = malformed('malformed trailer')
+const LONE_LINE_END = malformed('CR or LF alone, or a control byte, in a head')
+const BAD_CHUNK = malformed('malformed chunk')
 const LONG_EXTENSION = refuse('body_too_large', { cause: 'a chunk extension that is too long' })
 const LONG_HEAD = refuse('headers_too_large', { cause: 'a head that is too long' })
-const LONG_TARGET = refuse('uri_too_long', { cause: 'a request line that is too long' })
+
+/** What requests and answers do not have in common. */
+export interface Syntax<Head> {
+  /** text: a head as latin1, including the empty line. */
+  read(text: string): Head | Refusal
+  /** Matches the first bytes of a head, or as much of them as has come. */
+  readonly beginning: RegExp
+  /** RFC 9112 2.2: one empty line before a request is ignored. */
+  readonly mayFollowEmptyLine: boolean
+  /** The first line alone is longer than a head may be. */
+  readonly longLine: Refusal
+}
+
+/** How the end of a body is found; bodyBytes may be Infinity. */
+export interface BodyFraming {
+  readonly body: 'none' | 'length' | 'chunked'
+  readonly bodyBytes: number
+}
 
 /** Bytes are added, and next() is asked until it needs more; so whoever asks decides when a request begins. */
-export class RequestReader {
+export class MessageReader<Head> {
   /** Limit of a head, and of a trailer section. */
   maxHeadBytes: number
   /** Results of next(), by what it returned. A piece may share its memory with what was added. */
-  head: RequestHead | undefined
+  head: Head | undefined
   piece: Buffer = NOTHING
   /** Number of chunks that the piece was made of. */
   pieceChunks = 1
-  fault: Refusal = NO_REQUEST_LINE
+  fault: Refusal = NO_BEGINNING
   #state: number = IN_HEAD
   #bytes: Buffer = NOTHING
   #at = 0
@@ -69,12 +70,16 @@ export class RequestReader {
   #isOwn = false
   /** Bytes of the head, chunk line or trailer section that were searched for its end. */
   #searchedBytes = 0
+  /** Bytes of the body or chunk that have not come; in the trailer section, those that still may. */
   #missingBytes = 0
   /** An empty line has come before the request; a second one is a fault. */
   #sawEmptyLine = false
 
-  constructor(maxHeadBytes: number) {
+  readonly #syntax: Syntax<Head>
+
+  constructor(maxHeadBytes: number, syntax: Syntax<Head>) {
     this.maxHeadBytes = maxHeadBytes
+    this.#syntax = syntax
   }
 
   /** Bytes that have come and were not parsed. */
@@ -107,7 +112,7 @@ export class RequestReader {
   }
 
   /** Sets how the body of the head that was found is framed. */
-  frame({ body, bodyBytes }: Pick<Framing, 'body' | 'bodyBytes'>): void {
+  frame({ body, bodyBytes }: BodyFraming): void {
     this.#searchedBytes = 0
     this.#missingBytes = bodyBytes
     if (body === 'chunked') this.#state = IN_CHUNK_LINE
@@ -121,6 +126,11 @@ export class RequestReader {
     this.#bytes = NOTHING
     this.#at = this.#end = 0
     return rest
+  }
+
+  /** Drops the bytes that were not parsed. */
+  drop(): void {
+    this.#at = this.#end
   }
 
   /** The head that could not be read, or what has come of it, as latin1. */
@@ -176,9 +186,8 @@ export class RequestReader {
 
   #readHead(): Found {
     if (this.#at === this.#end) return MORE
-    // RFC 9112 2.2: one empty line before a request is ignored.
     if (this.#searchedBytes === 0 && this.#bytes[this.#at] === CR) {
-      if (this.#sawEmptyLine) return this.#fail(NO_REQUEST_LINE)
+      if (this.#sawEmptyLine || !this.#syntax.mayFollowEmptyLine) return this.#fail(NO_BEGINNING)
       if (this.heldBytes === 1) return MORE
       if (this.#bytes[this.#at + 1] !== LF) return this.#fail(LONE_LINE_END)
       this.#sawEmptyLine = true
@@ -187,9 +196,10 @@ export class RequestReader {
     }
     const searchedBytes = this.#searchedBytes
     const end = this.#find('\r\n\r\n')
-    if ((end ?? this.#end) - this.#at > this.maxHeadBytes) return this.#fail(this.#longHead())
+    if ((end === undefined ? this.#end : end + 4) - this.#at > this.maxHeadBytes)
+      return this.#fail(this.#longHead())
     if (end === undefined) return this.#checkBeginning(searchedBytes)
-    const head = readRequestHead(this.#bytes.toString('latin1', this.#at, end + 4))
+    const head = this.#syntax.read(this.#bytes.toString('latin1', this.#at, end + 4))
     if (isRefusal(head)) return this.#fail(head)
     this.#at = end + 4
     this.head = head
@@ -200,13 +210,13 @@ export class RequestReader {
   #checkBeginning(searchedBytes: number): Found {
     if (this.#hasLoneLineEnd(searchedBytes)) return this.#fail(LONE_LINE_END)
     const text = this.#bytes.toString('latin1', this.#at, Math.min(this.#end, this.#at + 32))
-    return beginning.test(text) ? MORE : this.#fail(NO_REQUEST_LINE)
+    return this.#syntax.beginning.test(text) ? MORE : this.#fail(NO_BEGINNING)
   }
 
   #longHead(): Refusal {
     const lineEnd = this.#bytes.indexOf('\r\n', this.#at, 'latin1')
     const isLine = lineEnd >= 0 && lineEnd - this.#at <= this.maxHeadBytes
-    return isLine ? LONG_HEAD : LONG_TARGET
+    return isLine ? LONG_HEAD : this.#syntax.longLine
   }
 
   /** Chunks that came together are one piece: a client may send a byte in each. */
@@ -239,7 +249,7 @@ export class RequestReader {
         if (this.#bytes[this.#at + 1] !== LF) return this.#fail(BAD_CHUNK)
         return this.#moveTo(this.#at + 2, IN_CHUNK_LINE)
       default:
-        return this.#readTrailers()
+        return this.#readTrailer()
     }
   }
 
@@ -254,20 +264,23 @@ export class RequestReader {
     if (end === undefined) return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(BAD_CHUNK) : MORE
     const size = chunkSize(this.#bytes.toString('latin1', at, end + 2))
     if (size === undefined) return this.#fail(BAD_CHUNK)
-    this.#missingBytes = size
+    this.#missingBytes = size === 0 ? this.maxHeadBytes : size
     return this.#moveTo(end + 2, size === 0 ? IN_TRAILERS : IN_CHUNK)
   }
 
-  #readTrailers(): Found | undefined {
+  /** Line by line, as one that is no field is refused at once. */
+  #readTrailer(): Found | undefined {
     const at = this.#at
-    const isEmpty = this.#bytes[at] === CR && this.#bytes[at + 1] === LF && this.heldBytes > 1
     const searchedBytes = this.#searchedBytes
-    const end = isEmpty ? at - 2 : this.#find('\r\n\r\n')
-    if ((end ?? this.#end) - at > this.maxHeadBytes) return this.#fail(LONG_HEAD)
+    const end = this.#find('\r\n')
+    const lineBytes = (end === undefined ? this.#end : end + 2) - at
+    if (lineBytes > this.#missingBytes) return this.#fail(LONG_HEAD)
     if (end === undefined)
       return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(LONE_LINE_END) : MORE
-    if (!isTrailerSection(this.#bytes.toString('latin1', at, end + 4))) return this.#fail(NO_FIELD)
-    return this.#moveTo(end + 4, AT_END)
+    if (end === at) return this.#moveTo(end + 2, AT_END)
+    if (!isTrailer(this.#bytes.toString('latin1', at, end))) return this.#fail(BAD_TRAILER)
+    this.#missingBytes -= lineBytes
+    return this.#moveTo(end + 2, IN_TRAILERS)
   }
 
   /** Reports what a head or chunk line cannot contain, in its bytes that are new. */
@@ -287,65 +300,3 @@ export class RequestReader {
 
 /** A CR at the end may still get its LF. */
 const loneLineEnd = /[^\r]\n|^\n|\r[^\n]|[^\t\r\n -~\x80-\xff]/
-/** The first bytes of a request line: method, target and version, or as much of them as has come. */
-const beginning =
-  /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?: [\x21-\x7e\x80-\xff]*(?: (?:H(?:T(?:T(?:P(?:\/.*)?)?)?)?)?)?)?$/s
-
-/** text: the head as latin1, including the empty line. */
-export function readRequestHead(text: string): RequestHead | Refusal {
-  let at = 0
-  while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
-  const targetAt = at + 1
-  if (at === 0 || text.charCodeAt(at) !== SPACE) return NO_REQUEST_LINE
-  at = targetAt
-  while (((kinds[text.charCodeAt(at)] ?? 0) & TARGET) !== 0) at++
-  if (at === targetAt || !text.startsWith(' HTTP/1.', at)) return NO_REQUEST_LINE
-  const httpVersion = text[at + 8] === '1' ? '1.1' : '1.0'
-  if (!text.startsWith(httpVersion === '1.1' ? '1\r\n' : '0\r\n', at + 8)) return NO_REQUEST_LINE
-  const method = text.slice(0, targetAt - 1)
-  const target = text.slice(targetAt, at)
-  const rawHeaders: string[] = []
-  const persists = readFields(text, at + 11, rawHeaders, httpVersion)
-  if (persists === undefined) return NO_FIELD
-  return { method, target, httpVersion, rawHeaders, persists }
-}
-
-/** Adds the fields to the list; returns whether the connection persists, or undefined for what is no field. */
-function readFields(
-  text: string,
-  from: number,
-  rawHeaders: string[],
-  httpVersion: string,
-): boolean | undefined {
-  let at = from
-  let closes = false
-  let keepsAlive = false
-  const end = text.length - 2
-  while (at < end) {
-    const nameAt = at
-    while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
-    if (at === nameAt || text.charCodeAt(at) !== COLON) return undefined
-    const name = text.slice(nameAt, at)
-    let code = text.charCodeAt(++at)
-    while (code === SPACE || code === TAB) code = text.charCodeAt(++at)
-    const valueAt = at
-    while (((kinds[text.charCodeAt(at)] ?? 0) & VALUE) !== 0) at++
-    if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) return undefined
-    let valueEnd = at
-    while (valueEnd > valueAt && isBlank(text.charCodeAt(valueEnd - 1))) valueEnd--
-    const value = text.slice(valueAt, valueEnd)
-    rawHeaders.push(name, value)
-    at += 2
-    // What follows may be of the other protocol, though it was not switched.
-    if (name.length === 7) closes ||= name.toLowerCase() === 'upgrade'
-    else if (name.length === 10 && name.toLowerCase() === 'connection') {
-      const options = value.toLowerCase()
-      closes ||= /(?:^|[,\t ])close(?:$|[,\t ])/.test(options)
-      keepsAlive ||= /(?:^|[,\t ])keep-alive(?:$|[,\t ])/.test(options)
-    }
-  }
-  if (at !== end) return undefined
-  return !closes && (keepsAlive || httpVersion === '1.1')
-}
-
-const isBlank = (code: number): boolean => code === SPACE || code === TAB
