@@ -80,7 +80,8 @@ export class AnswerReader {
   }
 
   #run(): void {
-    while (this.#isDue && !this.#paused && !this.#stopped) {
+    // An end that has come frees the connection, however slowly its last piece is taken.
+    while (this.#isDue && !this.#stopped && (!this.#paused || this.#reader.isAtEnd)) {
       switch (this.#reader.next()) {
         case MORE:
           return

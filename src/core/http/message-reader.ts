@@ -87,6 +87,11 @@ export class MessageReader<Head> {
     return this.#end - this.#at
   }
 
+  /** The last piece of a body has been found, and its end. */
+  get isAtEnd(): boolean {
+    return this.#state === AT_END
+  }
+
   /** Takes the bytes, which must not change afterwards. */
   add(bytes: Buffer): void {
     const held = this.heldBytes

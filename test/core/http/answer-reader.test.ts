@@ -139,8 +139,6 @@ describe('an answer', () => {
     read('e\r\n0\r\n\r\n')
     expect(pieces).toEqual(['ab'])
     reader.resume()
-    expect(pieces).toEqual(['ab', 'cde'])
-    reader.resume()
     expect(pieces).toEqual(['ab', 'cde', 'end'])
   })
 
