@@ -52,10 +52,10 @@ export function createHttp2Server<Request extends InFlight>(
         endHandOver(session, socket)
         const connection = new Http2Connection(watch, { entry, session, socket, state, begin })
         watch.add(connection)
-        session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) => {
+        session.on('stream', (stream, _headers, _flags, rawHeaders: readonly string[]) => {
           // An error without a listener ends the process.
           stream.on('error', () => {})
-          connection.arrived(new StreamRequest(stream, connection, headers, rawHeaders))
+          connection.arrived(new StreamRequest(stream, connection, rawHeaders))
         })
         session.on('error', (error) => {
           if (isForbidden(error)) watch.endFor('frames', connection)

@@ -1,9 +1,10 @@
 /** Presents an HTTP/2 stream (RFC 9113) as a request, which is its own channel, and a response. */
-import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
+import { constants, type ServerHttp2Stream } from 'node:http2'
 import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endHasCome, watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
+import { StreamedRequest } from './streamed-request.ts'
 
 /** The connection that a stream belongs to. */
 export interface Carrier {
@@ -15,14 +16,11 @@ export interface Carrier {
   leave(): void
 }
 
-type StreamEvent = 'data' | 'end' | 'close' | 'error'
-
-export class StreamRequest implements IncomingRequest, ClientChannel {
+export class StreamRequest extends StreamedRequest implements IncomingRequest, ClientChannel {
   readonly httpVersion = '2.0'
   readonly method: string | undefined
   readonly url: string
   readonly rawHeaders: string[]
-  readonly headers: IncomingHttpHeaders
   /** A body follows, with or without a declared length. */
   readonly bodyFollows: boolean
   receivedBytes = 0
@@ -33,17 +31,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   readonly stream: ServerHttp2Stream
   readonly carrier: Carrier
 
-  constructor(
-    stream: ServerHttp2Stream,
-    carrier: Carrier,
-    headers: IncomingHttpHeaders,
-    rawHeaders: readonly string[],
-  ) {
+  constructor(stream: ServerHttp2Stream, carrier: Carrier, rawHeaders: readonly string[]) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
+    super()
     this.stream = stream
     this.carrier = carrier
     this.method = method
-    this.headers = headers
     this.rawHeaders = fields
     // A scheme other than the connection's names another origin; it is judged like the absolute form of a target.
     this.url =
@@ -77,36 +70,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     return !this.bodyFollows || (endHasCome(this.stream) && !this.stream.aborted)
   }
 
-  get destroyed(): boolean {
-    return this.stream.destroyed
+  protected get body(): ServerHttp2Stream {
+    return this.stream
   }
 
   get isCutOff(): boolean {
     return this.stream.errored === CUT_OFF
-  }
-
-  get readableEnded(): boolean {
-    return this.stream.readableEnded
-  }
-
-  get readableFlowing(): boolean | null {
-    return this.stream.readableFlowing
-  }
-
-  get readableLength(): number {
-    return this.stream.readableLength
-  }
-
-  read(bytes: number): unknown {
-    return this.stream.read(bytes)
-  }
-
-  pause(): void {
-    this.stream.pause()
-  }
-
-  resume(): void {
-    this.stream.resume()
   }
 
   destroy(): void {
@@ -115,21 +84,6 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
 
   endConnection(): void {
     this.carrier.leave()
-  }
-
-  on(event: StreamEvent, listener: (chunk: Buffer) => void): this {
-    this.stream.on(event, listener)
-    return this
-  }
-
-  once(event: 'end' | 'close', listener: () => void): this {
-    this.stream.once(event, listener)
-    return this
-  }
-
-  off(event: StreamEvent, listener: (chunk: Buffer) => void): this {
-    this.stream.off(event, listener)
-    return this
   }
 }
 

@@ -5,11 +5,10 @@ import type { Framing } from '../rules/framing.ts'
 import { fieldLines } from './byte-kinds.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
+import { StreamedRequest } from './streamed-request.ts'
 import type { RequestHead } from './request-head.ts'
 
-type BodyEvent = 'data' | 'end' | 'close' | 'error'
-
-export class Http1Request implements IncomingRequest {
+export class Http1Request extends StreamedRequest implements IncomingRequest {
   readonly method: string
   readonly url: string
   readonly httpVersion: '1.0' | '1.1'
@@ -18,10 +17,10 @@ export class Http1Request implements IncomingRequest {
   receivedBytes = 0
   /** The end of the body has come. Written by the connection. */
   complete = false
-  /** undefined: there is no body. */
-  #body: Body | undefined
+  protected body: Body | undefined
 
   constructor(connection: Http1Connection, head: RequestHead) {
+    super()
     this.method = head.method
     this.url = head.target
     this.httpVersion = head.httpVersion
@@ -29,12 +28,8 @@ export class Http1Request implements IncomingRequest {
     this.socket = connection
   }
 
-  get headers(): IncomingRequest['headers'] {
-    return new Fields(this.rawHeaders)
-  }
-
   framed(framing: Framing | undefined): void {
-    if (framing !== undefined && framing.body !== 'none') this.#body = new Body(this.socket)
+    if (framing !== undefined && framing.body !== 'none') this.body = new Body(this.socket)
     this.socket.frame(framing)
   }
 
@@ -44,55 +39,16 @@ export class Http1Request implements IncomingRequest {
 
   /** Passes on a piece of the body, or null for its end; returns false when no more is wanted until the body is read. */
   push(piece: Buffer | null): boolean {
-    return this.#body?.push(piece) ?? true
+    return this.body?.push(piece) ?? true
   }
 
   /** The connection has closed: a body that is not complete never will be. */
   closed(): void {
-    if (!this.complete) this.#body?.destroy()
+    if (!this.complete) this.body?.destroy()
   }
 
-  get destroyed(): boolean {
-    return this.#body?.destroyed ?? this.socket.destroyed
-  }
-
-  get readableEnded(): boolean {
-    return this.#body?.readableEnded ?? false
-  }
-
-  get readableFlowing(): boolean | null {
-    return this.#body?.readableFlowing ?? null
-  }
-
-  get readableLength(): number {
-    return this.#body?.readableLength ?? 0
-  }
-
-  read(bytes: number): unknown {
-    return this.#body?.read(bytes) ?? null
-  }
-
-  pause(): void {
-    this.#body?.pause()
-  }
-
-  resume(): void {
-    this.#body?.resume()
-  }
-
-  on(event: BodyEvent, listener: (chunk: Buffer) => void): this {
-    this.#body?.on(event, listener)
-    return this
-  }
-
-  once(event: 'end', listener: () => void): this {
-    this.#body?.once(event, listener)
-    return this
-  }
-
-  off(event: BodyEvent, listener: (chunk: Buffer) => void): this {
-    this.#body?.off(event, listener)
-    return this
+  override get destroyed(): boolean {
+    return this.body === undefined ? this.socket.destroyed : this.body.destroyed
   }
 }
 
@@ -106,49 +62,6 @@ class Body extends Readable {
 
   override _read(): void {
     this.#connection.readBody()
-  }
-}
-
-/** Looks fields up when they are asked for: most requests are asked for none. */
-class Fields {
-  readonly #raw: readonly string[]
-
-  constructor(raw: readonly string[]) {
-    this.#raw = raw
-  }
-
-  get origin(): string | undefined {
-    return this.#first('origin')
-  }
-
-  get 'access-control-request-method'(): string | undefined {
-    return this.#first('access-control-request-method')
-  }
-
-  get 'user-agent'(): string | undefined {
-    return this.#first('user-agent')
-  }
-
-  get traceparent(): string | undefined {
-    return this.#joined('traceparent')
-  }
-
-  get tracestate(): string | undefined {
-    return this.#joined('tracestate')
-  }
-
-  #first(name: string): string | undefined {
-    const raw = this.#raw
-    for (let at = 0; at < raw.length; at += 2)
-      if (raw[at]?.length === name.length && raw[at]?.toLowerCase() === name) return raw[at + 1]
-    return undefined
-  }
-
-  #joined(name: string): string | undefined {
-    const values = this.#raw.filter(
-      (_, at) => at % 2 === 1 && this.#raw[at - 1]?.toLowerCase() === name,
-    )
-    return values.length === 0 ? undefined : values.join(', ')
   }
 }
 

@@ -41,13 +41,6 @@ export interface IncomingRequest extends BodySource {
   readonly httpVersion: string
   /** Flat name, value array, in the order and spelling received. */
   readonly rawHeaders: string[]
-  readonly headers: {
-    readonly origin?: string | undefined
-    readonly 'access-control-request-method'?: string | undefined
-    readonly 'user-agent'?: string | undefined
-    readonly traceparent?: string | string[] | undefined
-    readonly tracestate?: string | string[] | undefined
-  }
   readonly socket: ClientChannel
   /** Whether a body follows, where the protocol says so whatever the fields say: HTTP/2 (RFC 9113 8.1). */
   readonly bodyFollows?: boolean | undefined

@@ -3,6 +3,7 @@ import type { ConnectionState } from '../http/connections.ts'
 import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
+import { fieldOf } from '../rules/field-names.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
@@ -61,7 +62,7 @@ export function handle(
   arrival.request.framed?.(isRefusal(framing) ? undefined : framing)
   const exchange = accept(parts, arrival, framing, stages)
   if (tracing.isOn) {
-    const fields = isRefusal(framing) ? undefined : arrival.request.headers
+    const fields = isRefusal(framing) ? undefined : arrival.request.rawHeaders
     exchange.trace = tracing.begin(fields, exchange.peerTrusted)
   }
   // RFC 6797 7.2: never over plain HTTP, where anybody could have answered.
@@ -103,7 +104,8 @@ export function walk(
   framing: Framing | Refusal,
 ): End | Promise<End> {
   const { cors } = stages
-  if (cors !== undefined) exchange.corsHeaders = cors.answerHeaders(exchange.request.headers.origin)
+  if (cors !== undefined)
+    exchange.corsHeaders = cors.answerHeaders(fieldOf(exchange.request.rawHeaders, 'origin'))
   // Framing comes first: nothing can be believed in a request that two parsers could read differently.
   if (isRefusal(framing)) return beforeAuthentication(stages, exchange, framing)
   const target = stages.checkTarget(exchange.request, framing.host, exchange.proto)

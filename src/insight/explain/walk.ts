@@ -122,16 +122,12 @@ function requestOf({ method, target, headers, keyId }: Question) {
   if (keyId !== undefined) rawHeaders.push('Authorization', `Bearer ${STAND_IN}`)
   const socket = Object.assign(new Socket(), { takenBytes: 0 })
   const request = new IncomingMessage(socket)
-  const fields: Record<string, string> = {}
-  for (let at = 0; at < rawHeaders.length; at += 2)
-    fields[(rawHeaders[at] ?? '').toLowerCase()] ??= rawHeaders[at + 1] ?? ''
   request.push(null)
   return Object.assign(request, {
     method,
     url: target,
     httpVersion: '1.1',
     rawHeaders,
-    headers: fields,
     complete: true,
     socket,
     receivedBytes: 0,
