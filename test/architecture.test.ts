@@ -65,8 +65,8 @@ const budgets: Readonly<Record<string, number>> = {
   tools: 6_149,
   server: 4_423,
   admin: 6_066,
-  insight: 3_674,
-  core: 16_938,
+  insight: 3_675,
+  core: 17_312,
   state: 5_190,
   config: 5_112,
 }

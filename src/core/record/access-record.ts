@@ -1,5 +1,4 @@
 /** The access record of one request and the fields of its log line. */
-import type { IncomingMessage } from 'node:http'
 import type { QuotaView } from '../../state/quota.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
@@ -16,9 +15,11 @@ export interface AccessRecord {
     { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
   /** The owner of a refused key, where it is known. */
   readonly refusedCaller: AccessRecord['caller']
-  readonly request: Pick<IncomingMessage, 'method'>
-  /** Bytes received of the body, whether complete or not. */
-  readonly receivedBytes: number
+  readonly request: {
+    readonly method?: string | undefined
+    /** Bytes received of the body, whether complete or not. */
+    readonly receivedBytes: number
+  }
   readonly path: string | undefined
   /** The request target as received, where it holds no valid path. */
   readonly target: string | undefined
@@ -75,7 +76,7 @@ export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs
     gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),
-    requestBytes: exchange.receivedBytes,
+    requestBytes: exchange.request.receivedBytes,
     responseBytes: exchange.responseBytes,
     address: exchange.clientAddress,
     minuteLeft: quota?.minute.remaining,
