@@ -127,7 +127,9 @@ describe('a gateway that forwards what no route matches', () => {
     const ok = `GET /v1/pets HTTP/1.1\r\n${host}\r\n`
     await rawExchange(gateway.port, `${ok}GET /v1/x?key=secret HTTP/1.7\r\n${host}\r\n`)
     await expect
-      .poll(() => gateway.lines('clientError').find(({ code }) => code === 'malformed request line'))
+      .poll(() =>
+        gateway.lines('clientError').find(({ code }) => code === 'malformed request line'),
+      )
       .toMatchObject({ target: '/v1/x' })
     expect(JSON.stringify(gateway.logLines())).not.toContain('secret')
   })
