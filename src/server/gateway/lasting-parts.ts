@@ -171,6 +171,7 @@ function createBans(
     counter,
     loadTimeoutMs: timeoutMs,
     now: () => stores.clock.nowMs(),
+    nowAt: (ownMs) => stores.clock.at(ownMs),
     observer: {
       strike: () => metrics.strike(),
       banned: (key, ban, strikes) => {
