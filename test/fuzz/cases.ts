@@ -1,5 +1,6 @@
-/** What the fuzzer found, each shrunk to what it takes: the oracle says what is right of them, as of all that is drawn. */
+/** What the fuzzers found, each shrunk to what it takes: the oracles say what is right of them, as of all that is drawn. */
 import { keys } from '../support/gateway.ts'
+import type { Script } from './answer-grammar.ts'
 import type { Conversation } from './client-grammar.ts'
 
 const host = 'Host: api.example\r\n'
@@ -7,7 +8,7 @@ const auth = `${host}Authorization: Bearer ${keys.pro}\r\n`
 const CHUNKED = 'Transfer-Encoding: chunked\r\n'
 const SMALL = '3\r\nabc\r\n0\r\n\r\n'
 
-const cases: Readonly<Record<string, Conversation['steps']>> = {
+const ofClients: Readonly<Record<string, Conversation['steps']>> = {
   'more is sent behind a request that said it was the last': [
     `OPTIONS /v1/pets HTTP/1.1\r\n${auth}Connection: CLOSE\r\n\r\n`,
     6,
@@ -52,8 +53,32 @@ const cases: Readonly<Record<string, Conversation['steps']>> = {
   'a body is shorter than it says': [`GET /v1/pets HTTP/1.1\r\n${auth}Content-Length: 3\r\n\r\n`],
 }
 
-export const clientCases = Object.fromEntries(
-  Object.entries(cases).map(([name, steps]): [string, Conversation] => {
-    return [name, { steps, ending: 'patient' }]
-  }),
-)
+const EVIL = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL'
+
+const ofBackends: Readonly<Record<string, Pick<Script, 'steps' | 'end'>>> = {
+  'its connection is reset behind a whole answer': {
+    steps: [
+      `HTTP/1.1 200 OK\r\nX-Token: TOKEN\r\nContent-Length: 25000\r\n\r\n${'TOKEN'.repeat(5_000)}`,
+    ],
+    end: 'resets',
+  },
+  'its connection is reset a turn behind a whole answer': {
+    steps: ['HTTP/1.1 200 OK\r\nX-Token: TOKEN\r\nContent-Length: 5\r\n\r\nTOKEN', 1],
+    end: 'resets',
+  },
+  'a look-alike gives another length than there is': {
+    steps: [`HTTP/1.1 200 OK\r\nX-Token: TOKEN\r\nContent_Length: 5\r\n\r\nTOKEN${EVIL}`],
+    end: 'closes',
+  },
+  'a look-alike gives a length to an answer that is cut off': {
+    steps: ['HTTP/1.1 200 OK\r\nX-Token: TOKEN\r\nContent.Length: 5\r\n\r\nTOKEN'],
+    end: 'resets',
+  },
+}
+
+/** With what is the same of all. */
+const each = <Given, More>(cases: Readonly<Record<string, Given>>, whole: (given: Given) => More) =>
+  Object.fromEntries(Object.entries(cases).map(([name, given]) => [name, whole(given)]))
+
+export const clientCases = each(ofClients, (steps): Conversation => ({ steps, ending: 'patient' }))
+export const answerCases = each(ofBackends, (given): Script => ({ method: 'GET', ...given }))
