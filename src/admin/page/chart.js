@@ -1,5 +1,4 @@
 /** Lines over time by uPlot, each beside a sentence and a table that say the same. */
-import { h, write } from './dom.js'
 import { count, latency } from '../../insight/format.js'
 import { HEIGHT, plotOptions } from './plot.js'
 
@@ -8,6 +7,29 @@ import { HEIGHT, plotOptions } from './plot.js'
 
 /** uPlot is a classic script, loaded before this one. @type {typeof uPlot} */
 const Plot = /** @type {any} */ (globalThis)['uPlot']
+
+/**
+ * Creates an element; all text is set as text, never as HTML.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Record<string, string | number | boolean | ((event: any) => unknown)>} [attributes] on…: a listener
+ * @param {...(Node | string | undefined)} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === 'function') element.addEventListener(name.slice(2), value)
+    else if (value !== false) element.setAttribute(name, value === true ? '' : String(value))
+  }
+  element.append(...children.filter((child) => child !== undefined))
+  return element
+}
+
+/** Writes the text only if it differs. @param {Node | null} node @param {string} text */
+function write(node, text) {
+  if (node !== null && node.textContent !== text) node.textContent = text
+}
 
 /** @type {Set<Chart>} */
 const shown = new Set()
