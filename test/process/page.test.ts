@@ -132,6 +132,29 @@ describe("the operators' page", () => {
     ).toBe(true)
   })
 
+  it('finds a key, a backend, a route and a request by one search', async () => {
+    const refused = await gateway.call('tg_bolt_1')
+    const places = [
+      ['acme-2', 'Clients'],
+      ['127.0.0.1', 'System'],
+      ['getPet', 'Routes'],
+      [refused.headers.get('x-request-id') ?? '', 'Explain'],
+    ] as const
+    for (const [text, name] of places) {
+      await page.getByRole('searchbox', { name: /^Search/ }).fill(text)
+      await page.keyboard.press('Enter')
+      await page.getByRole('heading', { level: 1, name }).waitFor()
+    }
+    await expect.poll(() => page.locator('main').textContent()).toContain('rate_limit_exceeded')
+    await at('/explain')
+    await page
+      .getByRole('table', { name: 'Latest refusals' })
+      .getByRole('link', { name: /^Explain/ })
+      .first()
+      .click()
+    await expect.poll(() => page.locator('main').textContent()).toContain('Charged: ')
+  })
+
   it('counts a client that calls what is deprecated once, however many user agents it has', async () => {
     const headers = { 'user-agent': 'sdk/2' }
     await gateway.call('tg_acme_1', '/v1/pets/1', { headers })

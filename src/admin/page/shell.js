@@ -1,4 +1,5 @@
 /** Frame around every view: whether the data is live, what needs attention, and where else to go. */
+import { call } from './api.js'
 import { confirmed, field } from './dialog.js'
 import { clock, count, duration, plural } from '../../insight/format.js'
 import { places, showHelp, toggleTheme } from './keys.js'
@@ -18,6 +19,8 @@ import {
 /** @import { Attention as Line } from '../../insight/api/live.ts' */
 /** @import { Kind } from './ui.js' */
 
+const SEARCHED = 'Search clients, keys, backends, routes and requests'
+
 /** @returns {[Kind, string]} */
 function connection() {
   if (live.state === 'stale') return ['bad', 'no live data']
@@ -32,6 +35,21 @@ function gatewayText() {
   return `${gateway} · ${missing}${plural(workers.wanted, 'worker')} · rev ${revision}`
 }
 
+/** Whether any has the text in its name or path. @param {readonly { name: string, path?: string }[]} named @param {string} text */
+const holds = (named, text) => named.some(({ name, path = '' }) => `${name} ${path}`.includes(text))
+
+/** Where the text is found: among clients and keys, backends, or routes; else it may be a request id. @param {string} text */
+async function placeOf(text) {
+  const q = encodeURIComponent(text)
+  const asked = [`/api/clients?q=${q}`, '/api/backends', '/api/routes'].map((path) => call(path))
+  const [clients, { backends }, { routes }] = await Promise.all(asked)
+  const mayBeId = /^[\w.-]{16,}$/.test(text)
+  if (clients.total > 0) return `/clients?q=${q}`
+  if (holds(backends, text)) return '/system'
+  if (holds(routes, text)) return '/routes'
+  return mayBeId ? `/explain?id=${q}` : `/clients?q=${q}`
+}
+
 /** @param {{ path: string }} props */
 export function Header({ path }) {
   useLive({ whilePaused: true })
@@ -43,7 +61,8 @@ export function Header({ path }) {
   const search = (/** @type {{ currentTarget: HTMLFormElement } & Event} */ event) => {
     event.preventDefault()
     const asked = event.currentTarget.querySelector('input')?.value.trim() ?? ''
-    location.hash = `#/clients?q=${encodeURIComponent(asked)}`
+    const go = (/** @type {string} */ place) => void (location.hash = place)
+    placeOf(asked).then(go, () => go(`/clients?q=${encodeURIComponent(asked)}`))
   }
   const [kind, word] = connection()
   return html`<header class=${isOpen ? 'open' : ''}>
@@ -64,7 +83,7 @@ export function Header({ path }) {
         </a>`,
       )}
       <form id="search" role="search" onSubmit=${search}>
-        ${searchBox({ placeholder: 'Client or key ( / )', 'aria-label': 'Search clients' })}
+        ${searchBox({ placeholder: 'Search ( / )', 'aria-label': SEARCHED })}
       </form>
     </nav>
   </header>`

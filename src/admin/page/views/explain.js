@@ -2,6 +2,7 @@
 import { call } from '../api.js'
 import { wordsOf } from '../explained.js'
 import { now } from '../live.js'
+import { UNKNOWN } from '../../../insight/format.js'
 import { Table } from '../table.js'
 import {
   choice,
@@ -10,13 +11,17 @@ import {
   incomplete,
   searchBox,
   state,
+  useAnswer,
   useEffect,
   useRef,
   useState,
 } from '../ui.js'
+import { clientLink, explainLink, whyOf } from './parts.js'
 
 /** @import { Place } from '../main.js' */
 /** @import { ExplainAnswer, ExplainQuery } from '../../../insight/api/explain.ts' */
+/** @import { Requests } from '../../../insight/api/live.ts' */
+/** @import { Decision } from '../../../core/record/recent.ts' */
 /** @import { Column } from '../table.js' */
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
@@ -46,6 +51,31 @@ const stageColumns = [
 function queryOf({ id, method = 'GET', target, key }) {
   if (id) return { requestId: id }
   return target ? { method, target, ...(key && { keyId: key }) } : undefined
+}
+
+/** @type {Column<Decision>[]} */
+const exampleColumns = [
+  { head: 'Request', kind: 'title', cell: ({ method, path }) => `${method} ${path ?? UNKNOWN}` },
+  { head: 'Client', cell: ({ client }) => (client === null ? UNKNOWN : clientLink(client)) },
+  { head: 'Why', cell: whyOf },
+  { head: 'Request id', kind: 'wide', cell: ({ id }) => explainLink(id) },
+]
+
+/** What can be asked, from what was refused lately. */
+function Examples() {
+  /** @type {ReturnType<typeof useAnswer<Requests>>} */
+  const { answer, note } = useAnswer('/api/requests?refused=true')
+  return html`
+    <h2>Examples</h2>
+    <p><a href="#/explain?method=GET&target=%2F">GET / without a key</a>, or one of the latest refusals:</p>
+    ${note}
+    <${Table}
+      caption="Latest refusals"
+      idOf=${(/** @type {Decision} */ { id }) => id}
+      empty="Nothing that this gateway keeps in memory was refused."
+      columns=${exampleColumns}
+      rows=${answer?.requests.slice(0, 5)}
+    />`
 }
 
 /** @param {Place} place */
@@ -96,6 +126,7 @@ export function Explain({ query, change }) {
     <p class="muted">
       Nothing is sent and nobody is charged. Without a key id: a request without a credential.
     </p>
+    ${queryOf(asked) === undefined && html`<${Examples} />`}
     <div aria-live="polite">
       ${said.answer && explained(said.answer)} ${said.fault !== undefined && faultBox(said.fault, load)}
     </div>`
