@@ -59,7 +59,7 @@ export function Clients({ query, change }) {
     <${Table}
       caption="Clients"
       idOf=${(/** @type {ClientRow} */ { id }) => id}
-      empty="No client has this in its id, and no key is it."
+      empty="No client and no key has this in its id."
       columns=${clientColumns}
       rows=${answer?.clients}
     />
