@@ -1,7 +1,7 @@
 /** Renders the report of a replay as one page that needs no network and no other file. Its numbers are there without its script. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { withoutRemarks } from '../../../admin/page-assets.ts'
+import { libraries, withoutRemarks } from '../../../admin/page-assets.ts'
 import { duration } from '../../../insight/format.js'
 import type { ReplayReport } from '../report.ts'
 import { clientsTable, limitsTable, plansTable } from './clients.ts'
@@ -26,23 +26,19 @@ const asOneScript = (modules: readonly string[]): string =>
     .replaceAll(/^import [^]*?'$/gm, '')
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
-const styles = [
-  '../../../admin/page/vendor/uplot.css',
-  '../../../admin/page/style.css',
-  './page/report.css',
-]
+const styles = ['../../../admin/page/style.css', './page/report.css']
 const fromThePage = [
   '../../../insight/format.js',
-  ...['dom', 'plot', 'chart'].map((name) => `../../../admin/page/${name}.js`),
+  ...['plot', 'chart'].map((name) => `../../../admin/page/${name}.js`),
 ]
 const digest = (text: string): string =>
   `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 
 /** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
-  const plot = file('../../../admin/page/vendor/uplot.js')
+  const plot = readFileSync(libraries['uplot.js'](), 'utf8')
   const script = `(() => {\n'use strict'\n${asOneScript([...fromThePage, './page/report.js'])}})()`
-  const style = styles.map(file).join('\n')
+  const style = [readFileSync(libraries['uplot.css'](), 'utf8'), ...styles.map(file)].join('\n')
   const policy = `default-src 'none'; script-src ${digest(plot)} ${digest(script)}; style-src ${digest(style)}; base-uri 'none'; form-action 'none'`
   // The digests in the policy hold for the unchanged text only.
   const raw = (text: string): Markup => new Markup(text)

@@ -1,6 +1,5 @@
 /** Draws the plots of a replay's report, and sorts, filters and saves its table. All numbers are in the document already. */
-import { Chart, redrawCharts } from '../../../../admin/page/chart.js'
-import { h } from '../../../../admin/page/dom.js'
+import { Chart, h, redrawCharts } from '../../../../admin/page/chart.js'
 import { count, csvLine, plural } from '../../../../insight/format.js'
 
 /** @import uPlot from 'uplot' */
