@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ClientsPage } from '../insight/api/usage.ts'
 import type { ClientConfig, Config } from '../config/config.ts'
 import type { Live } from '../insight/live/live.ts'
-import { planInForce } from '../insight/live/plan-in-force.ts'
+import { planInForce } from '../insight/live/seen-clients.ts'
 
 export type ShownClient = Pick<ClientConfig, 'id' | 'plan' | 'limits' | 'keys'>
 
