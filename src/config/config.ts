@@ -1,4 +1,4 @@
-/** The parsed configuration: what the rest of the gateway sees. Types only: schema.ts has the keys with their bounds, defaults.ts the defaults. */
+/** The parsed configuration: what the rest of the gateway sees. schema.ts has the keys with their bounds and defaults. */
 import type { CertificateEnd } from './certificates.ts'
 import type { ConfigFile } from './schema.ts'
 
@@ -73,6 +73,9 @@ export type ServerTlsConfig = NonNullable<File['server']['tls']>
 export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']
+
+/** The default of server.limits.connections; it stands here as worker processes load no schema. */
+export const DEFAULT_CONNECTIONS = 20_000
 
 /** The content of one text; its clients are those written in it. */
 export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {

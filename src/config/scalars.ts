@@ -18,6 +18,12 @@ export type Leaf<T> = z.ZodType<T, string>
 export const faultIn = (leaf: Leaf<unknown>, written: string): string | undefined =>
   leaf.safeParse(written).error?.issues[0]?.message
 
+/** Units of the bounds of durations, in ms. */
+export const second = 1000
+export const minute = 60 * second
+export const hour = 60 * minute
+export const day = 24 * hour
+
 /** Inclusive bounds, in the unit of the value. */
 interface Bounds {
   readonly min: number
@@ -93,6 +99,9 @@ export const duration = (bounds: Bounds) => {
     within(bounds, `is out of range; write a duration from ${min} to ${max}`),
   )
 }
+
+/** A duration without the bounds of its key. */
+export const unboundedMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
 /** Bounds in bytes, value in bytes. */
 export const size = (bounds: Bounds) => {

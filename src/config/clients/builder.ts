@@ -1,6 +1,6 @@
 /** Builds the table of all clients, those of the configuration itself and of its client files: the whole table, or every fault with its place. The same code runs in a thread and without one. */
 import type { WrittenClient } from '../config.ts'
-import { sameDigest, sameId } from '../cross-checks.ts'
+import { sameDigest, sameId } from '../plans.ts'
 import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
 import type { Group } from '../tree.ts'
 import { EXPIRING_MS, keyIsOver } from './warnings.ts'

@@ -3,7 +3,7 @@
  * alone, as src/config/scalars.ts takes them. A line that is taken is valid and means the same there; any other line is left
  * to the schema, which may still accept it or reports its faults.
  */
-import { MAX_PER_DAY, MAX_PER_MINUTE } from '../client.ts'
+import { MAX_PER_DAY, MAX_PER_MINUTE } from '../plans.ts'
 import { dateMs } from '../scalars.ts'
 import { textAt, type Group } from '../tree.ts'
 import { hexValue, isFirstIdByte, isIdByte, mayBeReserved, NO_DIGIT } from './byte-tables.ts'

@@ -1,6 +1,6 @@
 /** Reads one client file into the scratch: plain clients as bytes, all others through the schema. */
 import type { WrittenClient } from '../config.ts'
-import { readEntry } from '../entries.ts'
+import { readEntry } from '../parse.ts'
 import { unreadable } from '../files.ts'
 import { valueAt, type Group } from '../tree.ts'
 import {
