@@ -45,11 +45,9 @@ type Ends = readonly number[]
 export const build = (request: BuildRequest): Built => {
   const { own, files, plans, isLarge } = request
   const textBytes = files.reduce((sum, { bytes }) => sum + bytes, JSON.stringify(own).length)
-  const scratch = new Scratch(textBytes, isLarge)
+  const scratch = new Scratch(Object.keys(plans), textBytes, isLarge)
   const faults = new Faults()
-  const planNames = Object.keys(plans)
-  for (const [index, client] of own.entries())
-    scratch.add(client, planNames.indexOf(client.plan), index)
+  for (const [index, client] of own.entries()) scratch.add(client, index)
   const ends = [scratch.clients]
   const sha256 = files.map((file) => {
     const read = readFile(file, { scratch, faults, plans })
@@ -57,7 +55,7 @@ export const build = (request: BuildRequest): Built => {
     return read ?? ''
   })
   const twice: Same[] = []
-  const table = scratch.finish(planNames, (same) => {
+  const table = scratch.finish((same) => {
     if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
     else faults.dropped++
   })
