@@ -1,6 +1,6 @@
 /** The composition root of a gateway of one process; src/server/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
-import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/aside.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { Log } from '../../core/record/log.ts'
