@@ -4,7 +4,7 @@
  */
 import type { SeenUse } from './tally.ts'
 import { loggedPath, type AccessRecord } from './access-record.ts'
-import { plainText } from './log-text.ts'
+import { plainText } from './line-writer.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
 
