@@ -5,7 +5,7 @@ import type { Config } from '../config.ts'
 import type { Environment } from '../environment.ts'
 import { ConfigError, type ConfigProblem } from '../problems.ts'
 import type { BuildRequest, Built } from './builder.ts'
-import { fromPlainConfig, type PlainConfig } from './plain-config.ts'
+import { fromPlainConfig, type PlainConfig } from './client-table.ts'
 import type { AskedPlace, PlacesFound } from './setting-locations.ts'
 
 /** What a thread is asked to do, and what it answers. */

@@ -4,9 +4,8 @@ import { sameDigest, sameId } from '../plans.ts'
 import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
 import type { Group } from '../tree.ts'
 import { EXPIRING_MS, keyIsOver } from './warnings.ts'
-import { Columns, countEnding } from './columns.ts'
-import { Faults, type FileFault } from './faults.ts'
-import { placesIn, type Sought } from './places.ts'
+import { columnsOf, countEnding, type Columns } from './columns.ts'
+import { Faults, placesIn, type FileFault, type Sought } from './faults.ts'
 import { readFile, type ClientFile } from './read-file.ts'
 import type { ClientTableParts } from './client-table.ts'
 import { Scratch, type Same } from './scratch.ts'
@@ -59,7 +58,7 @@ export const build = (request: BuildRequest): Built => {
     if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
     else faults.dropped++
   })
-  const columns = new Columns(table.buffer, table.counts)
+  const columns = columnsOf(table.buffer, table.counts)
   const found = new Found(request, columns, ends)
   for (const fault of found.places(twice.map((same) => found.repeated(same)))) faults.add(fault)
   const isSound = faults.count === 0

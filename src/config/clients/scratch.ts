@@ -1,6 +1,14 @@
 /** Collects clients: columns with room for all that a text of that length could hold, filled from the start. */
 import type { Limits, WrittenClient } from '../config.ts'
-import { columnBytes, Columns, DIGEST_BYTES, newBuffer, type Counts } from './columns.ts'
+import {
+  columnBytes,
+  columnNames,
+  columnsOf,
+  DIGEST_BYTES,
+  newBuffer,
+  type Columns,
+  type Counts,
+} from './columns.ts'
 import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
 import type { ClientTableParts } from './client-table.ts'
 
@@ -42,7 +50,7 @@ export class Scratch {
     }
     this.#isLarge = isLarge
     this.#buffer = newBuffer(columnBytes(counts), isLarge)
-    this.columns = new Columns(this.#buffer, counts)
+    this.columns = columnsOf(this.#buffer, counts)
   }
 
   /** Returns how far it is filled, to return to later. */
@@ -56,7 +64,7 @@ export class Scratch {
     this.#idBytes = idBytes
   }
 
-  /** Adds a valid client; digests may be in either case. line: see Columns.clientLine. */
+  /** Adds a valid client; digests may be in either case. line: see clientLine of the columns. */
   add({ id, plan, keys, limits }: WrittenClient, line: number): void {
     const { columns } = this
     const client = this.clients++
@@ -89,12 +97,9 @@ export class Scratch {
       keySlots: slotsFor(keys),
     }
     const buffer = newBuffer(columnBytes(counts), this.#isLarge)
-    const to = new Columns(buffer, counts)
+    const to = columnsOf(buffer, counts)
+    for (const name of columnNames) to[name].set(from[name].subarray(0, to[name].length))
     to.limits.set(this.#pairs)
-    for (const name of ofKeys) to[name].set(from[name].subarray(0, keys))
-    for (const name of ofClients) to[name].set(from[name].subarray(0, clients))
-    to.digestWords.set(from.digestWords.subarray(0, keys * 8))
-    to.ids.set(from.ids.subarray(0, idBytes))
     // The rest needs the table alone, and memory is at its highest here.
     if (this.#isLarge) this.#buffer.transfer(0)
     const report = (kind: Same['kind']) => (number: number, earlier: number) =>
@@ -122,13 +127,3 @@ export class Scratch {
     return at
   }
 }
-
-const ofKeys = ['keyExpiresAtMs', 'keyClient', 'keyIdAt', 'keyIdLength'] as const
-const ofClients = [
-  'clientIdAt',
-  'clientFirstKey',
-  'clientLimits',
-  'clientLine',
-  'clientPlan',
-  'clientIdLength',
-] as const

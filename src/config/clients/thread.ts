@@ -5,7 +5,7 @@ import { ConfigError } from '../problems.ts'
 import type { Job, Jobs } from './aside.ts'
 import { build } from './builder.ts'
 import { loadConfig, readRevision } from './load.ts'
-import { clientTableOf, toPlainConfig } from './plain-config.ts'
+import { clientTableOf, toPlainConfig } from './client-table.ts'
 import { readSettingLocations } from './setting-locations.ts'
 
 const NICE = 10
