@@ -7,6 +7,7 @@ import { checkClient, client } from './plans.ts'
 import { problem, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { redisForm } from './redis.ts'
 import { configSchema, crossChecks, type ConfigFile } from './schema.ts'
+import { byLimit, limitKeys } from './time.ts'
 import { isGroup, listAt, valueAt, type Group, type Tree } from './tree.ts'
 
 const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
@@ -76,17 +77,11 @@ const concurrentOf = (connections: number): number => Math.max(8, Math.floor(con
 
 const toConfig = (file: ConfigFile): ParsedConfig => {
   const standard = concurrentOf(file.upstream.connections)
-  const plans = Object.entries(file.plans).map(
-    ([name, { perMinute, perDay, concurrent, shadow }]) => {
-      const isCustom = perMinute === undefined || perDay === undefined
-      return {
-        name,
-        limits: isCustom ? undefined : { perMinute, perDay },
-        concurrent: concurrent ?? standard,
-        shadow,
-      }
-    },
-  )
+  const plans = Object.entries(file.plans).map(([name, plan]) => {
+    const isCustom = limitKeys.some((key) => plan[key] === undefined)
+    const limits = isCustom ? undefined : byLimit(({ limit }) => plan[limit] ?? 0)
+    return { name, limits, concurrent: plan.concurrent ?? standard, shadow: plan.shadow }
+  })
   const plansByName = new Map(plans.map((plan) => [plan.name, plan]))
   const clients = file.clients.map((client) => {
     const plan = plansByName.get(client.plan)

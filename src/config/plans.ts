@@ -14,6 +14,7 @@ import {
   label,
   type Leaf,
 } from './scalars.ts'
+import { byLimit, limitKeys, windows } from './time.ts'
 import {
   below,
   groupAt,
@@ -27,15 +28,12 @@ import {
   type Group,
 } from './tree.ts'
 
-export const MAX_PER_MINUTE = 1_000_000_000
-export const MAX_PER_DAY = 1_000_000_000_000
-export const perMinute = integer({ min: 1, max: MAX_PER_MINUTE })
-const perDay = integer({ min: 1, max: MAX_PER_DAY })
-const limits = group({ perMinute, perDay })
+const limitOf = byLimit(({ most }) => integer({ min: 1, max: most }))
+export const { perMinute } = limitOf
+const limits = group(limitOf)
 
 const plan = group({
-  perMinute: perMinute.optional(),
-  perDay: perDay.optional(),
+  ...byLimit(({ limit }) => limitOf[limit].optional()),
   custom: flag.optional(),
   concurrent: integer({ min: 1, max: 1_000_000 }).optional(),
   /** Limits that are only tried, on each client of the plan, of a custom one too. */
@@ -48,7 +46,11 @@ const PLANS_AT_MOST = 1_000
 const tooManyPlans = `has more than ${PLANS_AT_MOST} plans; clients with limits of their own share one with custom: true`
 
 export const plans = z
-  .record(label, plan, faultOr('is not a group of plans; write NAME: { perMinute, perDay } lines'))
+  .record(
+    label,
+    plan,
+    faultOr(`is not a group of plans; write NAME: { ${limitKeys.join(', ')} } lines`),
+  )
   .refine((given) => Object.keys(given).length > 0, { error: cardinality })
   .refine((given) => Object.keys(given).length <= PLANS_AT_MOST, { error: tooManyPlans })
   .prefault({
@@ -72,28 +74,37 @@ export const client = group({
 /** A count without the bounds of its key. */
 const count: Leaf<number> = integer({ min: 0, max: 1e15 })
 
-const checkWindows = (tree: Group, path: Path): PathProblem[] => {
-  const ofDay = [...path, 'perDay']
-  const message = 'is below perMinute; a day allows at least what its minute does'
-  return unlessOrdered(tree, count, [[...path, 'perMinute'], ofDay], problem(ofDay, message))
-}
+const checkWindows = (tree: Group, path: Path): PathProblem[] =>
+  windows.slice(1).flatMap(({ name, limit }, index) => {
+    const shorter = windows[index]
+    if (shorter === undefined) return []
+    const message = `is below ${shorter.limit}; a ${name} allows at least what its ${shorter.name} does`
+    const inOrder = [
+      [...path, shorter.limit],
+      [...path, limit],
+    ] as const
+    return unlessOrdered(tree, count, inOrder, problem([...path, limit], message))
+  })
+
+const allLimits = limitKeys.join(' and ')
 
 const checkPlan = (tree: Group, name: string): PathProblem[] => {
   const path = ['plans', name]
   const given = valueAt(tree, ...path)
   if (!isGroup(given)) return []
-  const own = ['perMinute', 'perDay'].filter((key) => valueAt(given, key) !== undefined)
+  const own = limitKeys.filter((key) => valueAt(given, key) !== undefined)
   const custom = textAt(given, 'custom')
   if (custom === 'false') {
-    return [problem([...path, 'custom'], 'is not needed; write true, or give perMinute and perDay')]
+    return [problem([...path, 'custom'], `is not needed; write true, or give ${allLimits}`)]
   }
   if (custom !== undefined) {
     return own.map((key) =>
       problem([...path, key], 'does not go with custom; remove one of the two', 'key'),
     )
   }
-  if (valueAt(given, 'custom') !== undefined || own.length === 2) return checkWindows(tree, path)
-  return [problem(path, 'has no full limits; give perMinute and perDay, or custom: true', 'key')]
+  if (valueAt(given, 'custom') !== undefined || own.length === limitKeys.length)
+    return checkWindows(tree, path)
+  return [problem(path, `has no full limits; give ${allLimits}, or custom: true`, 'key')]
 }
 
 export const checkPlans = (tree: Group): PathProblem[] =>

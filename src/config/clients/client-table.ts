@@ -1,6 +1,7 @@
 /** The clients of a configuration, read from columns: each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Clients, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
 import { columnsOf, countEnding, DIGEST_BYTES, type Columns, type Counts } from './columns.ts'
+import { byLimit, limitKeys, windows } from '../time.ts'
 import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
 /** A whole table, as it goes from thread to thread and from process to process. */
@@ -113,7 +114,7 @@ export class ClientTable implements Clients {
     const [otherFrom, otherTo] = other.#keysOf(found)
     if (!isPlan || to - from !== otherTo - otherFrom) return false
     const [a, b] = [this.#limits(client) ?? is.limits, other.#limits(found) ?? was.limits]
-    if (a?.perMinute !== b?.perMinute || a?.perDay !== b?.perDay) return false
+    if (limitKeys.some((key) => a?.[key] !== b?.[key])) return false
     for (let key = 0; key < to - from; key++)
       if (!this.#isSameKey(from + key, other, otherFrom + key)) return false
     return true
@@ -177,7 +178,8 @@ export class ClientTable implements Clients {
     const { clientLimits, limits } = this.#columns
     const own = clientLimits[client] ?? 0
     if (own === 0) return undefined
-    return { perMinute: limits[2 * own - 2] ?? 0, perDay: limits[2 * own - 1] ?? 0 }
+    const from = (own - 1) * windows.length
+    return byLimit((window) => limits[from + windows.indexOf(window)] ?? 0)
   }
 }
 

@@ -1,11 +1,13 @@
 /** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the table reads them. */
 
+import { windows } from '../time.ts'
+
 export interface Counts {
   readonly clients: number
   readonly keys: number
   /** Bytes of all ids together. */
   readonly idBytes: number
-  /** Pairs of limits that belong to single clients. */
+  /** Sets of limits that belong to single clients. */
   readonly limits: number
   /** Slots of the indexes: clients by id, keys by id and keys by digest. */
   readonly clientSlots: number
@@ -33,8 +35,8 @@ const DIGEST_WORDS = DIGEST_BYTES / 4
 const layout = {
   /** Unix time in ms; Infinity: never. */
   keyExpiresAtMs: [Float64Array, 'keys', 1],
-  /** perMinute and perDay alternate. */
-  limits: [Float64Array, 'limits', 2],
+  /** Limits of all windows, in their order. */
+  limits: [Float64Array, 'limits', windows.length],
   digestWords: [Uint32Array, 'keys', DIGEST_WORDS],
   keyClient: [Uint32Array, 'keys', 1],
   keyIdAt: [Uint32Array, 'keys', 1],

@@ -4,8 +4,8 @@
  * there; anything else is left to the schema, which may still accept it or reports its faults.
  */
 import type { KeyConfig, Limits, WrittenClient } from '../config.ts'
-import { MAX_PER_DAY, MAX_PER_MINUTE } from '../plans.ts'
 import { clientIdShape, dateMs, digestShape, isReservedName, keyIdShape } from '../scalars.ts'
+import { byLimit, limitKeys } from '../time.ts'
 import { textAt, type Group, type Tree } from '../tree.ts'
 
 /** Parsed dates that are kept, as most keys of a file end on few of them. */
@@ -58,7 +58,7 @@ export class PlainClients {
 
 const ofClient = new Set(['id', 'plan', 'limits', 'keys'])
 const ofKey = new Set(['id', 'sha256', 'expires'])
-const ofLimits = new Set(['perMinute', 'perDay'])
+const ofLimits = new Set<string>(limitKeys)
 
 const hasOnly = (given: unknown, known: ReadonlySet<string>): given is Record<string, unknown> => {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return false
@@ -71,9 +71,10 @@ const isId = (given: unknown, shape: RegExp): given is string =>
 
 const readLimits = (given: unknown): Limits | undefined => {
   if (!hasOnly(given, ofLimits)) return undefined
-  const perMinute = readCount(given['perMinute'], MAX_PER_MINUTE)
-  const perDay = readCount(given['perDay'], MAX_PER_DAY)
-  return perMinute > 0 && perDay >= perMinute ? { perMinute, perDay } : undefined
+  const limits = byLimit(({ limit, most }) => readCount(given[limit], most))
+  const counts = Object.values(limits)
+  const areOrdered = counts.every((count, index) => count >= Math.max(1, counts[index - 1] ?? 0))
+  return areOrdered ? limits : undefined
 }
 
 /** Returns 0 for what is no count in digits alone, or above the most. */

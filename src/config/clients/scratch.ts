@@ -9,6 +9,7 @@ import {
   type Columns,
   type Counts,
 } from './columns.ts'
+import { limitKeys } from '../time.ts'
 import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
 import type { ClientTableParts } from './client-table.ts'
 
@@ -29,7 +30,7 @@ export class Scratch {
   readonly columns: Columns
   /** The distinct limits that clients have of their own, and their index. */
   readonly #limits = new Map<string | number, number>()
-  readonly #pairs: number[] = []
+  readonly #limitValues: number[] = []
   readonly #isLarge: boolean
   readonly #buffer: ArrayBuffer
   /** Plan names, with their numbers in the columns. */
@@ -99,7 +100,7 @@ export class Scratch {
     const buffer = newBuffer(columnBytes(counts), this.#isLarge)
     const to = columnsOf(buffer, counts)
     for (const name of columnNames) to[name].set(from[name].subarray(0, to[name].length))
-    to.limits.set(this.#pairs)
+    to.limits.set(this.#limitValues)
     // The rest needs the table alone, and memory is at its highest here.
     if (this.#isLarge) this.#buffer.transfer(0)
     const report = (kind: Same['kind']) => (number: number, earlier: number) =>
@@ -111,13 +112,14 @@ export class Scratch {
   }
 
   /** Returns the index of the limits plus one. */
-  #ownLimits({ perMinute, perDay }: Limits): number {
+  #ownLimits(limits: Limits): number {
+    const { perMinute, perDay } = limits
     // A number is found much faster than a string, and holds both limits where perDay has up to 22 bits.
-    const both = perDay < 2 ** 22 ? perMinute * 2 ** 22 + perDay : `${perMinute}/${perDay}`
-    const known = this.#limits.get(both)
+    const all = perDay < 2 ** 22 ? perMinute * 2 ** 22 + perDay : `${perMinute}/${perDay}`
+    const known = this.#limits.get(all)
     if (known !== undefined) return known
-    this.#pairs.push(perMinute, perDay)
-    this.#limits.set(both, this.#limits.size + 1)
+    for (const key of limitKeys) this.#limitValues.push(limits[key])
+    this.#limits.set(all, this.#limits.size + 1)
     return this.#limits.size
   }
 

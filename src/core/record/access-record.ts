@@ -1,5 +1,6 @@
 /** The access record of one request and the fields of its log line. */
 import type { IncomingMessage } from 'node:http'
+import type { WindowName } from '../../config/time.ts'
 import type { QuotaView } from '../../state/quota.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
@@ -27,7 +28,7 @@ export interface AccessRecord {
   /** Unix time in ms when a request with a valid credential was decided, and when its charge was refunded; see UniqueTimestamps. */
   readonly decidedMs: number | undefined
   readonly refundedMs: number | undefined
-  readonly refusedWindow: 'minute' | 'day' | undefined
+  readonly refusedWindow: WindowName | undefined
   readonly backend: string | undefined
   readonly retried: string | undefined
   readonly degraded: boolean

@@ -1,6 +1,7 @@
 /** Every metric of the gateway by name, with its labels: the numbers behind it, what writes them, and how a scrape reads them. */
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
+import { windowNames, type WindowName } from '../../config/time.ts'
 import type { QuotaObserver } from '../../state/observer.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
@@ -238,7 +239,7 @@ export function quotaMetrics() {
   const storeSeconds = new HistogramSeries(storeBounds)
   const degraded = zeros(['local', 'open', 'closed'])
   /** Keyed by plan. */
-  const shadow = new Map<string, Record<'minute' | 'day' | 'unjudged', number>>()
+  const shadow = new Map<string, Record<WindowName | 'unjudged', number>>()
   let isUp = true
   let outages = 0
   const quota = {
@@ -254,8 +255,8 @@ export function quotaMetrics() {
       if (!available) outages++
     },
     /** Counts a request that shadow limits would have refused, or could not judge. */
-    shadowRefused(plan: string, reason: 'minute' | 'day' | 'unjudged') {
-      const counts = shadow.get(plan) ?? zeros(['minute', 'day', 'unjudged'])
+    shadowRefused(plan: string, reason: WindowName | 'unjudged') {
+      const counts = shadow.get(plan) ?? zeros([...windowNames, 'unjudged'])
       counts[reason]++
       shadow.set(plan, counts)
     },
@@ -289,7 +290,7 @@ export function quotaMetrics() {
 }
 
 const shadowFamilies = (
-  shadow: ReadonlyMap<string, Record<'minute' | 'day' | 'unjudged', number>>,
+  shadow: ReadonlyMap<string, Record<WindowName | 'unjudged', number>>,
 ): Family[] => [
   counter(
     'tollgate_shadow_refusals_total',
