@@ -4,16 +4,16 @@ export const windows = [
   { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000 },
 ] as const
 
-type Window = (typeof windows)[number]
-export type WindowName = Window['name']
+type FixedWindow = (typeof windows)[number]
+export type WindowName = FixedWindow['name']
 /** Key of a window's limit in a configuration. */
-export type LimitKey = Window['limit']
+export type LimitKey = FixedWindow['limit']
 
 export const windowNames = windows.map(({ name }) => name)
 export const limitKeys = windows.map(({ limit }) => limit)
 
 /** A value for each window, by the key of its limit. */
-export const byLimit = <Value>(valueOf: (window: Window) => Value): Record<LimitKey, Value> =>
+export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<LimitKey, Value> =>
   Object.fromEntries(windows.map((window) => [window.limit, valueOf(window)])) as Record<
     LimitKey,
     Value

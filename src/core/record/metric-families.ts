@@ -57,7 +57,7 @@ export interface RequestRecord {
 export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
 
 /** A group of metrics. write: methods of Metrics; live: numbers of which the live view shows the differences. */
-interface Group {
+interface MetricGroup {
   readonly families: readonly Family[]
   readonly write: object
   readonly live?: () => object
@@ -97,7 +97,7 @@ export function requestMetrics(names: ConfigNames) {
       backend: series().map(({ backend }) => backend),
     }),
     use: (next: ConfigNames) => requests.use(next),
-  } satisfies Group & Record<'use', unknown>
+  } satisfies MetricGroup & Record<'use', unknown>
 }
 
 const requestFamilies = (requests: RequestSeries, inFlight: () => number): Family[] => [
@@ -184,7 +184,7 @@ export function connectionMetrics() {
       tunnelClosed: () => void tunnels--,
     },
     live: () => ({ connections: connections() }),
-  } satisfies Group
+  } satisfies MetricGroup
 }
 
 export function backendMetrics() {
@@ -229,7 +229,7 @@ export function backendMetrics() {
       backendFailed: (kind: BackendFailureKind) => void failures[kind]++,
     },
     live: () => ({ backends: backends() }),
-  } satisfies Group
+  } satisfies MetricGroup
 }
 
 export function quotaMetrics() {
@@ -286,7 +286,7 @@ export function quotaMetrics() {
     use({ plans }: ConfigNames): void {
       for (const plan of shadow.keys()) if (!plans.includes(plan)) shadow.delete(plan)
     },
-  } satisfies Group & Record<'use', unknown>
+  } satisfies MetricGroup & Record<'use', unknown>
 }
 
 const shadowFamilies = (
@@ -347,7 +347,7 @@ export function credentialMetrics() {
       /** How many keys are banned now, as far as this process knows. */
       bannedKeys: (count: number) => void (bannedKeys = count),
     },
-  } satisfies Group
+  } satisfies MetricGroup
 }
 
 /** version: of the gateway. */
@@ -374,5 +374,5 @@ export function processMetrics(version: string) {
       spans: (outcome: keyof typeof spans, count: number) => void (spans[outcome] += count),
     },
     live: () => ({ eventLoopLagMs }),
-  } satisfies Group
+  } satisfies MetricGroup
 }
