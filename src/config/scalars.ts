@@ -198,12 +198,13 @@ export const optionalFile = text
   .transform((written) => (written === '' ? undefined : written))
   .meta({ type: ['string', 'null'] })
 
-export const digestShape = /^[0-9A-Fa-f]{64}$/
-
 /** SHA-256 in hex, either case; the value is lower case. by: what prints it. */
 const digestBy = (by: string) =>
   text
-    .regex(digestShape, `is not a SHA-256 digest; write 64 hex digits, as \`${by}\` prints them`)
+    .regex(
+      /^[0-9A-Fa-f]{64}$/,
+      `is not a SHA-256 digest; write 64 hex digits, as \`${by}\` prints them`,
+    )
     .transform((written) => written.toLowerCase())
     .meta({ type: ['string', 'number'] })
 

@@ -45,8 +45,8 @@ export type ReadSettingLocations = (
 /** The largest file that is read takes a tenth of it on a slow machine. */
 const LOAD_DEADLINE_MS = 60_000
 
-/** Heap for all that is outside the buffers; a build needs some 30 MB. */
-const HEAP_MB = 512
+/** Heap for all that is outside the buffers. A build makes much that lives for one line alone: small steps keep the process small. */
+const heap = { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 8 }
 
 export const buildAside = (request: BuildRequest): Promise<Built> => ask('build', request)
 
@@ -80,8 +80,8 @@ const ask = <Name extends keyof Jobs>(
   new Promise((resolve, reject) => {
     // The extension is that of the source or of the build.
     const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
-    const resourceLimits = { maxOldGenerationSizeMb: HEAP_MB }
-    const thread = new Worker(program, { workerData: { name, request }, resourceLimits })
+    const workerData = { name, request }
+    const thread = new Worker(program, { workerData, resourceLimits: heap })
     const late =
       deadlineMs === undefined ? undefined : setTimeout(() => void thread.terminate(), deadlineMs)
     const fail = (cause?: unknown): void => {
