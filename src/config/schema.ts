@@ -1,5 +1,5 @@
 /** The shape of the file: every key with its type, unit, bounds and default; config/gateway.yaml shows the same defaults with their meaning. Blocks with many keys or checks have files of their own. */
-import { z } from 'zod'
+import type { z } from 'zod'
 import { absoluteLink, collectorUrl, jwksUri, webOrigin } from './addresses.ts'
 import { filledList, group, inMs, list } from './groups.ts'
 import { checkClients, checkPlans, client, perMinute, plans } from './plans.ts'

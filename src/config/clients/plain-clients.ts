@@ -82,8 +82,9 @@ const readLimits = (given: unknown): Limits | undefined => {
 
 /** Returns 0 for what is no count in digits alone, or above the most. */
 const readCount = (given: unknown, most: number): number => {
-  const isCount = typeof given !== 'object' && /^[1-9][0-9]*$/.test(String(given))
-  return isCount && Number(given) <= most ? Number(given) : 0
+  const text = typeof given === 'number' ? String(given) : given
+  const isCount = typeof text === 'string' && /^[1-9][0-9]*$/.test(text)
+  return isCount && Number(text) <= most ? Number(text) : 0
 }
 
 /** Parses a line of JSONL; undefined: it is no JSON, or is not written as JSON.stringify writes it, with blanks if wanted. */

@@ -16,13 +16,13 @@ if (process.platform === 'linux') setPriority(0, NICE)
 const job = workerData as Job
 if (job.name === 'build') {
   const built = build(job.request)
-  answer<'build'>(built, built.table === undefined ? [] : [built.table.buffer])
+  answer(built, built.table === undefined ? [] : [built.table.buffer])
 } else if (job.name === 'load') {
   const loaded = await load(job.request)
-  answer<'load'>(loaded, 'buffer' in loaded ? [loaded.buffer] : [])
-} else answer<'locate'>(locate(job.request))
+  answer(loaded, 'buffer' in loaded ? [loaded.buffer] : [])
+} else answer(locate(job.request))
 
-function answer<Name extends keyof Jobs>(value: Jobs[Name][1], sent: Transferable[] = []): void {
+function answer(value: Jobs[keyof Jobs][1], sent: Transferable[] = []): void {
   parentPort?.postMessage(value, sent)
 }
 
