@@ -20,7 +20,7 @@ import type { Route } from '../rules/routes.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import type { ShadowCharge } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
-import type { UniqueTimestamps } from '../record/unique-timestamps.ts'
+import type { UniqueTimestamps } from '../record/access-record.ts'
 
 /** Parts that all requests share, whatever configuration they began under. */
 export interface PipelineParts {

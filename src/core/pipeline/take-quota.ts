@@ -9,7 +9,7 @@ import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
 import type { JudgeByShadow } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
-import type { UniqueTimestamps } from '../record/unique-timestamps.ts'
+import type { UniqueTimestamps } from '../record/access-record.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
 

@@ -11,7 +11,7 @@ import {
   createSharedStrikes,
   type CounterCalls,
 } from '../../state/supervisor/counters.ts'
-import { fromPlainConfig } from '../../config/clients/plain-config.ts'
+import { fromPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import { createIpcAuthority, type QuotaCalls } from '../../state/supervisor/authority.ts'
 import type { Authority, NoticeListener } from '../../state/quota.ts'
