@@ -1,7 +1,7 @@
 /** Bytes in, requests out: the same whatever pieces the bytes come in, and never framed otherwise than by another strict parser. */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { clientCases } from '../../fuzz/client-cases.ts'
+import { clientCases } from '../../fuzz/cases.ts'
 import { conversations, type Conversation } from '../../fuzz/client-grammar.ts'
 import { keys } from '../../support/gateway.ts'
 import { difference, HEAD_BYTES, readByUs, type Framed } from './framed-requests.ts'
