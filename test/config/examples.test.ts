@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parse as parseYaml } from 'yaml'
-import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
+import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../src/cli/usable-config.ts'
 import { blockDefaults, defaults } from '../../src/config/defaults.ts'
 import { parseConfigText } from '../../src/config/clients/load.ts'
 import { uncomment } from './gateway-schema.ts'
