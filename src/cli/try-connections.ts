@@ -51,13 +51,11 @@ export async function tryConnections(
     tryBackends(upstream, tls.upstream),
     ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
   ])
-  return [
-    ...certificatesOf('server.tls', server.tls),
-    ...certificatesOf('admin.tls', admin.tls),
-    ...certificatesOf('upstream.tls', upstream.tls),
-    ...certificatesOf('store.redis.tls', store.redis?.tls),
-    ...tried.flat(),
-  ]
+  const files = { server, admin, upstream, 'store.redis': store.redis }
+  const certificates = Object.entries(files).flatMap(([group, given]) =>
+    certificatesOf(`${group}.tls`, given?.tls),
+  )
+  return [...certificates, ...tried.flat()]
 }
 
 const certificatesOf = (

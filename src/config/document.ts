@@ -1,5 +1,5 @@
 /** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
-import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, visit } from 'yaml'
+import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, stringify, visit } from 'yaml'
 import type { Document, Pair as YamlPair } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
@@ -8,6 +8,8 @@ import { isReservedName, reservedNameFault } from './scalars.ts'
 import { emptyGroup } from './tree.ts'
 import type { Tree } from './tree.ts'
 import { tagFault, describeYamlFaults } from './yaml-faults.ts'
+
+export { stringify }
 
 /** Line and column count from 1. */
 export interface Place {

@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { parse as parseYaml } from 'yaml'
-import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
+import {
+  demoKeyDigests,
+  demoKeys,
+  planDemoKeys,
+  refuseDemoKeys,
+} from '../../src/cli/usable-config.ts'
 import { parseConfigText } from '../../src/config/clients/load.ts'
 import { completed } from '../../src/config/groups.ts'
 import { configSchema } from '../../src/config/schema.ts'

@@ -2,7 +2,7 @@
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ReadinessReport } from '../../src/admin/readiness.ts'
-import { loadUsableConfig } from '../../src/cli/load-usable-config.ts'
+import { loadUsableConfig } from '../../src/cli/usable-config.ts'
 import { readSettingLocationsAside } from '../../src/config/clients/aside.ts'
 import { createGateway } from '../../src/server/gateway/gateway.ts'
 import { createLog } from '../../src/core/record/log.ts'

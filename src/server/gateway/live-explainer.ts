@@ -49,7 +49,7 @@ class Budget {
 
 /** Reading the client files of a million clients takes less. */
 const LOCATIONS_MS = 5_000
-const OTHER_FILES = 'where settings stand: the files are no longer what was taken; reload first'
+const OTHER_FILES = 'lines of the files, which have changed since they were taken'
 const LATE_FILES = `where settings stand: the files could not be read within ${LOCATIONS_MS / 1000} s`
 
 /** Runs one reading at a time. missing: receives the reason where places are left out. */

@@ -1,14 +1,50 @@
-/** `tollgate bans add` and `bans lift`: all gateways apply the change within a second. */
-import type { Ban, BanChange } from '../../insight/api/state.ts'
+/** `tollgate bans list`, `add` and `lift`: who is banned, why, and until when; all gateways apply a change within a second. */
+import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
 import type { ClientDetail } from '../../insight/api/usage.ts'
-import { duration, faultIn } from '../../config/scalars.ts'
-import { Fault, usageFault } from '../terminal/fault.ts'
+import { Fault, usageFault, OK } from '../terminal/fault.ts'
+import { id, text } from '../terminal/table.ts'
 import { clock, relative } from '../../insight/format.js'
+import { NeededOption, single, type Declaration } from '../program.ts'
 import { ask } from './admin-client.ts'
-import { gatewayOf, printAnswer, type Asking, type Output } from './asking.ts'
-import { OK } from '../terminal/fault.ts'
+import type { Output } from '../edge.ts'
+import { asking, gatewayOf, listing, printAnswer, type Asking } from './asking.ts'
 
-const banLength = duration({ min: 1_000, max: 400 * 24 * 60 * 60 * 1_000 })
+export const bans: Declaration = (program, { once }) => {
+  const group = program.command('bans').description('list, impose and lift bans of API keys')
+  asking(group, 'list', 'which keys are banned, why, and until when').action(
+    once(() => bansListCommand),
+  )
+  asking(group, 'add [key-id]', 'ban one key, or every key of a client, on all gateways')
+    .addOption(new NeededOption('--for <duration>', 'how long, such as 1h; at most 400d'))
+    .option('--reason <text>', 'a note for operators; clients never see it', single)
+    .option('--client <id>', 'ban every key of this client', single)
+    .action(once(() => bansAddCommand))
+  asking(group, 'lift <key-id>', 'end a ban now, and forget the strikes that led to it').action(
+    once(() => bansLiftCommand),
+  )
+}
+
+const bansListCommand = listing<Bans, Ban>(
+  () => '/api/bans',
+  ({ bans }, nowMs) => {
+    const write = (at: string): string => relative(Date.parse(at), nowMs)
+    return {
+      rows: bans,
+      none: 'No key is banned.',
+      next: 'Lift one: tollgate bans lift KEY_ID',
+      columns: [
+        id('KEY', ({ key }) => key),
+        id('CLIENT', ({ client }) => client),
+        text('BY', ({ by }) => by, { drop: 2 }),
+        text('SINCE', ({ since }) => since, { write, drop: 1 }),
+        text('ENDS', ({ until }) => until, { write }),
+        text('REASON', ({ reason }) => reason),
+      ],
+    }
+  },
+)
+
+const LONGEST_MS = 400 * 24 * 60 * 60 * 1_000
 
 interface BansAddOptions extends Asking {
   /** Exactly one of key and client is given. */
@@ -19,11 +55,13 @@ interface BansAddOptions extends Asking {
 }
 
 /** With --json the answers for a client's keys are one list, which has those before a failure. */
-export async function bansAddCommand(output: Output, options: BansAddOptions): Promise<number> {
+async function bansAddCommand(output: Output, options: BansAddOptions): Promise<number> {
   const { key, client, for: length, reason } = options
   if ((key === undefined) === (client === undefined))
     throw usageFault('KEY_ID and --client: give one of them')
-  const fault = faultIn(banLength, length)
+  // What reads values of the configuration takes time to load.
+  const { duration, faultIn } = await import('../../config/scalars.ts')
+  const fault = faultIn(duration({ min: 1_000, max: LONGEST_MS }), length)
   if (fault !== undefined) throw usageFault(`--for ${fault}`)
   const body = { for: length, ...(reason !== undefined && { reason }) }
   const keys = key === undefined ? await keysOf(output, options, client ?? '') : [key]
@@ -41,7 +79,7 @@ export async function bansAddCommand(output: Output, options: BansAddOptions): P
 
 type OneKey = Asking & { readonly key: string }
 
-export async function bansLiftCommand(output: Output, options: OneKey): Promise<number> {
+async function bansLiftCommand(output: Output, options: OneKey): Promise<number> {
   await change(output, options, { method: 'DELETE' })
   return OK
 }

@@ -1,9 +1,28 @@
-/** The API keys of the demonstration: they are public, so they are refused where others than this machine could use them. */
+/** Loads a configuration that a gateway may start with: the keys of the demonstration are public, so they are refused where others than this machine could use them. */
 import { createHash } from 'node:crypto'
-import { isLoopback } from '../config/hosts.ts'
+import { loadConfigAside } from '../config/clients/aside.ts'
+import { loadConfig } from '../config/clients/load.ts'
 import type { Config } from '../config/config.ts'
+import type { Environment } from '../config/environment.ts'
+import { isLoopback } from '../config/hosts.ts'
+import { ConfigError } from '../config/problems.ts'
 
-export interface DemoKey {
+/**
+ * Rejects with ConfigError with every problem, public demo keys on an open listener among them. isServing: the file is loaded in
+ * a thread, as requests must not wait; else in this thread, which is sooner.
+ */
+export async function loadUsableConfig(
+  file: string,
+  env: Environment,
+  { isServing = false } = {},
+): Promise<Config> {
+  const config = await (isServing ? loadConfigAside : loadConfig)(file, env)
+  const complaint = refuseDemoKeys(config)
+  if (complaint === undefined) return config
+  throw new ConfigError(file, [{ line: 1, column: 1, path: 'server.listen', message: complaint }])
+}
+
+interface DemoKey {
   readonly plan: string
   readonly clientId: string
   readonly keyId: string
