@@ -1,7 +1,7 @@
 /** Answers of the admin listener: JSON, CSV, events, or a body that a page makes itself. */
 import type { IncomingMessage } from 'node:http'
 import { refusalKinds } from '../core/rules/refusals.ts'
-import { MayBeDone } from '../state/store-unavailable.ts'
+import { MayBeDone } from '../state/contract.ts'
 import { csvLine } from '../insight/format.js'
 
 /** Yields the next piece when the reader has taken those before. `gone` aborts when the reader has left, and ends any wait. */

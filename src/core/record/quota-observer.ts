@@ -1,5 +1,5 @@
 /** Counts the events of the quota. */
-import type { QuotaObserver } from '../../state/observer.ts'
+import type { QuotaObserver } from '../../state/quota.ts'
 import type { newState } from './metric-families.ts'
 
 export const quotaObserver = (state: ReturnType<typeof newState>) =>

@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { StoreUnavailable } from '../../state/store-unavailable.ts'
+import { StoreUnavailable } from '../../state/contract.ts'
 import { DayTable, isSomething, type DayRow } from '../../state/day-totals.ts'
 import type { TallyRow } from '../../core/record/tally.ts'
 import type { Batch, UsageStore } from '../../state/usage.ts'

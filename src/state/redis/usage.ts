@@ -56,13 +56,11 @@ const findScript = "return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2])"
 
 /** prefix: of all keys. The Redis store stays open, as it has other users. */
 export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageStore {
-  const adding = redis.script({ name: 'tollgateUse', text: addScript, keyCount: 1 + SHARDS })
-  const finding = redis.script({ name: 'tollgateUsed', text: findScript, keyCount: 1 })
+  const add = redis.script(addScript)
+  const findFields = redis.script(findScript)
   const find = async (client: string, day: number): Promise<readonly DayRow[]> => {
-    const [text, plans] = await finding.run({
-      keys: [shardKey(prefix, day, shardOf(client))],
-      args: [client, client + BY_PLAN],
-    })
+    const key = shardKey(prefix, day, shardOf(client))
+    const [text, plans] = await findFields([key], [client, client + BY_PLAN])
     return parse(client, String(text), String(plans ?? ''))
   }
   return {
@@ -72,7 +70,7 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
       const args: (string | number)[] = [process, sequence, (day + KEPT_DAYS + 1) * DAY_MS]
       for (const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } of rows)
         args.push(shardOf(client), client, plan, admitted, refusedMinute, refusedDay, refusedBan)
-      await adding.run({ keys: [shardKey(prefix, day, 0), ...shards], args })
+      await add([shardKey(prefix, day, 0), ...shards], args)
     },
     async *day(day) {
       for (let shard = 1; shard <= SHARDS; shard++) {

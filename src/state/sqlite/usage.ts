@@ -2,8 +2,8 @@
  * Keeps the totals of days in store.file: one row per client and day with all that was counted and the first plan of the day,
  * as in the release before; and in a second table, which that release ignores, what was counted under other plans.
  */
-import { StoreUnavailable } from '../store-unavailable.ts'
-import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
+import { StoreUnavailable } from '../contract.ts'
+import type { SqliteFile } from './file.ts'
 import type { Columns } from './thread.ts'
 import { splitByPlan, totalOf, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
@@ -39,9 +39,8 @@ const tables = ['usage', 'usage_by_plan'].map((table) => ({
 /** Rows per page; other calls wait for the file meanwhile, for a few ms. */
 const PAGE_ROWS = 1_000
 
-/** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): UsageStore {
-  const store = openSqliteFile(file, onFileEvent)
+/** The file stays open, as it has other users. */
+export function createSqliteUsageStore(store: SqliteFile): UsageStore {
   // Only one process uses the file and sends its batches one after the other, so that comparing a row with its latest batch is
   // enough.
   const bootMs = Date.now()
@@ -56,7 +55,7 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
   const removeBefore = async (day: number): Promise<void> => {
     for (const { isOld, removeOld } of tables)
       while ((await store.read(isOld, day)).length > 0)
-        await store.write(removeOld, [Float64Array.of(day), Float64Array.of(PAGE_ROWS)])
+        await store.write(removeOld, day, PAGE_ROWS)
   }
   return {
     scope: 'store',
@@ -72,10 +71,10 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
         Float64Array.from(of, () => bootMs + sequence),
       ]
       const byClient = Map.groupBy(rows, ({ client }) => client).values()
-      await store.writeAll([
+      await store.writeRows(
         { sql: addTotal, columns: parameters(Array.from(byClient, totalOf)) },
         { sql: addPart, columns: parameters(rows) },
-      ])
+      )
       if (cleanedDay !== undefined && cleanedDay >= day) return
       cleanedDay = day
       await removeBefore(day - KEPT_DAYS + 1)
@@ -91,7 +90,7 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
       }
     },
     client: async (client, from, to) => byPlan(await read(clientOf, from, to, client, client)),
-    close: () => store.close(),
+    close: () => Promise.resolve(),
   }
 }
 
