@@ -9,6 +9,7 @@ import {
   csv,
   invalidRequest,
   json,
+  seen,
   storeAway,
   unknownClient,
   wantsCsv,
@@ -79,8 +80,6 @@ export async function getClientUsage(
 }
 
 const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10)
-
-const seen = (scope: UsageHistory['scope']) => ({ asOf: new Date().toISOString(), scope })
 
 function dayTotals([day, found]: [number, readonly (readonly [number, DayRow])[]]): DayTotals {
   const rows = found.map(([, row]) => row)

@@ -1,6 +1,6 @@
 /** `tollgate check`: prints whether a configuration would be taken, and if not, everything that is wrong with it. */
 import { ConfigError } from '../config/problems.ts'
-import { storeInWords } from '../config/store-words.ts'
+import { storeInWords } from '../config/hosts.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
 import { radiusAgainst } from './operator/admin-keys.ts'
 import { inWords } from '../config/changes/radius-in-words.ts'

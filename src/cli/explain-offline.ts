@@ -2,7 +2,7 @@
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { readSettingLocations } from '../config/clients/setting-locations.ts'
-import type { FindLocations } from '../insight/explain/setting-locations.ts'
+import type { FindLocations } from '../insight/explain/explanation.ts'
 import { explain } from '../server/gateway/explaining.ts'
 import type { Asking } from './operator/asking.ts'
 import { headerPairs, printExplanation, requestLine } from './operator/explain.ts'

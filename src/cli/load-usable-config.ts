@@ -1,5 +1,5 @@
 /** Loads a configuration that a gateway may start with. */
-import { loadConfigAside } from '../config/clients/load-aside.ts'
+import { loadConfigAside } from '../config/clients/aside.ts'
 import { loadConfig } from '../config/clients/load.ts'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'

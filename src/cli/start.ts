@@ -1,5 +1,5 @@
 /** `tollgate start`: the gateway and its admin listener. */
-import { readSettingLocationsAside } from '../config/clients/setting-locations-aside.ts'
+import { readSettingLocationsAside } from '../config/clients/aside.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createGateway, type Gateway } from '../server/gateway/gateway.ts'

@@ -30,10 +30,10 @@ export interface Reading {
 }
 
 /** Deeper than any key of the schema; this limit keeps a hostile file from exhausting the stack. */
-export const maxDepth = 32
+const maxDepth = 32
 
-export const tooDeep = 'is nested too deeply; no key lies this deep'
-export const writtenTwice = 'is written twice; keep one'
+const tooDeep = 'is nested too deeply; no key lies this deep'
+const writtenTwice = 'is written twice; keep one'
 
 interface Walk {
   /** undefined: `${NAME}` is ordinary text. */

@@ -21,6 +21,12 @@ export class StoreClock {
     return Math.floor(this.#aheadMs === undefined ? epochMs() : nowMs() + this.#aheadMs)
   }
 
+  /** Unix time in whole ms at this moment of the process's own Unix clock. */
+  at(ownMs: number): number {
+    if (this.#aheadMs === undefined) return Math.floor(ownMs)
+    return Math.floor(this.#own.nowMs() + this.#aheadMs - (this.#own.epochMs() - ownMs))
+  }
+
   /**
    * The store reported the Unix time storeMs at some moment of a call that took tookMs and has just ended. The known time stays
    * where it agrees with that, so that a late reply does not set the clock back.

@@ -1,7 +1,7 @@
 /** Backends as processes of their own on ports that they keep, and what they have written down. */
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { openSync, readSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { atEnd } from '../support/ending.ts'
 import { endOf, freePort } from '../support/redis-server.ts'
@@ -38,32 +38,25 @@ export async function startBackend(name: string) {
       child = await launch()
     },
     /** All so far. */
-    sightings: openBook(name, book),
+    sightings: () => readBook(name, book),
   }
 }
 
-/** What a backend has said that it saw; reads on from where it was last time. */
-function openBook(backend: string, path: string): () => readonly Sighting[] {
-  const file = openSync(path, 'r')
-  const buffer = Buffer.alloc(1_000_000)
+/** What a backend has said that it saw. */
+function readBook(backend: string, path: string): readonly Sighting[] {
   const sightings: Sighting[] = []
   // A retry may bring a number here once more: a body belongs to the last head of its number.
   const latest = new Map<number, Sighting>()
-  const take = (line: Line): void => {
-    if ('read' in line) return void Object.assign(latest.get(line.read) ?? {}, { body: line.body })
-    const { saw: number, method, client, atMs } = line
-    const sighting: Sighting = { number, backend, method, client, atMs, body: undefined }
-    sightings.push(sighting)
-    latest.set(number, sighting)
-  }
-  let rest = ''
-  return () => {
-    for (;;) {
-      const bytes = readSync(file, buffer)
-      if (bytes === 0) return sightings
-      const lines = (rest + buffer.toString('latin1', 0, bytes)).split('\n')
-      rest = lines.pop() ?? ''
-      for (const line of lines) take(JSON.parse(line) as Line)
+  for (const text of readFileSync(path, 'latin1').split('\n')) {
+    if (text === '') continue
+    const line = JSON.parse(text) as Line
+    if ('read' in line) Object.assign(latest.get(line.read) ?? {}, { body: line.body })
+    else {
+      const { saw: number, method, client, atMs } = line
+      const sighting: Sighting = { number, backend, method, client, atMs, body: undefined }
+      sightings.push(sighting)
+      latest.set(number, sighting)
     }
   }
+  return sightings
 }

@@ -1,13 +1,12 @@
 /** The clients that call at a pace, and what each call came to. */
 import { Agent, request as httpRequest } from 'node:http'
 import type { Chance } from '../simulation/virtual-time.ts'
-import { eventually } from '../process/gateways.ts'
-import { atPace } from '../process/paced-callers.ts'
+import { eventually, type GatewayProcess } from '../process/gateways.ts'
 import { answered } from './answers.ts'
 import { bodyOf, targetOf, type Sizes } from './bodies.ts'
 import type { ChaosClient, ChaosRequest, Outcome } from './events.ts'
 import { talk } from './tunnels.ts'
-import { keyOf, type ChaosGateway, type Place } from './world.ts'
+import { keyOf, type Place } from './world.ts'
 
 export interface Caller extends ChaosClient {
   /** 0: only when there is a crowd of it. */
@@ -42,8 +41,8 @@ export function createCallers(
   const reachable = (client: string): Running[] =>
     places.filter(isUp).filter((place) => place.isNeverKilled || !careful.has(client))
   const requests: ChaosRequest[] = []
-  const agents = new Map<ChaosGateway, Agent>()
-  const agentOf = (gateway: ChaosGateway): Agent => {
+  const agents = new Map<GatewayProcess, Agent>()
+  const agentOf = (gateway: GatewayProcess): Agent => {
     const agent = agents.get(gateway) ?? new Agent({ keepAlive: true })
     agents.set(gateway, agent)
     return agent
@@ -106,7 +105,18 @@ export function createCallers(
   }
 }
 
-type Running = Place & { readonly gateway: ChaosGateway }
+/** Sends so many times a second until stopped, whatever the answers do. The result stops it. */
+function atPace(perSecond: number, send: () => void): () => void {
+  const startedMs = performance.now()
+  let sent = 0
+  const timer = setInterval(() => {
+    const due = Math.floor(((performance.now() - startedMs) / 1000) * perSecond)
+    for (; sent < due; sent++) send()
+  }, 5)
+  return () => clearInterval(timer)
+}
+
+type Running = Place & { readonly gateway: GatewayProcess }
 const isUp = (place: Place): place is Running => place.gateway !== undefined
 
 /** Most are small, some more than one piece, few more than is buffered before a backend is chosen. */
@@ -115,7 +125,7 @@ const sizeOf = (chance: Chance): number =>
 
 interface Begun {
   readonly sent: ChaosRequest
-  readonly gateway: ChaosGateway
+  readonly gateway: GatewayProcess
 }
 
 function settle(sent: ChaosRequest, outcome: Outcome): void {

@@ -76,15 +76,6 @@ export interface Sighting {
 export interface Counted {
   readonly dayTaken: number
   readonly dayUsed: number
-  readonly minuteTaken: number
-}
-
-/** Counters read in the middle of it. */
-export interface Sample extends Counted {
-  readonly client: string
-  /** Of its requests that a backend had seen before they were read. */
-  readonly seen: number
-  readonly atMs: number
 }
 
 export interface Run {
@@ -92,9 +83,8 @@ export interface Run {
   readonly requests: readonly ChaosRequest[]
   readonly sightings: readonly Sighting[]
   readonly faults: readonly Fault[]
-  readonly samples: readonly Sample[]
   /** Calls past the gateways, to a backend that nobody else calls. */
   readonly past: readonly { readonly sentMs: number; readonly endMs: number }[]
   /** By client, when all gateways have stopped. */
-  readonly counted?: ReadonlyMap<string, Counted>
+  readonly counted: ReadonlyMap<string, Counted>
 }

@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Chance } from '../simulation/virtual-time.ts'
 import { workerPids } from '../server/workers/workers.ts'
-import { eventually } from '../process/gateways.ts'
+import { eventually, type GatewayProcess } from '../process/gateways.ts'
 import type { ChaosBackend } from './backends.ts'
 import type { Crowd } from './crowd.ts'
 import type { Fault, FaultKind } from './events.ts'
 import { PAUSE_MS, type Planned } from './schedule.ts'
-import type { ChaosGateway, Place, World } from './world.ts'
+import type { Place, World } from './world.ts'
 
 export interface Stage {
   readonly world: World
@@ -109,7 +109,7 @@ function pickGateway({ world, chance }: Stage, suits: (place: Place) => boolean)
   return { place, gateway: runningAt(place) }
 }
 
-function runningAt({ name, gateway }: Place): ChaosGateway {
+function runningAt({ name, gateway }: Place): GatewayProcess {
   if (gateway === undefined) throw new Error(`there is no ${name}`)
   return gateway
 }
@@ -131,8 +131,7 @@ export async function playLine(
     faults,
     untilMs,
     pauseMs = PAUSE_MS[0],
-    after,
-  }: { faults: Fault[]; untilMs: number; pauseMs?: number; after: () => Promise<void> },
+  }: { faults: Fault[]; untilMs: number; pauseMs?: number },
 ): Promise<void> {
   const startMs = Date.now()
   for (const { kind, atMs, forMs, mustCome } of planned) {
@@ -145,6 +144,5 @@ export async function playLine(
       faults.push(fault)
     })
     fault.untilMs = Date.now()
-    await after()
   }
 }

@@ -11,7 +11,6 @@ import type {
   FaultKind,
   Outcome,
   Run,
-  Sample,
   Sighting,
 } from './events.ts'
 
@@ -237,10 +236,8 @@ function judgeClient(
     const numbers = requests.slice(-over).map(({ number }) => number)
     return over > 0 ? [{ rule: 'over a limit', detail, client: id, numbers }] : []
   })
-  const samples = run.samples.filter(({ client }) => client === id)
-  const untrue = samples.flatMap((sample) => sampleFaults(sample, perMinute, run.faults))
-  const counted = run.counted?.get(id)
-  if (counted === undefined) return [...overs, ...charges(id, untrue)]
+  const counted = run.counted.get(id)
+  if (counted === undefined) return overs
   const details = chargeFaults(counted, {
     seen: own.filter(({ number }) => seen.has(number)).length,
     unknown: own.filter(
@@ -248,11 +245,14 @@ function judgeClient(
     ).length,
     left: meetsNoKill ? 0 : leftByTheDead(perMinute, run.faults),
   })
-  return [...overs, ...charges(id, [...untrue, ...details])]
+  const charges = details.map((detail): Difference => ({
+    rule: 'charge',
+    detail,
+    client: id,
+    numbers: [],
+  }))
+  return [...overs, ...charges]
 }
-
-const charges = (client: string, details: readonly string[]): Difference[] =>
-  details.map((detail) => ({ rule: 'charge', detail, client, numbers: [] }))
 
 /**
  * The UTC minute that an admitted request was charged to: as the answer tells it, else that in which it was both sent and
@@ -299,22 +299,6 @@ function chargeFaults(
     dayTaken < seen && `charged less than backends saw: ${numbers}`,
     dayUsed + left < seen && `not said to be used: ${numbers}`,
     dayTaken - dayUsed > left && `not given back: ${numbers}`,
-  ].filter((fault) => fault !== false)
-}
-
-/** Counters tell at no time less than what was admitted, or more than the limit; after a failover, when all have said what they used. */
-function sampleFaults(sample: Sample, perMinute: number, faults: readonly Fault[]): string[] {
-  const { seen, atMs, dayTaken, minuteTaken } = sample
-  const minute = Math.floor(atMs / MINUTE_MS)
-  const isBeingRepaired = faults.some(
-    (fault) => fault.kind === 'store failed over' && overlaps(fault, atMs, atMs),
-  )
-  return [
-    !isBeingRepaired && dayTaken < seen && `${dayTaken} taken when ${seen} were seen`,
-    // What is read may still be of the minute before.
-    minuteTaken >
-      Math.max(...[minute - 1, minute].map((one) => allowedIn(one, perMinute, faults))) &&
-      `${minuteTaken} of ${perMinute} taken in minute ${minute}`,
   ].filter((fault) => fault !== false)
 }
 

@@ -1,12 +1,11 @@
 /** Plays faults while clients call, and keeps what all of them have seen. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { quotaKey } from '../../src/state/redis/authority.ts'
-import { countersInRedis } from '../process/paced-callers.ts'
+import { quotaInRedis } from '../process/gateways.ts'
 import { createChance } from '../simulation/virtual-time.ts'
 import { targetOf } from './bodies.ts'
 import { createCallers, type Caller } from './callers.ts'
 import { createCrowd } from './crowd.ts'
-import type { Fault, Run, Sample } from './events.ts'
+import type { Counted, Fault, Run } from './events.ts'
 import { playLine, stop } from './faults.ts'
 import type { Planned } from './schedule.ts'
 import type { World } from './world.ts'
@@ -29,42 +28,18 @@ export async function play(
   const load = createCallers({ places: world.places, clients: callers }, createChance(seed * 7))
   const crowd = createCrowd(world.places, load, 'crowd')
   const faults: Fault[] = []
-  const samples: Sample[] = []
-  const read = (): Run => ({
-    clients: callers,
-    requests: load.requests,
-    sightings: world.backends.flatMap((backend) => backend.sightings()),
-    faults,
-    samples,
-    past: past.spans,
-  })
   const past = callPast(world)
-  const after = async (): Promise<void> => {
-    const { sightings, requests } = read()
-    const seen = Map.groupBy(
-      new Set(sightings.map(({ number }) => number)),
-      (number) => requests[number]?.client,
-    )
-    for (const { id } of callers) {
-      // Nothing is read of a store that is away just now.
-      const taken = await sample(world, id, seen.get(id)?.length ?? 0).catch(() => undefined)
-      if (taken !== undefined) samples.push(taken)
-    }
-  }
-
   const startMs = Date.now()
   const untilMs = startMs + forMs
   const stopLoad = load.start(callers)
   await sleep(calmMs)
   const calmUntilMs = Date.now()
-  await after()
   await Promise.all(
     lines(untilMs - calmUntilMs).map((planned, at) => {
       const stage = { world, crowd, chance: createChance(seed * 11 + at) }
       return playLine(planned, stage, {
         faults,
         untilMs,
-        after,
         ...(pauseMs === undefined ? {} : { pauseMs }),
       })
     }),
@@ -75,10 +50,17 @@ export async function play(
   await load.settled()
   load.close()
   for (const place of world.places) await stop(place)
-  const counted = new Map<string, Sample>()
-  for (const { id } of callers) counted.set(id, await sample(world, id, 0))
+  const counted = new Map<string, Counted>()
+  for (const { id } of callers) counted.set(id, quotaInRedis(world.store.master, id))
 
-  const run: Run = { ...read(), counted }
+  const run: Run = {
+    clients: callers,
+    requests: load.requests,
+    sightings: world.backends.flatMap((backend) => backend.sightings()),
+    faults,
+    past: past.spans,
+    counted,
+  }
   return { run, startMs, calmUntilMs, flooded: crowd.flooded }
 }
 
@@ -93,10 +75,4 @@ function callPast({ reference }: World) {
       .then(() => spans.push({ sentMs, endMs: Date.now() }))
   }, 100)
   return { spans, stop: () => clearInterval(timer) }
-}
-
-async function sample({ store }: World, client: string, seen: number): Promise<Sample> {
-  const counters = await countersInRedis(store.master.port, quotaKey('tollgate', client))
-  const { dayTaken, dayUsed, minuteTaken } = counters
-  return { client, seen, atMs: Date.now(), dayTaken, dayUsed, minuteTaken }
 }

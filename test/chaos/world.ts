@@ -1,26 +1,10 @@
-/** Everything that takes part: the store, backends, gateways; as real processes, unless store and gateways are others. */
+/** Everything that takes part, as real processes: the store, backends, gateways. */
 import { clientsBlock, gatewayProcess, times, type GatewayProcess } from '../process/gateways.ts'
 import { configText, type GatewayOptions } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { startBackend } from './backends.ts'
 import type { ChaosClient } from './events.ts'
-import { startStore, type ChaosStore } from './store.ts'
-
-export type ChaosGateway = Pick<
-  GatewayProcess,
-  'origin' | 'finished' | 'signal' | 'stderr' | 'logged'
->
-
-/** How each is started. */
-export interface Parts {
-  store(): Promise<ChaosStore>
-  gateway(options: GatewayOptions): Promise<ChaosGateway>
-}
-
-const processes: Parts = {
-  store: startStore,
-  gateway: (options) => gatewayProcess(temporaryFile('gateway.yaml', configText(options))),
-}
+import { startStore } from './store.ts'
 
 /** A place among the gateways; who is killed or stopped leaves it to another. */
 export interface Place {
@@ -30,7 +14,7 @@ export interface Place {
   /** Neither it nor a worker of it is ever killed. */
   readonly isNeverKilled: boolean
   /** undefined: nobody, and nothing should be sent there. */
-  gateway: ChaosGateway | undefined
+  gateway: GatewayProcess | undefined
 }
 
 export type World = Awaited<ReturnType<typeof startWorld>>
@@ -41,9 +25,8 @@ export const keyOf = (client: string): string => `tg_chaos_${client}`
 export async function startWorld(
   clients: readonly ChaosClient[],
   gateways: readonly Omit<Place, 'name' | 'gateway'>[],
-  parts: Partial<Parts> = {},
+  openStore = startStore,
 ) {
-  const { store: openStore, gateway: openGateway } = { ...processes, ...parts }
   const store = await openStore()
   const backends = await Promise.all(times(BACKENDS, (at) => startBackend(`backend ${at + 1}`)))
   const reference = await startBackend('reference')
@@ -51,9 +34,11 @@ export async function startWorld(
   const places = gateways.map((each, at): Place => {
     return { ...each, name: `gateway ${at + 1}`, gateway: undefined }
   })
-  const all: ChaosGateway[] = []
+  const all: GatewayProcess[] = []
   const start = async (place: Place): Promise<void> => {
-    place.gateway = await openGateway(optionsOf(place, config))
+    place.gateway = await gatewayProcess(
+      temporaryFile('gateway.yaml', configText(optionsOf(place, config))),
+    )
     all.push(place.gateway)
   }
   await Promise.all(places.map(start))

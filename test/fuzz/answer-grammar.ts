@@ -96,23 +96,15 @@ const drawn = fc.record({
   ),
 })
 
-/** stalls: only such as the gateway must wait for in vain; else only such as come to an end. */
-export function scripts({ stalls }: { readonly stalls: boolean }): fc.Arbitrary<Script> {
-  return drawn.map((draft): Script => {
-    let text = answerText(draft)
-    if (draft.byte !== undefined) text = withByte(text, draft.byte)
-    const isHead = draft.method === 'HEAD'
-    if (stalls) {
-      while (text !== '' && !readAnswer(text, isHead, 'keeps').isUnfinished)
-        text = text.slice(0, -1 - (text.length >> 1))
-      return { method: draft.method, steps: [text], end: 'keeps' }
-    }
-    return { method: draft.method, steps: cut(text, draft.cuts, 'TOKEN'), end: draft.end }
-  })
-}
+/** Every script comes to an end: the gateway would wait for others until its time-out. */
+export const scripts: fc.Arbitrary<Script> = drawn.map((draft) => {
+  const text = answerText(draft)
+  const bytes = draft.byte === undefined ? text : withByte(text, draft.byte)
+  return settled({ method: draft.method, steps: cut(bytes, draft.cuts, 'TOKEN'), end: draft.end })
+})
 
-/** What nobody can tell to be at its end must come to one, or all would wait for the time-out of the gateway. */
-export function settled({ method, steps, end }: Script): Script {
+/** A backend closes the connection behind what nobody can tell to be at its end. */
+function settled({ method, steps, end }: Script): Script {
   const text = steps.filter((step) => typeof step === 'string').join('')
   const { whole, isSound, isUnfinished } = readAnswer(text, method === 'HEAD', end)
   const isOpen = end === 'keeps' && (whole === undefined || !isSound || isUnfinished)

@@ -9,7 +9,9 @@ export type BackendEnd = 'keeps' | 'closes' | 'resets'
 
 export interface AnswerReading {
   /** What the client may be given as a whole; undefined: nothing may look like a whole answer of the backend. */
-  readonly whole: { readonly status: number; readonly body: string } | undefined
+  readonly whole:
+    | { readonly status: number; readonly body: string; readonly fields: readonly string[] }
+    | undefined
   /** The client must be given that: there is nothing in it to refuse. */
   readonly isSound: boolean
   /** More bytes may come. */
@@ -21,11 +23,16 @@ const statusLine = /^(HTTP\/1\.[01]|(?:HTTP|RTSP)\/(?:0\.9|1\.[01]|2\.0)) ([0-9]
 const BROKEN: AnswerReading = { whole: undefined, isSound: false, isUnfinished: false }
 const UNFINISHED: AnswerReading = { ...BROKEN, isUnfinished: true }
 
+/** Fields that are nobody's business but the client's. */
+export const PASSED_ON = /^(?:x-(?:one|probe)|set-cookie$|content-type$)/i
+
 interface Head {
   readonly isOld: boolean
   readonly status: number
   readonly lengths: readonly string[]
   readonly codings: readonly string[]
+  /** Those that are passed on, as `name: value`. */
+  readonly fields: readonly string[]
   /** Recipients may take it or refuse it. */
   readonly isDoubtful: boolean
 }
@@ -68,6 +75,7 @@ function readHead(text: string): Head | undefined {
     text.length > 15_000
   const lengths: string[] = []
   const codings: string[] = []
+  const fields: string[] = []
   for (const [index, each] of lines.entries()) {
     const field = fieldOf(each)
     if (field === undefined) {
@@ -77,6 +85,7 @@ function readHead(text: string): Head | undefined {
       continue
     }
     const name = field.name.toLowerCase()
+    if (PASSED_ON.test(name)) fields.push(`${field.name}: ${field.value}`)
     if (name === 'content-length') lengths.push(field.value)
     if (name === 'transfer-encoding') codings.push(field.value)
     // Look-alikes, and white space behind what frames the message: legal, and taken for more by some.
@@ -85,12 +94,13 @@ function readHead(text: string): Head | undefined {
     const isFraming = /^(?:content.length|transfer.encoding)$/.test(name)
     if (isFraming && (/[ \t]$/.test(each) || !name.includes('-'))) isDoubtful = true
   }
-  return { isOld: version !== 'HTTP/1.1', status: Number(status), lengths, codings, isDoubtful }
+  const isOld = version !== 'HTTP/1.1'
+  return { isOld, status: Number(status), lengths, codings, fields, isDoubtful }
 }
 
 function readBody(
   rest: string,
-  { isOld, status, lengths, codings }: Head,
+  { isOld, status, lengths, codings, fields }: Head,
   { isHead, end, isSound }: { isHead: boolean; end: BackendEnd; isSound: boolean },
 ): AnswerReading {
   const isAmbiguous =
@@ -98,7 +108,7 @@ function readBody(
     lengths.some((length) => !/^[0-9]{1,15}$/.test(length)) ||
     codings.some((coding) => coding.toLowerCase() !== 'chunked')
   const told = (body: string, surplus: string, isUnfinished = false): AnswerReading => ({
-    whole: { status, body },
+    whole: { status, body, fields },
     // What follows a whole answer is nobody's: the answer may have gone out by then, or not.
     // RFC 9112 6.1: chunks in HTTP/1.0 may be processed, or taken for faulty.
     isSound:

@@ -3,10 +3,9 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { keys, sha256, startTestGateway } from '../support/gateway.ts'
 import { until } from '../support/raw-backend.ts'
 import { openRawClient, type ParsedResponse, type RawExchange } from '../support/raw-client.ts'
-import { settled, type Method, type Script } from './answer-grammar.ts'
-import { readAnswer, type AnswerReading } from './answer-oracle.ts'
-import { Violation } from './explored.ts'
-import type { World } from './fuzzing.ts'
+import type { Method, Script } from './answer-grammar.ts'
+import { PASSED_ON, readAnswer, type AnswerReading } from './answer-oracle.ts'
+import { Violation, type World } from './fuzzing.ts'
 import { startScriptedBackend } from './scripted-backend.ts'
 
 const LIMIT_MS = 15_000
@@ -16,18 +15,14 @@ const REFUSALS = new Set([502, 504])
 /** Fields of which the client must see the gateway's alone. */
 const OURS = /^(?:x-request-id|x-ratelimit-remaining|ratelimit)$/i
 
-/** stalls: answers may stop where they like, which takes the gateway's time-out each time. */
-export async function startAnswerWorld(
-  engine: string,
-  { stalls = false } = {},
-): Promise<World<Script>> {
+export async function startAnswerWorld(engine: string): Promise<World<Script>> {
   const backend = await startScriptedBackend()
   let internalError: string | undefined
   const gateway = await startTestGateway({
     upstreams: [],
     blocks: {
       server: 'server: { listen: "127.0.0.1:0", timeouts: { drain: 1s }, overload: { lag: 1m } }',
-      upstream: `upstream: { urls: ["${backend.url}"], engine: ${engine}, timeouts: { response: ${stalls ? '1s' : '20s'} } }`,
+      upstream: `upstream: { urls: ["${backend.url}"], engine: ${engine}, timeouts: { response: 20s } }`,
       plans: `plans: { free: { perMinute: 60, perDay: 1000 }, pro: { perMinute: 60, perDay: 1000 }, business: { perMinute: 60, perDay: 1000 }, enterprise: { custom: true, concurrent: 1000000 } }`,
       clients: `clients: [{ id: fuzz, plan: enterprise, limits: { perMinute: 1000000000, perDay: 1000000000 }, keys: [{ id: fuzz-1, sha256: ${sha256(keys.enterprise)} }] }]`,
     },
@@ -38,8 +33,7 @@ export async function startAnswerWorld(
   let count = 0
   const nextId = (): string => (count++).toString(36).padStart(5, '0')
   return {
-    play: async (drawn, explored) => {
-      const batch = stalls ? drawn : drawn.map(settled)
+    play: async (batch, explored) => {
       const problems: string[] = []
       let guilty: number | undefined
       const callers = await Promise.all(batch.map(() => openCaller(gateway.port)))
@@ -126,6 +120,11 @@ function wrongWith(
   const body = heard.body.toString('latin1')
   if (body !== whole.body)
     return `another body: ${body.slice(0, 200)} instead of ${whole.body.slice(0, 200)}`
+  const fields = heard.headers.flatMap((name, at) =>
+    at % 2 === 0 && PASSED_ON.test(name) ? [`${name}: ${heard.headers[at + 1]}`] : [],
+  )
+  if (isSound && fields.join() !== whole.fields.join())
+    return `other fields: ${fields.join()} instead of ${whole.fields.join()}`
   const tokens = heard.all('x-token')
   // A byte may have gone wrong in the field itself.
   if (tokens.some((token) => token !== id) && text.includes(`X-Token: ${id}\r\n`))

@@ -1,7 +1,38 @@
 /** Draws scripts and plays them many at a time, up to the first that breaks a property: its seed draws it again. */
 import * as fc from 'fast-check'
 import type { Step } from './grammar.ts'
-import { Explored, Violation } from './explored.ts'
+
+/** What a run ends with when a property does not hold. */
+export class Violation extends Error {
+  /** Place in the batch of the script in which it showed. */
+  readonly guilty: number | undefined
+
+  constructor(problems: readonly string[], guilty?: number) {
+    const shown = problems.slice(0, 6).map((problem) => problem.slice(0, 600))
+    super(shown.join('\n'))
+    this.guilty = guilty
+  }
+}
+
+/** What a run has tried. */
+export class Explored {
+  readonly #counts = new Map<string, number>()
+
+  add(what: string, count = 1): void {
+    this.#counts.set(what, this.count(what) + count)
+  }
+  count(what: string): number {
+    return this.#counts.get(what) ?? 0
+  }
+  /** One line per kind; a kind is the first word of what was added. */
+  lines(): string[] {
+    const sorted = [...this.#counts].toSorted(([one], [other]) => (one < other ? -1 : 1))
+    const kinds = Map.groupBy(sorted, ([what]) => what.split(' ')[0] ?? '')
+    return Array.from(kinds.values(), (entries) =>
+      entries.map(([what, count]) => `${what}: ${count}`).join(', '),
+    )
+  }
+}
 
 /** What both fuzzers play: one side of a connection. */
 export interface Playable {
@@ -67,3 +98,6 @@ export async function foundAgain(
     }
   return violations
 }
+
+export const randomSeed = (): number =>
+  Number(process.env['TOLLGATE_FUZZ_SEED'] ?? Math.floor(Math.random() * 1e9))

@@ -1,8 +1,7 @@
 /** `npm run fuzz -- --requests 200000 --answers 50000 [--engine direct] [--seed N]`: as in the tests, for as long as one likes. */
 import { parseArgs } from 'node:util'
 import { endAll } from '../support/ending.ts'
-import { randomSeed } from './explored.ts'
-import { fuzz } from './fuzzing.ts'
+import { fuzz, randomSeed } from './fuzzing.ts'
 import { sides } from './sides.ts'
 
 const ENGINES = ['direct', 'http-proxy-3']

@@ -58,7 +58,7 @@ const bannedEverywhere = async (
 /** One gateway is told to stop while the store is there, the others when it is gone. */
 async function expectCleanStop(
   [first, ...others]: readonly (GatewayProcess | GatewayHere)[],
-  stopStore: () => Promise<void>,
+  stopStore: () => Promise<unknown>,
 ): Promise<void> {
   const stop = async (gateway: typeof first): Promise<void> => {
     if (gateway === undefined || 'stop' in gateway) return gateway?.stop()

@@ -132,7 +132,7 @@ describe.concurrent('a start ends with server, fault and remedy', () => {
   })
 
   it('for a cluster with another password, or with a certificate that is not trusted', async () => {
-    const { nodes } = await startRedisCluster({ replicas: false })
+    const { nodes } = await startRedisCluster([])
     const login = 'username: gate, password: hidden'
     expect(await refusalOf(`{ cluster: [${nodes.join(', ')}], ${login} }`)).toMatch(
       /^store\.redis: .*127\.0\.0\.1:\d+.*: WRONGPASS: /,

@@ -7,6 +7,7 @@ import { shadowId } from '../../src/state/memory/client-counters.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {
+  acquainted,
   clientsBlock,
   configFile,
   decided,
@@ -93,6 +94,8 @@ describe('limits that are only tried', () => {
     const file = configFile(backend.url, { ...blocks, store })
     const first = await gatewayHere(file)
     const gateways = [first, await gatewayHere(file)]
+    // What is tried is no further process with a share of what is live.
+    await acquainted(redis, 2)
     await triedByAll(gateways)
     expect(quotaInRedis(redis, shadowId('wide')).dayUsed).toBe(TRIED)
 

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { copyFileSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { copyFileSync, readdirSync, rmSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -160,15 +160,6 @@ describe.concurrent('a store.file', () => {
     first.signal('SIGKILL')
     await first.finished
     await admit(await gatewayHere(file), 3)
-  })
-
-  it('that is the configuration itself is refused and left as it is', async () => {
-    const file = config('http://127.0.0.1:1', '${CONFIG}')
-    const text = readFileSync(file)
-    await expect(gatewayHere(file, { env: { CONFIG: file } })).rejects.toThrow(
-      `store.file ${file} is not an SQLite database; name another file, or move it away to begin with an empty one`,
-    )
-    expect(readFileSync(file)).toEqual(text)
   })
 })
 

@@ -125,7 +125,6 @@ const createTotals = () => ({
   notices: 0,
   minutes: 0,
   days: 0,
-  longestWaitMs: 0,
 })
 export type Totals = ReturnType<typeof createTotals>
 
@@ -423,18 +422,14 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       ),
 
     /** The authority has forgotten these, or all since its books were `left`; what was admitted stays true. */
-    dataLost: (
-      clients: Iterable<string>,
-      left: Books = new Map(),
-      living?: readonly Witness[],
-    ): void => {
+    dataLost: (clients: Iterable<string>, living: readonly Witness[], left: Books = new Map()) => {
       for (const client of clients) {
         const account = accountOf(client)
-        if (living !== undefined) forgetTheDead(client, account, living)
+        forgetTheDead(client, account, living)
         const unheard = new Set(latestLoss.get(client)?.unheard)
         for (const holder of account.book.keys()) unheard.add(holder.split('.')[0] ?? '')
-        for (const process of living === undefined ? [] : unheard)
-          if (living?.every(({ id }) => id !== process)) unheard.delete(process)
+        for (const process of unheard)
+          if (living.every(({ id }) => id !== process)) unheard.delete(process)
         latestLoss.set(client, { isUnknown: true, unheard })
         account.book.clear()
         const old = left.get(client)
@@ -457,7 +452,6 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       const { client, limits, atMs, waitedMs } = asked
       const account = accountOf(client)
       account.waiting -= 1
-      totals.longestWaitMs = Math.max(totals.longestWaitMs, waitedMs)
       demand(asked, { 'decisions come in time': waitedMs <= rules.waitsAtMostMs })
       if (decision.kind === 'unavailable') {
         totals.unavailable += 1

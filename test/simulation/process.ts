@@ -1,10 +1,11 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
-import type { Limits, OutageMode } from '../../src/config/config.ts'
-import type { createSteadyClock } from '../../src/core/rules/steady-clock.ts'
+import type { Limits } from '../../src/config/config.ts'
 import type { Lessee } from '../../src/core/quota/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../src/state/quota.ts'
 import { createHost } from './host.ts'
 import { createWitness, type Ledger, type Witness } from './ledger.ts'
+import type { Schedule } from './schedule.ts'
+import type { Quota } from './shipped.ts'
 import type { Chance, VirtualTime } from './virtual-time.ts'
 
 /** Requests that pile up at a stopped process; more are turned away by its listener. */
@@ -39,17 +40,19 @@ export interface SimulatedProcess {
 export function createSimulatedProcess(
   id: string,
   { time, chance, ledger }: Surroundings,
-  options: {
-    Lessee: typeof Lessee
-    createSteadyClock: typeof createSteadyClock
+  {
+    quota,
+    schedule,
+    link,
+    startMs,
+    clockErrorMs = 0,
+  }: {
+    quota: Quota
+    schedule: Schedule
     /** What the process sees of the authority. */
     link(process: SimulatedProcess): Authority
-    mode: OutageMode
-    lease: 'auto' | 'off'
-    maxClients: number
-    clockErrorMs: number
     startMs: number
-    refund: number
+    clockErrorMs?: number
   },
 ): SimulatedProcess {
   const host = createHost({ time, chance })
@@ -67,7 +70,7 @@ export function createSimulatedProcess(
       const waitedMs = time.nowMs - asked.atMs - (host.pausedForMs - asked.pausedForMs)
       const { atMs } = asked
       ledger.decided(witness, { client, limits, atMs, waitedMs }, decision)
-      if (decision.kind === 'admitted' && chance.perMille(options.refund)) refund(client, decision)
+      if (decision.kind === 'admitted' && chance.perMille(schedule.refund)) refund(client, decision)
     }
   }
   const refund = (client: string, decision: Admission): void =>
@@ -125,20 +128,20 @@ export function createSimulatedProcess(
     },
     kill: host.kill,
   }
-  const epochMs = (): number => options.startMs + options.clockErrorMs + time.nowMs
+  const epochMs = (): number => startMs + clockErrorMs + time.nowMs
   let lessee!: Lessee
   deliver('io', () => {
-    lessee = new options.Lessee({
-      authority: options.link(process),
+    lessee = new quota.Lessee({
+      authority: link(process),
       processId: id,
       clock: {
-        nowMs: options.createSteadyClock({ monotonicMs: nowMs, epochMs }),
+        nowMs: quota.createSteadyClock({ monotonicMs: nowMs, epochMs }),
         epochMs,
       },
       timers,
-      outage: options.mode,
-      maxClients: options.maxClients,
-      lease: options.lease,
+      outage: schedule.mode,
+      maxClients: schedule.maxClients,
+      lease: schedule.lease,
     })
   })
   return process

@@ -13,12 +13,7 @@ import { playStoreLost, storeLostSchedule, type StoreLostSchedule } from './stor
 export interface Property<Drawn> {
   readonly title: string
   readonly schedule: fc.Arbitrary<Drawn>
-  run(quota: Quota, drawn: Drawn): Promise<Outcome>
-}
-
-export interface Outcome extends Played {
-  /** The worst that was found where the property allows something, by what it is. */
-  readonly worst?: Readonly<Record<string, number>>
+  run(quota: Quota, drawn: Drawn): Promise<Played>
 }
 
 const MOST_OF_A_LIMIT = 0.995
@@ -69,10 +64,7 @@ const storms: Property<schedules.Schedule> = {
         'refusals are almost free',
         `${vain} calls, ${notices} notices for ${refused}`,
       )
-    return {
-      ...played,
-      worst: { 'vain calls of each process and minute': vain / played.processes / (minutes + 1) },
-    }
+    return played
   },
 }
 
@@ -108,13 +100,10 @@ const outages: Property<schedules.Schedule> = {
   run: async (quota, drawn) => {
     const played = await play(quota, drawn, { isExact: false })
     if (drawn.mode === 'open') return played
-    let worst = 0
-    for (const [window, { count, limit }] of played.excess) {
-      worst = Math.max(worst, count / limit)
+    for (const [window, { count, limit }] of played.excess)
       if (count > (played.processes - 1) * limit)
         throw new Violation('in mode local at most the limit per process', `${window}: ${count}`)
-    }
-    return { ...played, worst: { 'times the limit admitted beyond it': worst } }
+    return played
   },
 }
 
@@ -129,7 +118,6 @@ const storeLost: Property<StoreLostSchedule> = {
     const lost = await playStoreLost(quota, drawn)
     const { known, lostAtMs, spent, wholly } = lost
     const areAllLost = drawn.lost >= drawn.base.processes
-    let worst = 0
     for (const { window, startMs, limit, count, alone } of spent) {
       const shares = alone.map(({ taken }) => Math.ceil(Math.max(0, limit - taken) / known))
       const ofOthers = areAllLost ? limit - Math.floor(limit / lost.processes) : limit
@@ -140,7 +128,6 @@ const storeLost: Property<StoreLostSchedule> = {
             ofOthers,
             shares.reduce((sum, share) => sum + share, 0),
           )
-      worst = Math.max(worst, (count - limit) / limit)
       if (count - limit > atMost)
         throw new Violation(
           'without the store each admits its share',
@@ -150,7 +137,7 @@ const storeLost: Property<StoreLostSchedule> = {
     for (const { limit, count } of wholly)
       if (count < limit)
         throw new Violation('shares sum to the limit', `${count} of ${limit} admitted`)
-    return { ...lost, worst: { 'times the limit admitted beyond it': worst } }
+    return lost
   },
 }
 
@@ -171,11 +158,9 @@ const dataLoss: Property<schedules.Schedule> = {
   run: async (quota, drawn) => {
     const played = await play(quota, drawn, { isExact: false })
     const isFound = !drawn.steps.some(({ event }) => event.kind === 'old copy')
-    let worst = 0
     for (const [window, { count }] of played.excess) {
       const { times = 0, blind = 0, gone = 0 } = played.lost.get(window) ?? {}
       const isQuick = isFound && drawn.network.latencyMs.max <= QUICK_MS
-      if (isQuick) worst = Math.max(worst, (count - gone) / times)
       const atMost = gone + (isQuick ? Math.min(times, blind) : blind)
       if (count > atMost)
         throw new Violation(
@@ -187,7 +172,7 @@ const dataLoss: Property<schedules.Schedule> = {
     const losses = drawn.steps.filter(({ event }) => event.kind !== 'none').length
     if (drawn.mode === 'closed' && losses < LOSSES_IN_A_ROW && unavailable > 0)
       throw new Violation('a store that answers is not away', `${unavailable} requests`)
-    return { ...played, worst: { 'admitted beyond a limit by each loss': worst } }
+    return played
   },
 }
 
@@ -199,19 +184,11 @@ const remaining: Property<schedules.Schedule> = {
   schedule: schedules.remainingSchedule,
   run: async (quota, drawn) => {
     const said = await playRemaining(quota, drawn)
-    const { above, notices, absent } = said
     // Charges that are handed back, and resets, are news of another kind.
     const isPlain = drawn.refund === 0 && !drawn.steps.some(({ event }) => event.kind === 'reset')
-    if (isPlain && notices >= MOST_NOTICES)
-      throw new Violation('news of a client is rare', `${notices} notices in a minute`)
-    return {
-      ...said,
-      worst: {
-        'of a limit above the truth': above,
-        'notices of a client in a minute': notices,
-        absent,
-      },
-    }
+    if (isPlain && said.notices >= MOST_NOTICES)
+      throw new Violation('news of a client is rare', `${said.notices} notices in a minute`)
+    return said
   },
 }
 

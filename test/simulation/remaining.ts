@@ -10,12 +10,8 @@ const PART = 16
 const windows = ['minute', 'day'] as const
 
 export interface Said extends Played {
-  /** The most by which any number was above the truth, as a part of the limit. */
-  readonly above: number
   /** The most notices that told of tokens of one client in one minute. */
   readonly notices: number
-  /** Answers that said nothing. */
-  readonly absent: number
 }
 
 /** Holds each number against what was admitted before news of it may still be under way. Throws a Violation where it is too high. */
@@ -33,7 +29,6 @@ export async function playRemaining(quota: Quota, schedule: Schedule): Promise<S
   const count = (of: readonly string[], by: number): void =>
     of.forEach((own) => recentOf.set(own, (recentOf.get(own) ?? 0) + by))
   const noticed = new Map<string, number>()
-  let [above, absent] = [0, 0]
   const { decided, carriedOut } = ledger
 
   ledger.carriedOut = (request, reply) => {
@@ -54,10 +49,7 @@ export async function playRemaining(quota: Quota, schedule: Schedule): Promise<S
     }
     if (decision.kind === 'unavailable') return
     const { view } = decision
-    if (view === undefined) {
-      absent += 1
-      return
-    }
+    if (view === undefined) return
     for (const window of windows) {
       if (isSetBack && decision.kind === 'refused') continue
       const { limit, remaining, resetAtSeconds } = view[window]
@@ -66,7 +58,6 @@ export async function playRemaining(quota: Quota, schedule: Schedule): Promise<S
       const admitted = ledger.accounts.get(client)?.admitted[window].get(index) ?? 0
       const known = admitted - (recentOf.get(of) ?? 0)
       const over = remaining - Math.max(0, limit - Math.max(0, known))
-      above = Math.max(above, over / limit)
       if (over > Math.floor(limit / PART))
         throw (ledger.violation ??= new Violation(
           'what is said to be left is above the truth by a sixteenth at most',
@@ -75,5 +66,5 @@ export async function playRemaining(quota: Quota, schedule: Schedule): Promise<S
     }
   }
   const played = await playAndEnd(world, schedule)
-  return { ...played, above, absent, notices: Math.max(0, ...noticed.values()) }
+  return { ...played, notices: Math.max(0, ...noticed.values()) }
 }

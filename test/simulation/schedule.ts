@@ -570,26 +570,3 @@ export const liveSchedule: fc.Arbitrary<Schedule> = fc
     ])
     return { ...drawn, steps: [step(undefined, toTheEnd), ...minutes] }
   })
-
-/** Many wait while charges are handed back. */
-export function handedBack(seed: number): Schedule {
-  const step = (burst: number, ms: number): Step => ({
-    load: { client: 0, process: 0, perSecond: 0, burst },
-    lasts: { kind: 'ms', ms },
-    event: { kind: 'none' },
-  })
-  return {
-    seed,
-    processes: 1,
-    mode: 'closed',
-    lease: 'auto',
-    authority: 'remote',
-    maxClients: 100,
-    startsBefore: { window: 'minute', ms: 30_000 },
-    clockErrorMs: 0,
-    network: { ...perfectNetwork, latencyMs: { min: 1, max: 45 } },
-    clients: [{ perMinute: 1000, perDay: 1000 }],
-    refund: 345,
-    steps: [step(300, 300), step(1400, 3000)],
-  }
-}

@@ -136,16 +136,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
     const process = createSimulatedProcess(
       `w${slot}x${everyProcess.length}`,
       { ...surroundings, ledger },
-      {
-        ...quota,
-        link,
-        mode: schedule.mode,
-        lease: schedule.lease,
-        maxClients: schedule.maxClients,
-        clockErrorMs: 0,
-        startMs,
-        refund: schedule.refund,
-      },
+      { quota, schedule, link, startMs },
     )
     everyProcess.push(process)
   }

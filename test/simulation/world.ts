@@ -108,6 +108,7 @@ export function createWorld(
     readonly calls: readonly (readonly [string, Store['calls']])[]
   }[] = []
   const clients = schedule.clients.map((limits, at) => ({ id: `client-${at}`, limits }))
+  const ids = clients.map(({ id }) => id)
   /** Limits that a process has and others have not yet. */
   const ownLimits = new Map<string, Limits>()
   const slots: SimulatedProcess[] = []
@@ -322,15 +323,11 @@ export function createWorld(
       `p${slot}x${everyProcess.length}`,
       { time, chance, ledger },
       {
-        Lessee: quota.Lessee,
-        createSteadyClock: quota.createSteadyClock,
+        quota,
+        schedule,
         link,
-        mode: schedule.mode,
-        lease: schedule.lease,
-        maxClients: schedule.maxClients,
-        clockErrorMs: schedule.clockErrorMs * (slot % 2 === 0 ? 1 : -1),
         startMs,
-        refund: schedule.refund,
+        clockErrorMs: schedule.clockErrorMs * (slot % 2 === 0 ? 1 : -1),
       },
     )
     slots[slot] = process
@@ -458,15 +455,11 @@ export function createWorld(
         case 'data loss':
           stores.clear()
           members = quota.createMemoryAuthority({ clock })
-          return ledger.dataLost(
-            clients.map(({ id }) => id),
-            undefined,
-            living(),
-          )
+          return ledger.dataLost(ids, living())
         case 'eviction': {
           const { id = '' } = clients[event.client % clients.length] ?? {}
           stores.delete(id)
-          return ledger.dataLost([id], undefined, living())
+          return ledger.dataLost([id], living())
         }
         case 'old copy': {
           const copy = copies.at(-1 - event.stepsBack) ?? copies[0]
@@ -474,11 +467,7 @@ export function createWorld(
           for (const [client, calls] of copy?.calls ?? []) storeAfter(client, calls)
           // Its connections are new ones.
           for (const process of slots) time.at(time.nowMs + travel(), () => returned(process))
-          return ledger.dataLost(
-            clients.map(({ id }) => id),
-            copy?.books,
-            living(),
-          )
+          return ledger.dataLost(ids, living(), copy?.books)
         }
         default:
           throw new Error(`only a machine has this: ${event.kind}`)

@@ -68,11 +68,10 @@ export async function startRawBackend(
 ) {
   const connections: BackendConnection[] = []
   const requests: RecordedRequest[] = []
-  let does: RawBackendOptions = options
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    const connection = openConnection(socket, connections.length + 1, { ...does, requests })
+    const connection = openConnection(socket, connections.length + 1, { ...options, requests })
     connections.push(connection)
-    does.onConnection?.(connection)
+    options.onConnection?.(connection)
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -95,12 +94,6 @@ export async function startRawBackend(
       connections.flatMap(({ id, problem }) => (problem ? [`connection ${id}: ${problem}`] : [])),
     openConnections: () => connections.filter(({ closed }) => !closed).length,
     waitFor: until,
-    /** Ends its connections, forgets what it has seen, and does from now on as these options say. */
-    restart: (next: RawBackendOptions) => {
-      for (const { socket } of connections.splice(0)) socket.destroy()
-      requests.length = 0
-      does = next
-    },
     close,
   }
 }

@@ -1,18 +1,17 @@
 /** Certificates made at test time with openssl, and a redis-server that asks for them. */
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { ensurePackage } from './debian-package.ts'
 import { flags, withFreePorts } from './redis-shared.ts'
 import { freePort, startRedisServer, type RedisServer } from './redis-server.ts'
 
-/** Throws with the remedy when openssl is not on PATH. */
-export function ensureOpenssl(): void {
-  if (spawnSync('openssl', ['version']).status === 0) return
-  throw new Error(
-    'openssl is needed by the tests. Install it: apt-get update && apt-get install -y openssl (Debian, Ubuntu), or brew install openssl (macOS).',
-  )
-}
+export const ensureOpenssl = (): void =>
+  ensurePackage('openssl', {
+    probe: ['openssl', 'version'],
+    elsewhere: 'brew install openssl (macOS)',
+  })
 
 export interface Certificate {
   readonly cert: string

@@ -1,18 +1,15 @@
 /** A TCP link to a loopback port that holds back what comes through it, for as long as the test says. */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
-import { atEnd } from './ending.ts'
+import { connect, createServer } from 'node:net'
+import { listening } from './listening.ts'
 
 export type SlowLink = Awaited<ReturnType<typeof startSlowLink>>
 
 export async function startSlowLink(toPort: number) {
-  const sockets = new Set<Socket>()
   const server = createServer({ noDelay: true }, (near) => {
     const far = connect({ host: '127.0.0.1', port: toPort, noDelay: true })
     for (const socket of [near, far]) {
-      sockets.add(socket)
       socket.on('error', () => undefined)
       socket.on('close', () => {
-        sockets.delete(socket)
         near.destroy()
         far.destroy()
       })
@@ -25,17 +22,12 @@ export async function startSlowLink(toPort: number) {
       setTimeout(() => void near.write(piece), Math.max(0, readyAtMs - performance.now()))
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const link = {
-    port: (server.address() as AddressInfo).port,
+    port: await listening(server),
     /** How long each piece is held back on its way back to the client. Pieces keep their order. */
     delayMs: 0,
     /** What comes back until then is held back until then, by performance.now(). */
     heldUntilMs: 0,
   }
-  atEnd(() => {
-    server.close()
-    for (const socket of sockets) socket.destroy()
-  })
   return link
 }

@@ -73,7 +73,6 @@ describe('a backend', () => {
     const { ask, gateway, backend } = await openWire({
       engine: row[1],
       respond: () => row[2],
-      fresh: true,
     })
     for (let times = 1; times <= 2; times++) {
       await ask(get('1'))

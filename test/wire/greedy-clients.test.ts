@@ -27,7 +27,6 @@ describe(`one key with ${CLIENTS} connections`, () => {
         if (header('x-client-id') === 'pro-client') seen.add(connection)
       },
       respond: ({ target }) => answer(200, target.endsWith('large') ? LARGE : 'ok'),
-      fresh: true,
     })
     const greedy = await Promise.all(Array.from({ length: CLIENTS }, connect))
     for (const client of greedy) {
@@ -66,7 +65,6 @@ describe('four clients that hold all they can get', () => {
       onHead: ({ header }) => void (held += header('x-client-id') === 'fifth' ? 0 : 1),
       respond: ({ target: asked }) =>
         asked.endsWith('slow') ? undefined : asked.endsWith('live') ? switched : answer(200, 'ok'),
-      fresh: true,
     })
     for (const key of GREEDY) {
       const greedy = await Promise.all(Array.from({ length: 8 }, connect))

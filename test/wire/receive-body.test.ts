@@ -89,7 +89,6 @@ describe('a body', () => {
         engine,
         respond: ({ target, connection }) =>
           target.endsWith('warm') || connection > 1 ? answer(200, target) : closeConnection,
-        fresh: true,
       })
       await ask(request('GET', '/v1/pets/warm'))
       // A connection that has just come back may rest while another is opened.

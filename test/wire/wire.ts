@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { expect, onTestFinished } from 'vitest'
-import { gatewayEnds } from '../support/ending.ts'
-import { keys, startTestGateway, sumOf, type TestGateway } from '../support/gateway.ts'
+import { keys, startTestGateway, type TestGateway } from '../support/gateway.ts'
 import { startRawBackend, until, type RawBackend } from '../support/raw-backend.ts'
 import type { RawBackendOptions } from '../support/raw-backend.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
@@ -35,8 +34,6 @@ export interface WireOptions extends RawBackendOptions {
   readonly noBackend?: boolean
   /** The test stops the gateway. */
   readonly stopsItself?: boolean
-  /** The gateway and the backend have to be new, as what the gateway remembers matters. */
-  readonly fresh?: boolean
   /** That of a test among concurrent ones. */
   readonly onTestFinished?: typeof onTestFinished
 }
@@ -104,23 +101,8 @@ function overTls(server: string, more = ''): string {
   )
 }
 
-/** A gateway and its backend, which one test after the other has for itself. */
-interface Stand {
-  readonly gateway: TestGateway
-  readonly backend: RawBackend
-  uses: number
-  /** What the counters of the gateway said last, and how many lines its log had before the test. */
-  metrics: string
-  lines: number
-}
-
-/** Waiting for a test of the same file and settings, which are their key. */
-const resting = new Map<string, Stand[]>()
-/** Of a stand that many tests had: the limits of a minute stay far, and so does the end of its log. */
-const MOST_USES = 25
-
-async function startStand(options: WireOptions, tls: ConnectionOptions | undefined) {
-  gatewayEnds(() => resting.clear())
+async function start(options: WireOptions) {
+  const { tls } = options
   const backend = await startRawBackend(options)
   const { server = serverBlock(options.server), ...blocks } = options.blocks ?? {}
   if (options.noBackend) await backend.close()
@@ -141,99 +123,45 @@ async function startStand(options: WireOptions, tls: ConnectionOptions | undefin
       ...blocks,
     },
   })
-  return { gateway, backend, uses: 0, metrics: '', lines: 0 }
-}
-
-async function stopStand({ gateway, backend }: Stand): Promise<void> {
-  await gateway.stop()
-  await backend.close()
+  return { gateway, backend }
 }
 
 /** What the client of a key has used of its day; to ask is free, but where all that is unmatched is forwarded. */
 async function dayOf(
-  { gateway }: Pick<Stand, 'gateway'>,
+  { port }: TestGateway,
   key: string = keys.pro,
-  tls?: ConnectionOptions,
+  tls: ConnectionOptions | undefined,
 ) {
   const asked = { responses: 1, tls }
-  const { responses, raw } = await rawExchange(gateway.port, request('GET', PROBE, { key }), asked)
+  const { responses, raw } = await rawExchange(port, request('GET', PROBE, { key }), asked)
   const left = /"day";r=(\d+)/.exec(responses[0]?.header('ratelimit') ?? '')?.[1]
   if (left === undefined) throw new Error(`no quota in ${raw.toString('latin1')}`)
   return { used: DAY_LIMIT - Number(left), isFree: responses[0]?.status === 404 }
 }
 
-/** Nobody would tell it from a new one: nothing was refused that a later request is judged by. */
-function isAsNew({ gateway, uses }: Stand): boolean {
-  const lines = gateway.logLines()
-  const statuses = lines.map(({ status }) => status)
-  return (
-    uses < MOST_USES &&
-    lines.length < 250 &&
-    !statuses.includes(429) &&
-    statuses.filter((status) => status === 401).length < 10
-  )
-}
-
-/**
- * A gateway and a backend that the test has for itself, held at its end to what is true of every exchange. Where the settings
- * are those of an earlier test, they may be the same ones: what is counted begins at nothing.
- */
+/** A gateway and a backend that the test has for itself, held at its end to what is true of every exchange. */
 export async function openWire(options: WireOptions = {}): Promise<Wire> {
-  const { tls, engine, blocks, server, upstream, stopsItself } = options
-  // What is asked of a shared one names no address in front, as a balancer would.
-  const isBehind = server?.includes('proxyProtocol')
-  const isOwn =
-    stopsItself || options.fresh || tls || isBehind || options.noBackend || options.origin
-  const settings = JSON.stringify([engine ?? 'direct', blocks, server, upstream])
-  const rested = isOwn ? undefined : resting.get(settings)?.pop()
-  const stand = rested ?? (await startStand(options, tls))
-  const chargedBefore = rested ? (await dayOf(stand)).used : 0
-  if (rested) {
-    stand.lines = stand.gateway.logLines().length
-    stand.backend.restart(options)
-  }
+  const { gateway, backend } = await start(options)
   const clients: RawClient[] = []
-  const wire = wireOf(stand, { clients, tls, chargedBefore })
+  const wire = wireOf(gateway, backend, { clients, tls: options.tls })
   const atTestEnd = options.onTestFinished ?? onTestFinished
   atTestEnd(async ({ task }) => {
     for (const client of clients) client.destroy()
     const failed = task.result?.state === 'fail'
-    if (!failed && !stopsItself) await wire.settled()
-    if (failed || isOwn) await stopStand(stand)
-    const problems = options.requestsMayBreakOff ? [] : stand.backend.problems()
-    if (!failed && !isOwn) rest(stand, settings, chargedBefore)
-    expect(problems).toEqual([])
+    if (!failed && !options.stopsItself) await wire.settled()
+    await gateway.stop()
+    await backend.close()
+    if (!failed && !options.requestsMayBreakOff) expect(backend.problems()).toEqual([])
   })
   return wire
 }
 
-function rest(stand: Stand, settings: string, chargedBefore: number): void {
-  stand.uses++
-  if (chargedBefore > 100 || !isAsNew(stand)) return void stopStand(stand)
-  stand.backend.restart({})
-  const others = resting.get(settings) ?? []
-  resting.set(settings, others)
-  others.push(stand)
-}
-
-const isCounter = (start: string): boolean => /^\w+_(total|count|sum|bucket)\b/.test(start)
-
 function wireOf(
-  stand: Stand,
-  {
-    clients,
-    tls,
-    chargedBefore,
-  }: { clients: RawClient[]; tls: ConnectionOptions | undefined; chargedBefore: number },
+  gateway: TestGateway,
+  backend: RawBackend,
+  { clients, tls }: { clients: RawClient[]; tls: ConnectionOptions | undefined },
 ): Wire {
-  const { gateway: whole, backend, metrics, lines } = stand
   let forwardedProbes = 0
-  const gateway: TestGateway = {
-    ...whole,
-    logLines: () => whole.logLines().slice(lines),
-    metric: async (start) =>
-      (await whole.metric(start)) - (isCounter(start) ? sumOf(metrics, start) : 0),
-  }
   const ownLines = (): AccessLine[] =>
     gateway
       .logLines()
@@ -259,16 +187,14 @@ function wireOf(
       return final
     },
     charged: async (key) => {
-      const { used, isFree } = await dayOf({ gateway }, key, tls)
+      const { used, isFree } = await dayOf(gateway, key, tls)
       if (!isFree) forwardedProbes++
-      return used - forwardedProbes - chargedBefore
+      return used - forwardedProbes
     },
     settled: async () => {
       const deadline = Date.now() + 15_000
-      do {
-        stand.metrics = await (await fetch(`http://127.0.0.1:${whole.adminPort}/metrics`)).text()
+      while ((await gateway.metric('tollgate_requests_in_flight')) !== 0)
         if (Date.now() > deadline) throw new Error('requests stay in flight')
-      } while (sumOf(stand.metrics, 'tollgate_requests_in_flight') !== 0)
     },
     accessLines: async (count) => {
       await until(() => ownLines().length >= count, `${count} access lines`)

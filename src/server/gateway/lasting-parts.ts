@@ -10,7 +10,7 @@ import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { ConfigNames, Metrics } from '../../core/record/metrics.ts'
 import { Tracing } from '../../core/record/tracing.ts'
-import { UniqueTimestamps } from '../../core/record/unique-timestamps.ts'
+import { UniqueTimestamps } from '../../core/record/access-record.ts'
 import { RecentDecisions } from '../../core/record/recent.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import { createSteadyClock } from '../../core/rules/steady-clock.ts'
@@ -158,6 +158,7 @@ function createBans(
     counter: stores.strikes(config.bans.withinMs),
     loadTimeoutMs: config.store.timeoutMs,
     now: () => stores.clock.nowMs(),
+    nowAt: (ownMs) => stores.clock.at(ownMs),
     observer: {
       strike: () => metrics.strike(),
       banned: (key, ban, strikes) => {

@@ -1,6 +1,6 @@
 /** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
 import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain-operations.ts'
-import type { FindLocations } from '../../insight/explain/setting-locations.ts'
+import type { FindLocations } from '../../insight/explain/explanation.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'

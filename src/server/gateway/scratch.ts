@@ -132,6 +132,8 @@ function createBans(config: Config, now: () => number) {
     loadTimeoutMs: 0,
     observer,
     now,
+    // Time stands still while a request is decided.
+    nowAt: now,
   })
   const seedBan = (keyId: string, ban: BanRecord): void => listener?.banned(keyId, ban)
   return { bans, seedBan }

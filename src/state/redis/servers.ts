@@ -55,8 +55,7 @@ const QUIET_MS = 200
 
 /**
  * Finds out, on a connection of its own, what the client library does not report: that a server refuses TLS, or does not speak
- * it. tls: as configured; undefined: none. Resolves with the fault; undefined: there is none, or it cannot be
- * determined.
+ * it. tls: as configured; undefined: none. Resolves with the fault; undefined: there is none, or it cannot be determined.
  */
 export async function inspectServer(
   address: HostPort,

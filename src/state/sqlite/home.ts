@@ -43,12 +43,7 @@ export function openEmbeddedAuthority(
   const nowMs = clock.epochMs()
   const now = { minuteIndex: Math.floor(nowMs / MINUTE_MS), dayIndex: Math.floor(nowMs / DAY_MS) }
   const restored = rows.load(now, firstKeptDay(nowMs), maxClients)
-  const journal = new Journal({
-    timers: systemTimers,
-    onRecovered: () => undefined,
-    ...options,
-    rows,
-    clock,
-  })
+  const defaults = { timers: systemTimers, onRecovered: () => undefined }
+  const journal = new Journal({ ...defaults, ...options, rows, clock })
   return createEmbeddedAuthority({ clock, maxClients, keeper: { journal, rows, restored } })
 }

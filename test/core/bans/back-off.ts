@@ -1,9 +1,11 @@
 /** The strike rule on a virtual clock, with schedules that the libraries themselves have given. */
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import pRetry from 'p-retry'
 import { expect, vi } from 'vitest'
 import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
 import { isBanEarned, isStrike } from '../../../src/core/rules/ban-policy.ts'
-import { runTenacity } from '../../support/tenacity.ts'
+import { ensurePackage } from '../../support/debian-package.ts'
 
 const minute = 60_000
 const policy = { strikes: 90, withinMs: minute, graceMs: 1000 }
@@ -80,15 +82,6 @@ export function play(
   }
 }
 
-export const names = [
-  'p-retry',
-  'p-retry that gives up after a minute',
-  'p-retry with randomize',
-  'wait_exponential',
-  'wait_exponential_jitter',
-  'wait_random_exponential',
-]
-
 /** By name of the library's way to wait. */
 export async function recordSchedules(): Promise<ReadonlyMap<string, Schedules>> {
   const recorded = new Map<string, Schedules>()
@@ -98,14 +91,18 @@ export async function recordSchedules(): Promise<ReadonlyMap<string, Schedules>>
   for (let run = 0; run < 50; run++)
     randomized.push(await recordPRetry({ retries: 10, randomize: true }))
   recorded.set('p-retry with randomize', randomized)
-  const tenacity = JSON.parse(await runTenacity(recordTenacity)) as Record<string, Schedules>
+  // Debian's own Python, which sees Debian's packages; another on PATH may not.
+  const python = '/usr/bin/python3'
+  ensurePackage('python3-tenacity', { probe: [python, '-c', 'import tenacity'] })
+  const { stdout } = await promisify(execFile)(python, ['-c', recordTenacity])
+  const tenacity = JSON.parse(stdout) as Record<string, Schedules>
   for (const [name, schedules] of Object.entries(tenacity)) recorded.set(name, schedules)
   return recorded
 }
 
 /** Through turns of the minute and days used up. */
 export function expectNeverBanned(
-  schedules: Schedules = [],
+  schedules: Schedules,
   wide: { perMinute: number[]; spacingMs: number[]; phaseMs: number; latencyMs: number[] },
 ): void {
   expect(schedules.length).toBeGreaterThan(0)

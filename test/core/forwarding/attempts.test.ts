@@ -1,10 +1,9 @@
 /** The policy alone, on an engine that does as it is told; with real engines it is held by test/contract/. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import type { Outcome } from '../../../src/core/backends/outcomes.ts'
+import type { Outcome } from '../../../src/core/backends/backend.ts'
 import { Forwarder } from '../../../src/core/forwarding/attempts.ts'
-import type { AttemptSink, ForwardJob, UpgradeJob } from '../../../src/core/forwarding/forwarder.ts'
-import { createUpgrader } from '../../../src/core/forwarding/upgrades.ts'
+import type { AttemptSink, ForwardJob } from '../../../src/core/forwarding/forwarder.ts'
 import type { BackendFailure, FailedAttempt } from '../../../src/core/rules/backend-failure.ts'
 import { jobWith } from '../../contract/forwarding.ts'
 import { balancerOf, retriesOf } from '../../support/balancer.ts'
@@ -213,45 +212,5 @@ describe('a request in line', () => {
     handle.abort()
     await settle()
     expect(tried()).toBe('a')
-  })
-})
-
-describe('an upgrade', () => {
-  const run = async (letters: string, outcomes: (FailedAttempt | undefined)[]) => {
-    let tried = ''
-    const balancer = balancerOf(named(letters))
-    const upgrader = createUpgrader({
-      balancer,
-      retries: retriesOf(balancer),
-      engine: {
-        underWay: 0,
-        upgrade: async ({ host }) => {
-          tried += host
-          return outcomes.shift()
-        },
-        review: () => {},
-        drain: () => {},
-        close: async () => {},
-      },
-      longestWaitMs: 1_000,
-    })
-    const failed = await upgrader.upgrade({
-      sentTo: () => {},
-      caller: { clientId: 'acme' },
-    } as unknown as UpgradeJob)
-    return { tried, kind: failed?.kind }
-  }
-
-  const ok = undefined
-  const begun = { ...stale, answerBegun: true }
-  it.each<[string, string, (FailedAttempt | undefined)[], tried: string, kind?: string]>([
-    ['that succeeds is not repeated', 'ab', [ok], 'a'],
-    ['that found nobody goes to the next', 'ab', [unconnected, ok], 'ab'],
-    ['fails after two', 'abc', [unconnected, unconnected, ok], 'ab', 'unreachable'],
-    ['has nowhere to go from the only one', 'a', [unconnected, ok], 'a', 'unreachable'],
-    ['that was refused stays refused', 'ab', [begun, ok], 'a', 'broken'],
-  ])('%s', async (_, letters, outcomes, ...expected) => {
-    const [tried, kind] = expected
-    expect(await run(letters, outcomes)).toEqual({ tried, kind })
   })
 })

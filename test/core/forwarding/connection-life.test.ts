@@ -111,16 +111,6 @@ describe('a connection', () => {
     expect(surpluses).toEqual(['http://a', 'http://a'])
   })
 
-  it.each([
-    ['uses', { connectionUses: 3 }, 3],
-    ['age', { connectionAgeMs: 30 }, 15],
-  ])('is closed at the end of its %s', (_, bounds, uses) => {
-    const rests = new Rests(backendOf('http://a'), { ...options, ...bounds, onSurplus: () => {} })
-    const { life, carry } = start(rests)
-    expect(carry(uses, 2)).toBe(Infinity)
-    expect(life.uses).toBeLessThanOrEqual(uses)
-  })
-
   it('retires at up to a tenth below the configured age, and not with those opened together', () => {
     const rests = restsOf()
     const ages = Array.from({ length: 1_000 }, () => new ConnectionLife(rests, 0).retiresMs / 1_000)

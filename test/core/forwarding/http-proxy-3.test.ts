@@ -42,17 +42,12 @@ describe('http-proxy-3', () => {
     }
   })
 
-  it.each([
-    ['a pass less', 'deleteLength timeout stream', ws],
-    ['another order', 'timeout deleteLength XHeaders stream', ws],
-    ['another name', web, 'checkMethodAndHeader XHeaders pump'],
-    ['a pass behind the stream', web, `${ws} count`],
-  ])('with %s is refused', (_, webPasses, wsPasses) => {
-    const server = { webPasses: passes(webPasses), wsPasses: passes(wsPasses) }
+  it('with lists in another order, or without them, is refused', () => {
+    const server = {
+      webPasses: passes('timeout deleteLength XHeaders stream'),
+      wsPasses: passes(ws),
+    }
     expect(() => keepStreamPass(server)).toThrow('cannot be used')
-  })
-
-  it('without such lists is refused', () => {
     expect(() => keepStreamPass({})).toThrow('its webPasses are ""')
   })
 

@@ -279,8 +279,7 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients =
     close: async () => undefined,
   }
   const clock = { epochMs: () => START_MS }
-  let begin = (): void => undefined
-  const timers = { every: (_: number, task: () => void) => ((begin = task), () => undefined) }
+  const timers = { every: () => () => undefined }
   const [onFault, onRecovered] = [unexpected, () => undefined]
   const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
   const keeper = { rows, journal, restored }
@@ -290,7 +289,7 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients =
     underway?.done()
     underway = undefined
   }
-  return { authority, kept, answer, round: () => begin() }
+  return { authority, kept, answer }
 }
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
@@ -331,34 +330,6 @@ describe('a file that answers late', () => {
       await turn()
     }
     expect(decided).toEqual(['one', 'third at once', 'other', 'fourth'])
-  })
-
-  it('gets another row where either of the two would say too little after a crash', async () => {
-    const { authority, kept, answer, round } = slowFile(60_000)
-    const own = { perMinute: 100, perDay: 1_000 }
-    const held = (sequence: number, used: number, need: number) =>
-      authority.take(
-        call('acme', { sequence, limits: own, need, minute: hold(used), day: dayHold(used) }),
-      )
-    const first = held(1, 0, 50)
-    await turn()
-    answer()
-    await first
-    await turn()
-    // Ten charges are handed back, and the row that says so is under way when ten others are made.
-    void held(2, 40, 0)
-    round()
-    await turn()
-    const spent = vi.fn()
-    const taken = Promise.resolve(held(3, 40, 10)).then(spent)
-    await turn()
-    answer()
-    await turn()
-    expect(spent).not.toHaveBeenCalled()
-    answer()
-    await taken
-    const { minuteTaken = 0, ahead = 0 } = kept.get('acme') ?? {}
-    expect(minuteTaken + ahead).toBeGreaterThanOrEqual(50)
   })
 
   it('has of a client what memory has, or a row that is under way: then it is not forgotten', async () => {

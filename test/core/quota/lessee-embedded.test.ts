@@ -74,16 +74,6 @@ describe('a lessee of the embedded authority', () => {
     expect(refused(take(tight))).toMatchObject({ window: 'day' })
   })
 
-  it('lets a raised limit act at once, in spite of a remembered refusal', () => {
-    for (let n = 0; n < 3; n++) take()
-    refused(take())
-    expect(admitted(take({ perMinute: 5, perDay: 5 })).view?.minute).toMatchObject({
-      limit: 5,
-      remaining: 1,
-    })
-    refused(take())
-  })
-
   it('hands a charge back at once, also after a refusal', () => {
     const first = admitted(take())
     take()

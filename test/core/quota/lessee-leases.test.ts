@@ -71,19 +71,6 @@ describe('a lessee that holds tokens ahead', () => {
     expect(network.calls.some(({ need, want }) => need === 0 && want > 0)).toBe(true)
   })
 
-  it('spends everything, with no refusal while anything is left', async () => {
-    const lessee = createTestLessee(network, timeline)
-    const decisions = await steady(lessee, { count: 2000, everyMs: 20 })
-    const kinds = decisions.map(({ kind }) => kind)
-    expect(kinds.slice(0, 1600).every((kind) => kind === 'admitted')).toBe(true)
-    expect(kinds.slice(1600).every((kind) => kind === 'refused')).toBe(true)
-    expect((await truth()).minute).toMatchObject({ taken: 1600, used: 1600 })
-    // A flood of refusals asks nothing.
-    network.calls.length = 0
-    await steady(lessee, { count: 100, everyMs: 1 })
-    expect(network.calls).toEqual([])
-  })
-
   it('states what it has spent of a lease once the client has been silent for six seconds', async () => {
     const lessee = createTestLessee(network, timeline)
     await steady(lessee, { count: 40, everyMs: 50 })

@@ -113,19 +113,6 @@ describe('a lessee of an authority behind a network', () => {
     refused(await lessee.take('acme', limits))
   })
 
-  it('gives tokens in hand back after six seconds of idleness', async () => {
-    const lessee = createTestLessee(network, timeline)
-    lessee.refund('acme', admitted(await lessee.take('acme', limits)))
-    await timeline.pass(5900)
-    expect(network.calls.length).toBe(1)
-    expect(await truth()).toMatchObject({ minute: 1, day: 1 })
-    await timeline.pass(1000)
-    expect(network.calls.length).toBe(2)
-    expect(await truth()).toEqual({ minute: 0, day: 0, used: 0 })
-    await timeline.pass(10_000)
-    expect(network.calls.length).toBe(2)
-  })
-
   it.each([
     { replies: 'at once', delayMs: 0 },
     { replies: 'late', delayMs: 180 },
@@ -211,26 +198,6 @@ describe('a lessee of an authority behind a network', () => {
       network.state = 'up'
       await timeline.pass(1000)
       expect(await truth()).toEqual({ minute: 7, day: 7, used: 7 })
-    })
-
-    it('refuses nobody by a window that may be over', async () => {
-      const endMs = Math.ceil(timeline.time.ms / 60_000) * 60_000
-      const lessee = createTestLessee(network, timeline)
-      network.delayMs = 100
-      const asked = Array.from({ length: 10 }, () => lessee.take('acme', limits))
-      await timeline.pass(200)
-      for (const decision of await all(asked)) admitted(decision)
-      network.state = 'away'
-      const passUntil = (ms: number): Promise<void> => timeline.pass(endMs + ms - timeline.time.ms)
-      // It was told of the end on the way of the latest reply, between 50 ms early and 50 ms late.
-      await passUntil(-60)
-      expect(refused(atOnce(lessee.take('acme', limits)))).toMatchObject({ degraded: true })
-      for (const ms of [0, 45]) {
-        await passUntil(ms)
-        expect(atOnce(lessee.take('acme', limits))).toEqual({ kind: 'unavailable' })
-      }
-      await passUntil(60)
-      expect(admitted(atOnce(lessee.take('acme', limits)))).toMatchObject({ degraded: true })
     })
 
     it('starts each minute and day anew, and refuses by the day when that is used up', async () => {

@@ -80,7 +80,7 @@ async function served(connected: Connected, key: string): Promise<void> {
 }
 
 describe('a cluster of three masters, of which one has a replica', async () => {
-  const cluster = await startRedisCluster({ replicas: [1] })
+  const cluster = await startRedisCluster([1])
   const all = () => [...cluster.masters, ...cluster.replicas]
   // A test that failed while nodes were away leaves them to the next one.
   afterEach(async () => {
