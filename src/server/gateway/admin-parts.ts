@@ -18,7 +18,7 @@ import type { Live } from '../../insight/live/live.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import type { Reloadable } from './reload.ts'
-import type { RedisStore } from '../../state/redis/store.ts'
+import type { Claims } from '../../state/contract.ts'
 import type { Counters } from '../../state/counters.ts'
 import type { UsageHistory } from '../../insight/usage/usage-history.ts'
 import type { ReadToken } from './read-token.ts'
@@ -53,8 +53,7 @@ export interface AdminSources {
   measure(): Promise<readonly MetricsSnapshot[]>
   processes(): readonly WorkerState[]
   readonly counters: Counters
-  /** undefined: nothing is shared with other gateways. */
-  readonly redis: RedisStore | undefined
+  readonly claims: Claims
   /** undefined: the places are unknown. */
   readonly settingLocations: ReadSettingLocations | undefined
 }

@@ -1,6 +1,6 @@
 /** Messages between a supervisor and its workers over IPC. Types only; plain data, cloned on the way. */
 import type { Decision } from '../../core/record/recent.ts'
-import type { StoreHealth } from '../../admin/readiness.ts'
+import type { StoreHealth } from '../../state/contract.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import type { BanCalls } from '../../state/supervisor/bans.ts'
 import type { CounterCalls } from '../../state/supervisor/counters.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { formatBan, parseBan } from '../../src/state/stored-ban.ts'
+import { formatBan, parseBan } from '../../src/state/bans.ts'
 import type { BanRecord } from '../../src/state/bans.ts'
 
 describe('parseBan', () => {

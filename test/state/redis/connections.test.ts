@@ -7,7 +7,7 @@ const module = (name: string): string =>
 /** Runs the lines in a process of its own and returns what they print; `isFast()` tells the form of String.prototype. */
 function run(lines: string): string {
   const script = `
-    const { restoreFastStrings } = await import('${module('fast-strings.ts')}')
+    const { restoreFastStrings } = await import('${module('connections.ts')}')
     const isFast = () => %HasFastProperties(String.prototype)
     ${lines}
   `

@@ -1,45 +1,8 @@
-/** Counters over a sliding time, in memory or in Redis; the only file that knows rate-limiter-flexible. */
+/** Counters over a sliding time in Redis; the only file that knows rate-limiter-flexible. */
 import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
-import type { RedisStore } from './redis/store.ts'
-import { createMemoryCounter, STEPS, type MemoryCounter } from './memory/counter.ts'
-
-/** The count of a key. */
-export interface Count {
-  readonly total: number
-  /** Time since the oldest addition that is counted. */
-  readonly forMs: number
-}
-
-/**
- * One number per key: the sum of the additions within the latest `withinMs`, however they were spread. An addition counts until
- * that time is over, and a thousandth of it longer at most.
- */
-export interface Counter {
-  /** Other processes add to the same numbers, so that an answer may be a promise. */
-  readonly isShared: boolean
-  /**
-   * Adds whole points and returns the count of the key. Never rejects because a total is high. nowMs: Unix time in ms, for a
-   * count of this process.
-   */
-  add(key: string, points: number, nowMs: number): Count | Promise<Count>
-  reset(key: string): void | Promise<void>
-  /** Sets withinMs from now on. */
-  useTime(withinMs: number): void
-}
-
-interface CounterOptions {
-  readonly redis: RedisStore | undefined
-  readonly keyPrefix: string
-  /** See Counter. */
-  readonly withinMs: number
-  readonly timeoutMs: number
-}
-
-/** Creates a counter for all processes on one Redis, or for this process where `redis` is undefined. */
-export function createCounter({ redis, ...options }: CounterOptions): Counter {
-  const own = createMemoryCounter(options.withinMs)
-  return redis === undefined ? own : createRedisCounter({ ...options, redis, own })
-}
+import type { Count, Counter } from '../contract.ts'
+import { createMemoryCounter, STEPS } from '../memory/counter.ts'
+import type { RedisStore } from './store.ts'
 
 /**
  * Counts as memory/counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total,
@@ -79,14 +42,12 @@ redis.call('PEXPIREAT', key, text(math.ceil(nowMs + timeMs + stepMs)))
 return { total, math.max(0, timeMs - math.max(0, nowMs - sinceMs)) }
 `
 
-/** While the store is away, or silent for `timeoutMs`, each process counts for itself. */
-function createRedisCounter({
-  redis,
-  keyPrefix,
-  withinMs,
-  timeoutMs,
-  own,
-}: CounterOptions & { redis: RedisStore; own: MemoryCounter }): Counter {
+/** Creates a counter for all processes. While Redis is away, or silent for `timeoutMs`, each process counts for itself. */
+export function createRedisCounter(
+  redis: RedisStore,
+  { keyPrefix, withinMs, timeoutMs }: { keyPrefix: string; withinMs: number; timeoutMs: number },
+): Counter {
+  const own = createMemoryCounter(withinMs)
   // No total is too high for the library: the callers judge it.
   const limiter = new RateLimiterRedis({
     keyPrefix,

@@ -5,7 +5,9 @@ import { describe, expect, it } from 'vitest'
 import type { DayRow } from '../../src/state/day-totals.ts'
 import { createMemoryUsageStore, type Batch, type UsageStore } from '../../src/state/usage.ts'
 import { createRedisUsageStore } from '../../src/state/redis/usage.ts'
+import { openSqliteFile } from '../../src/state/sqlite/file.ts'
 import { createSqliteUsageStore } from '../../src/state/sqlite/usage.ts'
+import { gatewayEnds } from '../support/ending.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 import { redisAt } from '../support/redis-servers.ts'
@@ -39,10 +41,16 @@ async function dayOf(store: UsageStore, day: number): Promise<DayRow[]> {
   return all.sort((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1))
 }
 
+function openFile(path: string) {
+  const file = openSqliteFile(path, () => {})
+  gatewayEnds(() => file.close())
+  return file
+}
+
 let prefixes = 0
 const kinds: Record<string, () => UsageStore> = {
   'in memory': createMemoryUsageStore,
-  'in store.file': () => createSqliteUsageStore(join(temporaryFolder(), 'usage.db'), () => {}),
+  'in store.file': () => createSqliteUsageStore(openFile(join(temporaryFolder(), 'usage.db'))),
   'in Redis': () => createRedisUsageStore(redis, `${server.prefix}-${++prefixes}`),
 }
 
@@ -179,19 +187,19 @@ describe('totals in store.file', () => {
         PRAGMA application_id = 1953459308; PRAGMA user_version = 1;`),
     )
     addBefore('free', 5, 1)
-    const first = createSqliteUsageStore(file, () => {})
+    const written = openFile(file)
+    const first = createSqliteUsageStore(written)
     await first.add(batch(TODAY, row('acme', 7, pro)))
     expect(await dayOf(first, TODAY)).toEqual([row('acme', 5), row('acme', 7, pro)])
-    await first.close()
+    await written.close()
     const select = `SELECT plan, ${counts}, user_version AS layout FROM usage, pragma_user_version`
     expect(before((database) => database.prepare(select).all())).toEqual([
       { plan: 'free', admitted: 12, refused_minute: 0, refused_day: 0, refused_ban: 0, layout: 1 },
     ])
     addBefore('free', 2, 2)
-    const again = createSqliteUsageStore(file, () => {})
+    const again = createSqliteUsageStore(openFile(file))
     await again.add(batch(TODAY, row('acme', 1, pro)))
     expect(await dayOf(again, TODAY)).toEqual([row('acme', 7), row('acme', 8, pro)])
-    await again.close()
   })
 })
 
@@ -222,12 +230,9 @@ describe('totals in Redis', () => {
       .split('\n')
       .find((key) => server.cli('HEXISTS', key, 'acme') === '1')
     if (shard === undefined) throw new Error('no shard')
-    const adding = redis.script({ name: 'before', text: scriptBefore, keyCount: 2 })
+    const run = redis.script(scriptBefore)
     const addBefore = (plan: string, admitted: number) =>
-      adding.run({
-        keys: [`${shard}:batches`, shard],
-        args: ['older', ++sequence, 0, 1, 'acme', plan, admitted, 0, 0, 0],
-      })
+      run([`${shard}:batches`, shard], ['older', ++sequence, 0, 1, 'acme', plan, admitted, 0, 0, 0])
     const acme = (free: number, pro: number) => [
       row('acme', free),
       row('acme', pro, { plan: 'pro' }),
