@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
-import { refuseDemoKeys } from '../src/cli/demo-keys.ts'
+import { refuseDemoKeys } from '../src/cli/usable-config.ts'
 import { parseConfigText } from '../src/config/clients/load.ts'
 
 const root = join(import.meta.dirname, '..')

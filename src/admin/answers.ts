@@ -1,7 +1,8 @@
 /** Answers of the admin listener: JSON, CSV, events, or a body that a page makes itself. */
 import type { IncomingMessage } from 'node:http'
+import type { Seen } from '../insight/api/live.ts'
 import { refusalKinds } from '../core/rules/refusals.ts'
-import { MayBeDone } from '../state/store-unavailable.ts'
+import { MayBeDone } from '../state/contract.ts'
 import { csvLine } from '../insight/format.js'
 
 /** Yields the next piece when the reader has taken those before. `gone` aborts when the reader has left, and ends any wait. */
@@ -40,6 +41,23 @@ export const fault = (
     ...more
   }: { readonly fields?: Answer['fields']; readonly [name: string]: unknown } = {},
 ): Answer => json(status, { code, message, status, ...more }, fields)
+
+/** RFC 3339; null: not known, or never. */
+export function iso(ms: number): string
+export function iso(ms: number | undefined): string | null
+export function iso(ms: number | undefined): string | null {
+  return ms === undefined ? null : new Date(ms).toISOString()
+}
+
+/** When and of what an answer is, and what is missing from it. */
+export const seen = <Scope extends Seen['scope']>(
+  scope: Scope,
+  missing: readonly string[] = [],
+) => ({
+  asOf: iso(Date.now()),
+  scope,
+  ...(missing.length > 0 && { missing }),
+})
 
 export const invalidRequest = (message: string): Answer =>
   fault({ status: 400, code: 'invalid_request', message })

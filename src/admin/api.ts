@@ -1,6 +1,6 @@
 /** The admin API: finds the requested operation, runs it if the caller may use it, and logs each change. */
 import type { IncomingMessage } from 'node:http'
-import type { AuditLine } from '../core/record/config-lines.ts'
+import type { AuditLine } from '../core/record/log.ts'
 import { methodNotAllowed, notFound, type Answer } from './answers.ts'
 import { matchPath, type Changed, type Operation } from './operation.ts'
 import { operations, type ApiNeeds } from './operations.ts'

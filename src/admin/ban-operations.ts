@@ -5,23 +5,21 @@ import type { Config } from '../config/config.ts'
 import { duration, faultIn } from '../config/scalars.ts'
 import { endsAtSeconds, MAX_IMPOSED_MS } from '../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../state/bans.ts'
-import { fault, invalidRequest, json, notDone, type Answer } from './answers.ts'
+import { fault, invalidRequest, iso, json, notDone, type Answer } from './answers.ts'
 import type { ConfigNeeds } from './config-operations.ts'
 import type { Call, Changed } from './operation.ts'
-import { isAnswer, readJson } from './read-json.ts'
+import { isAnswer, isRecord, readJson } from './read-json.ts'
 
 export interface BanNeeds extends Pick<ConfigNeeds, 'reloads'> {
   readonly bans: Pick<OperatorBans, 'list' | 'known' | 'impose' | 'lift' | 'nowMs'>
 }
-
-const isoOf = (ms: number): string => new Date(ms).toISOString()
 
 type BanCall = Call<{ readonly key: string }>
 
 export async function getBans({ bans, reloads: { config } }: BanNeeds): Promise<Answer> {
   const shown = (found: Awaited<ReturnType<OperatorBans['list']>>): readonly Ban[] =>
     found.map(([key, ban]) => shownBan(config, key, ban))
-  const asOf = (): string => isoOf(bans.nowMs)
+  const asOf = (): string => iso(bans.nowMs)
   let answer: Bans
   try {
     const listed = shown(await bans.list())
@@ -63,7 +61,7 @@ async function act(
   const shown = (ban: BanRecord | undefined): Ban | null =>
     ban === undefined ? null : shownBan(config, key, ban)
   const [before, after] = [shown(done.before), shown(done.after)]
-  const asOf = isoOf(needs.bans.nowMs)
+  const asOf = iso(needs.bans.nowMs)
   const answer: BanChange = { asOf, scope: 'store', key, before, after }
   return { answer: json(200, answer), audit: { before, after } }
 }
@@ -82,8 +80,8 @@ export function shownBan({ clients }: Config, key: string, ban: BanRecord): Ban 
   return {
     key,
     client: clients.keyById(key)?.client.id ?? ofToken,
-    since: isoOf(ban.startedMs),
-    until: isoOf(1000 * endsAtSeconds(ban)),
+    since: iso(ban.startedMs),
+    until: iso(1000 * endsAtSeconds(ban)),
     reason: ban.reason ?? null,
     by: ban.by ?? 'strikes',
   }
@@ -93,8 +91,8 @@ const length = duration({ min: 1_000, max: MAX_IMPOSED_MS })
 
 /** Returns a text if the body is malformed: what is wrong with it. */
 function wishOf(body: unknown): { forMs: number; reason: string | undefined } | string {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return ''
-  const { for: lasts, reason, ...unknown } = body as Record<string, unknown>
+  if (!isRecord(body)) return ''
+  const { for: lasts, reason, ...unknown } = body
   if (Object.keys(unknown).length > 0 || typeof lasts !== 'string') return ''
   const forMs = length.safeParse(lasts).data
   if (forMs === undefined) return ` "for" ${faultIn(length, lasts)}.`

@@ -3,21 +3,21 @@ import type {
   ClientDetail,
   ClientRow,
   ClientsPage,
+  ClientState,
   ResetDone,
   WindowUse,
 } from '../insight/api/usage.ts'
-import type { ClientState } from '../insight/api/usage.ts'
 import type { ClientCounters, Window } from '../state/memory/client-counters.ts'
 import type { Counters } from '../state/counters.ts'
 import { DAY_MS, MINUTE_MS } from '../config/time.ts'
 import { endsAtSeconds } from '../core/rules/ban-policy.ts'
 import type { BanRecord } from '../state/bans.ts'
-import { invalidRequest, json, notDone, unknownClient, type Answer } from './answers.ts'
+import { invalidRequest, iso, json, notDone, seen, unknownClient, type Answer } from './answers.ts'
 import type { BanNeeds } from './ban-operations.ts'
 import { findClient, pageOf, type ClientQuery, type ShownClient } from './client-pages.ts'
 import type { LiveNeeds } from './live-operations.ts'
 import type { Call, Changed } from './operation.ts'
-import { isAnswer, readJson } from './read-json.ts'
+import { isAnswer, isRecord, readJson } from './read-json.ts'
 
 export interface ClientNeeds extends BanNeeds, Pick<LiveNeeds, 'live' | 'recentRequests'> {
   readonly counters: Pick<Counters, 'look' | 'reset'>
@@ -39,23 +39,21 @@ export async function getClients(needs: ClientNeeds, { query }: Call): Promise<A
   const { config } = needs.reloads
   const asked = { sort: sort as ClientQuery['sort'], plan, q: q || undefined, cursor }
   const { clients, ...page } = await pageOf(config, needs.live.clients, asked)
-  const { rows, seen } = await rowsOf(needs, clients)
-  return json(200, { ...seen, ...page, sort: asked.sort, clients: rows } satisfies ClientsPage)
+  const { rows, head } = await rowsOf(needs, clients)
+  return json(200, { ...head, ...page, sort: asked.sort, clients: rows } satisfies ClientsPage)
 }
 
 export async function getClient(needs: ClientNeeds, { params: { id } }: ClientCall) {
   const client = findClient(needs.reloads.config, needs.live.clients, id)
   if (client === undefined) return unknownClient
-  const [{ rows, seen }, { requests, missing }] = await Promise.all([
+  const [{ rows, head }, { requests, missing }] = await Promise.all([
     rowsOf(needs, [client]),
     needs.recentRequests({ client: id, refused: true, id: undefined }),
   ])
   const [row] = rows
   if (row === undefined) return unknownClient
-  const incomplete = [...(seen.missing ?? []), ...missing]
   return json(200, {
-    ...seen,
-    ...(incomplete.length > 0 && { missing: incomplete }),
+    ...seen(head.scope, [...(head.missing ?? []), ...missing]),
     client: row,
     recentRefusals: requests,
   } satisfies ClientDetail)
@@ -75,8 +73,7 @@ export async function resetClient(needs: ClientNeeds, call: ClientCall): Promise
     const done = await needs.counters.reset(client, windows)
     needs.live.clients.forgetUse(id, window)
     const [before, after] = [usedOf(done.before), usedOf(done.after)]
-    const asOf = new Date().toISOString()
-    const answer: ResetDone = { asOf, scope: 'store', client: id, window, before, after }
+    const answer: ResetDone = { ...seen('store'), client: id, window, before, after }
     return { answer: json(200, answer), audit: { client: id, window, before, after } }
   } catch (error) {
     return refused(notDone(error), { client: id, window })
@@ -88,8 +85,8 @@ const refused = (answer: Answer, audit: Changed['audit'] = {}): Changed => ({ an
 const usedOf = ({ minute, day }: ClientCounters) => ({ minute: minute.used, day: day.used })
 
 function wishOf(body: unknown): ResetDone['window'] | undefined {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined
-  const { window, ...unknown } = body as Record<string, unknown>
+  if (!isRecord(body)) return undefined
+  const { window, ...unknown } = body
   if (Object.keys(unknown).length > 0) return undefined
   return window === 'minute' || window === 'day' || window === 'both' ? window : undefined
 }
@@ -102,12 +99,7 @@ async function rowsOf(needs: ClientNeeds, clients: readonly ShownClient[]) {
   ])
   const banned = new Map(bans)
   const rows = clients.map((client, at) => rowOf(needs, client, counters?.[at], banned))
-  const asOf = new Date().toISOString()
-  const seen =
-    counters === undefined
-      ? { asOf, scope: 'gateway' as const, missing: [AWAY] }
-      : { asOf, scope: 'store' as const }
-  return { rows, seen }
+  return { rows, head: counters === undefined ? seen('gateway', [AWAY]) : seen('store') }
 }
 
 function rowOf(
@@ -118,9 +110,9 @@ function rowOf(
 ): ClientRow {
   const keys = configured.map((key) => ({
     id: key.id,
-    expires: timeOf(key.expiresAtMs),
-    lastUsed: timeOf(live.clients.lastUsedMs(key.id)),
-    bannedUntil: timeOf(endOf(banned.get(key.id))),
+    expires: iso(key.expiresAtMs),
+    lastUsed: iso(live.clients.lastUsedMs(key.id)),
+    bannedUntil: iso(endOf(banned.get(key.id))),
   }))
   const minute = counters && useOf(counters.minute, limits.perMinute, MINUTE_MS)
   const day = counters && useOf(counters.day, limits.perDay, DAY_MS)
@@ -139,9 +131,6 @@ function rowOf(
 
 const endOf = (ban: BanRecord | undefined): number | undefined => ban && 1000 * endsAtSeconds(ban)
 
-const timeOf = (ms: number | undefined): string | null =>
-  ms === undefined ? null : new Date(ms).toISOString()
-
 const useOf = (
   { index, taken, used }: ClientCounters[Window],
   limit: number,
@@ -150,7 +139,7 @@ const useOf = (
   used,
   leased: Math.max(0, taken - used),
   limit,
-  resetsAt: new Date((index + 1) * lengthMs).toISOString(),
+  resetsAt: iso((index + 1) * lengthMs),
 })
 
 function stateOf(minute: WindowUse, day: WindowUse, keys: ClientRow['keys']): ClientState {

@@ -3,14 +3,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ClientsPage } from '../insight/api/usage.ts'
 import type { ClientConfig, Config } from '../config/config.ts'
 import type { Live } from '../insight/live/live.ts'
-import { planInForce } from '../insight/live/plan-in-force.ts'
+import { planInForce } from '../insight/live/seen-clients.ts'
 
 export type ShownClient = Pick<ClientConfig, 'id' | 'plan' | 'limits' | 'keys'>
 
 export interface ClientQuery {
   readonly sort: ClientsPage['sort']
   readonly plan: string | undefined
-  /** Part of the id, or the whole id of a key. */
+  /** Part of the id or the whole id of a key; where no client has it, part of a key's id. */
   readonly q: string | undefined
   /** Id of the client that has the key q; found by pageOf. */
   readonly owner?: string | undefined
@@ -49,6 +49,18 @@ export function findClient(config: Config, seen: Seen, id: string): ShownClient 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000)
 
 export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
+  const page = await pageById(config, seen, asked)
+  const { q, cursor = '' } = asked
+  if (q === undefined || page.total > 0) return page
+  return search(config, asked, {
+    from: cursor.startsWith('rest:') ? Number(cursor.slice('rest:'.length)) : 0,
+    wanted: CLIENTS_A_PAGE,
+    isShown: () => true,
+    isFound: ({ keys }) => keys.some(({ id }) => id.includes(q)),
+  })
+}
+
+async function pageById(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
   const { sort, q = '', cursor = '' } = asked
   const query = { ...asked, owner: config.clients.keyById(q)?.client.id }
   const place = cursor.slice('seen:'.length)
@@ -66,6 +78,7 @@ export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Pr
     from: isRest && cursor !== '' ? Number(place) : 0,
     wanted: first.cursor === undefined ? CLIENTS_A_PAGE - clients.length : 0,
     isShown: ({ id }) => sort === 'id' || seen.get(id, nowSeconds()) === undefined,
+    isFound: ({ id }) => id === query.owner || id.includes(q),
   })
   return {
     clients: [...clients, ...rest.clients],
@@ -77,8 +90,14 @@ export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Pr
 /** Searches in small slices, so that requests are served; to the end only where the total is not known. */
 async function search(
   { clients }: Config,
-  { plan, q, owner }: ClientQuery,
-  page: { from: number; wanted: number; isShown(client: ClientConfig): boolean },
+  { plan, q }: ClientQuery,
+  page: {
+    readonly from: number
+    readonly wanted: number
+    isShown(client: ClientConfig): boolean
+    /** Asked only where q is given. */
+    isFound(client: ClientConfig): boolean
+  },
 ): Promise<Page> {
   const known = plan === undefined ? clients.size : (clients.countByPlan().get(plan) ?? 0)
   const found: ClientConfig[] = []
@@ -89,8 +108,7 @@ async function search(
     const until = at + LOOKED_AT_ONCE
     for (const client of clients.slice(at, until)) {
       const isFound =
-        (plan === undefined || client.plan === plan) &&
-        (q === undefined || client.id === owner || client.id.includes(q))
+        (plan === undefined || client.plan === plan) && (q === undefined || page.isFound(client))
       if (isFound) total += 1
       if (at >= page.from && found.length < page.wanted) {
         next = at + 1

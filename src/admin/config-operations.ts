@@ -5,7 +5,7 @@ import { fault, invalidRequest, json, type Answer } from './answers.ts'
 import { effectiveConfig } from './effective-config.ts'
 import { keysPage } from './keys-page.ts'
 import type { Call, Changed } from './operation.ts'
-import { isAnswer, readJson } from './read-json.ts'
+import { isAnswer, isRecord, readJson } from './read-json.ts'
 
 export interface ConfigNeeds {
   readonly reloads: {
@@ -46,8 +46,8 @@ export async function reload({ reloads }: ConfigNeeds, { request }: Call): Promi
 
 /** undefined: the body is malformed. */
 function wishOf(body: unknown): ReloadWish | undefined {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return undefined
-  const { dryRun = false, revision, ...unknown } = body as Record<string, unknown>
+  if (!isRecord(body)) return undefined
+  const { dryRun = false, revision, ...unknown } = body
   if (Object.keys(unknown).length > 0 || typeof dryRun !== 'boolean') return undefined
   if (revision === undefined) return { dryRun }
   const isRevision = typeof revision === 'string' && /^[0-9a-f]{1,64}$/.test(revision)

@@ -3,7 +3,7 @@ import type { Deprecations, LifecycleStage, Routes } from '../insight/api/state.
 import type { RouteConfig } from '../config/config.ts'
 import type { Live } from '../insight/live/live.ts'
 import { stageOf, withdrawalOf } from '../core/rules/deprecation.ts'
-import { json, type Answer } from './answers.ts'
+import { iso, json, seen, type Answer } from './answers.ts'
 
 export interface DeprecationNeeds {
   readonly live: Live
@@ -12,13 +12,10 @@ export interface DeprecationNeeds {
 /** Callers that are listed; the others are only counted. */
 const LISTED = 1_000
 
-const iso = (ms: number): string => new Date(ms).toISOString()
-
 export function getDeprecations({ live }: DeprecationNeeds): Answer {
   const { calls, others } = live.deprecated.busiest(LISTED)
   const answer: Deprecations = {
-    asOf: iso(Date.now()),
-    scope: 'gateway',
+    ...seen('gateway'),
     since: iso(live.startedAtMs),
     callers: calls.map(({ lastSeenMs, ...call }) => ({ ...call, lastSeen: iso(lastSeenMs) })),
     others,
@@ -37,7 +34,7 @@ export function shownDeprecation(
   const stage: LifecycleStage = withdrawal === undefined ? 'announce' : stageOf(withdrawal, nowMs)
   return {
     since: iso(sinceMs),
-    sunset: sunsetMs === undefined ? null : iso(sunsetMs),
+    sunset: iso(sunsetMs),
     successor: successor ?? null,
     stage,
   }

@@ -4,7 +4,7 @@ import type { Decision } from '../core/record/recent.ts'
 import { fault, invalidRequest, json, type Answer } from './answers.ts'
 import type { LiveNeeds } from './live-operations.ts'
 import type { Call } from './operation.ts'
-import { isAnswer, readJson } from './read-json.ts'
+import { isAnswer, isRecord, readJson } from './read-json.ts'
 
 /** A hypothetical request. */
 export type HypotheticalRequest = Extract<ExplainQuery, { method: string }>
@@ -105,9 +105,6 @@ function headersFault(headers: Record<string, unknown>, hasCredential: boolean) 
     ? 'The credential stands twice: leave Authorization out of "headers".'
     : undefined
 }
-
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const unknown = {
   status: 404,

@@ -5,7 +5,7 @@ import { duration } from '../config/scalars.ts'
 import { eventTypes, type EventType } from '../insight/live/events.ts'
 import type { Live } from '../insight/live/live.ts'
 import { KEPT_DECISIONS, type RequestQuery } from '../core/record/recent.ts'
-import { fault, invalidRequest, json, notFound, type Answer } from './answers.ts'
+import { fault, invalidRequest, json, notFound, seen, type Answer } from './answers.ts'
 import type { Call } from './operation.ts'
 
 export interface LiveNeeds {
@@ -17,17 +17,11 @@ export interface LiveNeeds {
   ): Promise<Pick<Requests, 'requests'> & { readonly missing: readonly string[] }>
 }
 
-const seen = (missing: readonly string[] = []) => ({
-  asOf: new Date().toISOString(),
-  scope: 'gateway' as const,
-  ...(missing.length > 0 && { missing }),
-})
-
 const orders = new Set<string>(['requests', 'refusals', 'latency'] satisfies Top['by'][])
 const window = duration({ min: 10_000, max: 900_000 })
 
 export const getOverview = async ({ overview }: LiveNeeds): Promise<Answer> =>
-  json(200, { ...seen(), ...(await overview()) })
+  json(200, { ...seen('gateway'), ...(await overview()) })
 
 export function getTop({ live }: LiveNeeds, { query }: Call): Answer {
   const { by = 'requests', window: given = '60s', ...unknown } = Object.fromEntries(query)
@@ -41,7 +35,7 @@ export function getTop({ live }: LiveNeeds, { query }: Call): Answer {
     const { minute = null, day = null } = live.clients.get(client, now) ?? {}
     return { minute, day }
   })
-  return json(200, { ...seen(), ...top })
+  return json(200, { ...seen('gateway'), ...top })
 }
 
 export async function getRequests({ recentRequests }: LiveNeeds, { query }: Call): Promise<Answer> {
@@ -50,7 +44,7 @@ export async function getRequests({ recentRequests }: LiveNeeds, { query }: Call
     return invalidRequest('Ask with ?client=ID, ?refused=true, both, or neither.')
   const asked = { client, refused: refused === 'true', id: undefined }
   const { requests, missing } = await recentRequests(asked)
-  return json(200, { ...seen(missing), kept: KEPT_DECISIONS, requests })
+  return json(200, { ...seen('gateway', missing), kept: KEPT_DECISIONS, requests })
 }
 
 export async function getRequest(
@@ -60,7 +54,7 @@ export async function getRequest(
   const asked = { client: undefined, refused: false, id: params.id }
   const { requests, missing } = await recentRequests(asked)
   const [request] = requests
-  if (request !== undefined) return json(200, { ...seen(missing), request })
+  if (request !== undefined) return json(200, { ...seen('gateway', missing), request })
   return missing.length === 0
     ? notFound
     : fault({ code: 'not_found', ...refusalKinds.not_found }, { missing })

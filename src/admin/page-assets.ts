@@ -2,7 +2,9 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
-import { join } from 'node:path'
+import { createRequire } from 'node:module'
+import { extname, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { methodNotAllowed, type Answer } from './answers.ts'
 
 /** Files in src/admin/page, served below /page/. */
@@ -11,10 +13,10 @@ export const pageFiles = [
   'icon.svg',
   'main.js',
   'shell.js',
+  'keys.js',
   'api.js',
   'live.js',
   'explained.js',
-  'dom.js',
   'ui.js',
   'table.js',
   'dialog.js',
@@ -33,9 +35,24 @@ export const pageFiles = [
   'views/system.js',
   'views/config.js',
   'views/explain.js',
-  'vendor/uplot.css',
-  'vendor/uplot.js',
 ] as const
+
+const require = createRequire(import.meta.url)
+/** Paths of installed packages' files, served below /page/. They are looked for when they are asked for. */
+export const libraries = {
+  'preact.js': () => require.resolve('preact'),
+  'hooks.js': () => require.resolve('preact/hooks'),
+  // Packages that are required get another file than those that are imported.
+  'htm.js': () => require.resolve('htm').replace(/\.js$/, '.mjs'),
+  'uplot.js': () => require.resolve('uplot/dist/uPlot.iife.min.js'),
+  'uplot.css': () => require.resolve('uplot/dist/uPlot.min.css'),
+} as const
+/** Modules by the names that scripts import them by. */
+const modules: Readonly<Record<string, keyof typeof libraries>> = {
+  preact: 'preact.js',
+  'preact/hooks': 'hooks.js',
+  htm: 'htm.js',
+}
 
 /** Files served at their path below src, so that page and server format numbers and times alike. */
 export const sharedFiles = ['insight/format.js'] as const
@@ -44,6 +61,7 @@ const contentTypes: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
   html: 'text/html; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
+  mjs: 'text/javascript; charset=utf-8',
   svg: 'image/svg+xml',
 }
 
@@ -55,13 +73,16 @@ const fields = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   // Browsers revalidate each time, so that page and API are of one version.
   'Cache-Control': 'no-cache',
+  Vary: 'Accept-Encoding',
 }
 
-/** Path below src of each asset, by the path of its URL. */
+const ownPath = (file: string) => (): string => join(import.meta.dirname, '..', file)
+/** Path of each asset, by the path of its URL. */
 const files = new Map([
-  ['/', 'admin/page/index.html'],
-  ...pageFiles.map((file) => [`/page/${file}`, `admin/page/${file}`] as const),
-  ...sharedFiles.map((file) => [`/${file}`, file] as const),
+  ['/', ownPath('admin/page/index.html')],
+  ...pageFiles.map((file) => [`/page/${file}`, ownPath(`admin/page/${file}`)] as const),
+  ...sharedFiles.map((file) => [`/${file}`, ownPath(file)] as const),
+  ...Object.entries(libraries).map(([name, file]) => [`/page/${name}`, file] as const),
 ])
 const assets = new Map<string, Answer>()
 
@@ -70,21 +91,34 @@ export function pageAsset({ method, headers }: IncomingMessage, path: string): A
   const file = files.get(path)
   if (file === undefined) return undefined
   if (method !== 'GET' && method !== 'HEAD') return methodNotAllowed('GET, HEAD')
-  const asset = assets.get(path) ?? readAsset(path, file)
+  const isZipped = /\bgzip\b/.test(String(headers['accept-encoding']))
+  const asset = assets.get(`${isZipped} ${path}`) ?? readAsset(path, file(), isZipped)
   const isKnown = headers['if-none-match'] === asset.fields?.['ETag']
   return isKnown ? { ...asset, status: 304 } : asset
 }
 
 /** Files are read on first use, as the page of most gateways is never opened. */
-function readAsset(path: string, file: string): Answer {
-  const text = readFileSync(join(import.meta.dirname, '..', file), 'utf8')
-  const body = file.endsWith('.js') && !file.includes('/vendor/') ? withoutRemarks(text) : text
+function readAsset(path: string, file: string, isZipped: boolean): Answer {
+  const text = readFileSync(file, 'utf8')
+  const isOwnScript = extname(path) === '.js' && !(path.slice('/page/'.length) in libraries)
+  const script = withAddresses(isOwnScript ? withoutRemarks(text) : text)
+  const body = isZipped ? gzipSync(script) : script
   const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
-  const contentType = contentTypes[file.slice(file.lastIndexOf('.') + 1)] ?? 'text/plain'
-  const asset = { status: 200, contentType, body, fields: { ...fields, ETag: `"${digest}"` } }
-  assets.set(path, asset)
+  const asset = {
+    status: 200,
+    contentType: contentTypes[extname(file).slice(1)] ?? 'text/plain',
+    body,
+    fields: { ...fields, ETag: `"${digest}"`, ...(isZipped && { 'Content-Encoding': 'gzip' }) },
+  }
+  assets.set(`${isZipped} ${path}`, asset)
   return asset
 }
+
+/** Browsers know no packages: a script in /page/ that imports one gets its address instead. */
+const withAddresses = (script: string): string =>
+  script.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) =>
+    modules[name] === undefined ? name : `./${modules[name]}`,
+  )
 
 /** Removes comments and indentation, a quarter of the text; line numbers stay. */
 export const withoutRemarks = (script: string): string =>

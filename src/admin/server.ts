@@ -6,13 +6,17 @@ import { hostname } from 'node:os'
 import type { AdminConfig, ListenAddress } from '../config/config.ts'
 import { fault, invalidRequest, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
 import { answerApi, type AdminApiParts } from './api.ts'
-import { callerOf } from './authentication.ts'
+import { callerOf, isOwnHost, isOwnOrigin } from './authentication.ts'
 import { ConnectionSlots } from './connection-slots.ts'
-import { isOwnHost, isOwnOrigin } from './own-names.ts'
 import { pageAsset } from './page-assets.ts'
-import { pages, type PageParts } from './pages.ts'
+import type { ReadinessReport } from './readiness.ts'
 import { send } from './send.ts'
 import { WayIn, type AdminIdentity } from './way-in.ts'
+
+interface PageParts {
+  readonly renderMetrics: () => Promise<{ contentType: string; body: string }>
+  readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
+}
 
 export interface AdminServerOptions extends AdminApiParts, PageParts {
   readonly listen: ListenAddress
@@ -74,6 +78,21 @@ export async function startAdminServer(given: AdminServerOptions) {
     },
   }
 }
+
+/** Pages besides the API and the operators' page. */
+const pages = new Map<string, (parts: PageParts) => Answer | Promise<Answer>>([
+  ['/metrics', async ({ renderMetrics }) => ({ status: 200, ...(await renderMetrics()) })],
+  // An answer is the whole check; what the process depends on belongs to /readyz.
+  ['/healthz', () => json(200, { status: 'alive' })],
+  [
+    '/readyz',
+    async ({ readiness }) => {
+      const { checks } = await readiness()
+      const ready = checks.every(({ ok }) => ok)
+      return json(ready ? 200 : 503, { ready, checks })
+    },
+  ],
+])
 
 /** Makes a page at most once a second: anybody may request it, and making it holds up requests. */
 function onceASecond<Page>(make: () => Promise<Page>): () => Promise<Page> {

@@ -3,7 +3,7 @@ import type { Shadow, ShadowCounts as Shown } from '../insight/api/shadow.ts'
 import type { Config } from '../config/config.ts'
 import type { Live } from '../insight/live/live.ts'
 import type { ShadowCount } from '../core/record/shadow-counts.ts'
-import { json, type Answer } from './answers.ts'
+import { iso, json, seen, type Answer } from './answers.ts'
 
 export interface ShadowNeeds {
   readonly live: Live
@@ -17,8 +17,7 @@ export function getShadow({ live: { shadow }, reloads: { config } }: ShadowNeeds
   shadow.use(config.plans, nowMs)
   const { worst, byPlan } = shadow.refused(LISTED, nowMs)
   return json(200, {
-    asOf: iso(nowMs),
-    scope: 'gateway',
+    ...seen('gateway'),
     since: iso(shadow.sinceMs(nowMs)),
     plans: [...config.plans.values()].flatMap(({ name: plan, shadow: tried, limits: live }) => {
       if (tried === undefined) return []
@@ -32,8 +31,6 @@ export function getShadow({ live: { shadow }, reloads: { config } }: ShadowNeeds
     }),
   } satisfies Shadow)
 }
-
-const iso = (ms: number): string => new Date(ms).toISOString()
 
 const shown = (count: ShadowCount): Shown => ({
   requests: count.requests,

@@ -1,15 +1,13 @@
 /** Reports the state of routes, backends, the store and the workers. */
-import type { Seen } from '../insight/api/live.ts'
 import type { Backends, Routes, Store, Workers } from '../insight/api/state.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
 import type { Config } from '../config/config.ts'
 import type { Traffic } from '../insight/live/latest.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
-import type { UnsavedCounters } from '../state/sqlite/quota-journal.ts'
+import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'
-import { json, type Answer } from './answers.ts'
+import { iso, json, seen, type Answer } from './answers.ts'
 import { shownDeprecation } from './deprecation-operations.ts'
-import type { StoreHealth } from './readiness.ts'
 
 export interface WorkerState {
   readonly number: number
@@ -39,11 +37,6 @@ export interface StateNeeds {
   }
 }
 
-const iso = (ms: number | undefined): string | null =>
-  ms === undefined ? null : new Date(ms).toISOString()
-
-const seen = (): Seen => ({ asOf: new Date().toISOString(), scope: 'gateway' })
-
 export async function getRoutes({ reloads, state }: StateNeeds): Promise<Answer> {
   const counts = await state.requestsByRoute()
   const nowMs = Date.now()
@@ -54,7 +47,7 @@ export async function getRoutes({ reloads, state }: StateNeeds): Promise<Answer>
     deprecated: shownDeprecation(deprecated, nowMs),
     requests: counts.get(name) ?? 0,
   }))
-  return json(200, { ...seen(), routes } satisfies Routes)
+  return json(200, { ...seen('gateway'), routes } satisfies Routes)
 }
 
 export function getBackends({ state }: StateNeeds): Answer {
@@ -68,7 +61,7 @@ export function getBackends({ state }: StateNeeds): Answer {
     p99Ms: rest.p99Ms,
     failuresPerSecond: rest.failuresPerSecond,
   }))
-  return json(200, { ...seen(), backends } satisfies Backends)
+  return json(200, { ...seen('gateway'), backends } satisfies Backends)
 }
 
 export const storeStateOf = ({ available, refusal }: StoreHealth): Store['state'] =>
@@ -79,7 +72,7 @@ export function getStore({ reloads, state }: StateNeeds): Answer {
   const { health, unsaved, sinceMs, outages, callP99Ms } = state.store()
   const how = storeStateOf(health)
   const store: Store = {
-    ...seen(),
+    ...seen('gateway'),
     kind: redis === undefined ? 'embedded' : 'redis',
     where: redis === undefined ? (file ?? null) : nameServers(redis),
     state: how,
@@ -117,8 +110,7 @@ export function getWorkers({ reloads, state }: StateNeeds): Answer {
   )
   const missing = silent.map(({ number }) => `worker ${number} has not said how it is`)
   return json(200, {
-    ...seen(),
-    ...(missing.length > 0 && { missing }),
+    ...seen('gateway', missing),
     wanted: reloads.config.server.workers,
     workers,
   } satisfies Workers)

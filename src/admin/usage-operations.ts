@@ -1,7 +1,7 @@
 /** Reports daily use by client, for billing. */
 import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../insight/api/usage.ts'
 import { DAY_MS } from '../config/time.ts'
-import { StoreUnavailable } from '../state/store-unavailable.ts'
+import { StoreUnavailable } from '../state/contract.ts'
 import { totalOf, type DayRow } from '../state/day-totals.ts'
 import type { UsageHistory } from '../insight/usage/usage-history.ts'
 import { KEPT_DAYS } from '../state/usage.ts'
@@ -9,6 +9,7 @@ import {
   csv,
   invalidRequest,
   json,
+  seen,
   storeAway,
   unknownClient,
   wantsCsv,
@@ -79,8 +80,6 @@ export async function getClientUsage(
 }
 
 const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10)
-
-const seen = (scope: UsageHistory['scope']) => ({ asOf: new Date().toISOString(), scope })
 
 function dayTotals([day, found]: [number, readonly (readonly [number, DayRow])[]]): DayTotals {
   const rows = found.map(([, row]) => row)

@@ -4,8 +4,7 @@ import { hostForUrl } from '../config/hosts.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLog } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
-import { explainPort } from './explain-port.ts'
-import { Service } from './service.ts'
+import { explainPort, Service } from './service.ts'
 
 export const catalogueCommand = (
   edge: Edge,

@@ -1,13 +1,16 @@
-/** `tollgate check`: prints whether a configuration would be taken, and if not, everything that is wrong with it. */
+/** `tollgate check`: whether a configuration would be taken, and if not, everything that is wrong with it; `tollgate diff`: what it would change, and for whom. */
 import { ConfigError } from '../config/problems.ts'
-import { storeInWords } from '../config/store-words.ts'
-import { OK, REFUSED, type Edge } from './edge.ts'
+import { storeInWords } from '../config/hosts.ts'
+import { OK, REFUSED, type Output } from './edge.ts'
+import { blastRadius, type BlastRadius } from '../config/changes/blast-radius.ts'
+import { plural } from '../insight/format.js'
 import { radiusAgainst } from './operator/admin-keys.ts'
-import { inWords } from '../config/changes/radius-in-words.ts'
-import { loadUsableConfig } from './load-usable-config.ts'
+import { plannedInWords } from '../config/changes/radius-in-words.ts'
+import { readSettingLocations } from '../config/clients/setting-locations.ts'
+import type { Config } from '../config/config.ts'
+import type { Environment } from '../config/environment.ts'
+import { loadUsableConfig } from './usable-config.ts'
 import { readTls, tryConnections } from './try-connections.ts'
-
-const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
 interface CheckOptions {
   readonly config: string
@@ -19,7 +22,7 @@ interface CheckOptions {
 
 /** Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */
 export const checkCommand = async (
-  { env, print }: Pick<Edge, 'env' | 'print'>,
+  { env, print }: Pick<Output, 'env' | 'print'>,
   { config: file, connect = false, against }: CheckOptions,
 ): Promise<number> => {
   try {
@@ -29,11 +32,11 @@ export const checkCommand = async (
     const tls = readTls(config)
     for (const fault of tls.faults) print(fault)
     if (tls.faults.length > 0) return REFUSED
-    const counts = `${counted(clients.size, 'client')}, ${counted(routes.length, 'route')}`
+    const counts = `${plural(clients.size, 'client')}, ${plural(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
     const gateway = against && { admin: against, env, option: '--against' as const }
     const radius = gateway && (await radiusAgainst(gateway, config))
-    for (const line of radius ? inWords(radius) : []) print(line)
+    if (radius) for (const line of changesIn(radius, file, { env, config })) print(line)
     const tried = connect ? await tryConnections(config, tls) : []
     for (const { what, fault, note } of tried)
       print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)
@@ -44,4 +47,30 @@ export const checkCommand = async (
     for (const line of error.format()) print(line)
     return REFUSED
   }
+}
+
+/** Prints a line per kind of change, or the BlastRadius with --json. */
+export const diffCommand = async (
+  { env, print }: Pick<Output, 'env' | 'print'>,
+  { old, new: file, json }: Record<'old' | 'new', string> & { readonly json?: boolean },
+): Promise<number> => {
+  const before = await loadUsableConfig(old, env)
+  const config = await loadUsableConfig(file, env)
+  const radius = blastRadius(before, config)
+  if (json) print(JSON.stringify(radius, undefined, 2))
+  else for (const line of changesIn(radius, file, { env, config })) print(line)
+  return OK
+}
+
+/** Says where the limits of each plan stand: one reading of the file finds them all. */
+function changesIn(
+  radius: BlastRadius,
+  file: string,
+  { env, config }: { readonly env: Environment; readonly config: Config },
+): string[] {
+  const plans = [...config.plans.values()].filter(({ limits }) => limits !== undefined)
+  const asked = plans.map(({ name }) => ({ path: ['plans', name] }))
+  const found = readSettingLocations(file, env, asked)
+  const locations = new Map(plans.map(({ name }, at) => [name, found[at] ?? undefined]))
+  return plannedInWords(radius, { locationOf: (plan) => locations.get(plan) })
 }

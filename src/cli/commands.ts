@@ -1,16 +1,27 @@
-/** The only list of commands: the name, arguments and action of each. The code of a command is loaded when it is called. */
-import { Fault, faultLines, usageFault } from './terminal/fault.ts'
+/** The only list of commands. Those that ask a running gateway declare themselves; the others are declared here, as their code is loaded when they are called. */
+import { exitCodeOf, faultLines, usageFault } from './terminal/fault.ts'
 import { printingSafely } from './terminal/printable.ts'
-import { FAILED, OK, REFUSED, type Edge, type Incidents } from './edge.ts'
-import { explain } from './explain-command.ts'
-import { changeCommands, configCommands, lookCommands, trialCommands } from './operator-commands.ts'
+import { FAILED, OK, type Edge, type Incidents } from './edge.ts'
+import type { Command } from 'commander'
+import type { ReplayCommandOptions } from './replay.ts'
+import { backends } from './operator/backends.ts'
+import { bans } from './operator/bans.ts'
+import { clients } from './operator/clients.ts'
+import { completion } from './operator/completion.ts'
+import { config } from './operator/config.ts'
+import { deprecations } from './operator/deprecations.ts'
+import { explain } from './operator/explain.ts'
+import { reload } from './operator/reload.ts'
+import { top } from './operator/top.ts'
+import { usage } from './operator/usage.ts'
 import {
-  ADMIN,
   adminUrl,
   createProgram,
   hostAndPort,
   NeededOption,
+  optionsAndArguments,
   percentage,
+  separateOptions,
   windowMs,
   single,
   TOKEN_HELP,
@@ -64,22 +75,16 @@ const diff: Declaration = (program, { once }) =>
     .argument('<old>', 'the configuration that is in force')
     .argument('<new>', 'the one that is to be')
     .option('--json', 'as JSON')
-    .action((current: string, next: string, { json = false }: { json?: boolean }) =>
-      once(async () => (await import('./diff.ts')).diffCommand)({ files: [current, next], json }),
-    )
+    .action(once(async () => (await import('./check.ts')).diffCommand))
 
 const replay: Declaration = (program, { once }) =>
   program
     .command('replay')
     .description('what other limits would have made of the requests in access logs')
-    .argument('<log...>', 'access logs, .gz and .zst too; - is the standard input')
+    .argument('<logs...>', 'access logs, .gz and .zst too; - is the standard input')
     .addOption(new NeededOption('--config <file>', 'the configuration that decides'))
     .option('--against <file>', 'another one beside it, such as that in force', single)
-    .option(
-      '--client-field <name>',
-      'in logs of others: who asked, as a client or a key id',
-      single,
-    )
+    .option('--client-field <name>', 'in logs of others: who asked, a client or key id', single)
     .option('--time-field <name>', 'the same: when', single)
     .option('--status-field <name>', 'the same: the status', single)
     .option(
@@ -98,21 +103,29 @@ const replay: Declaration = (program, { once }) =>
       percentage,
     )
     .option('--json', 'as JSON')
-    .action((logs: string[], options: { config: string; suggest?: boolean; refused?: number }) => {
-      if (options.refused !== undefined && !options.suggest)
-        throw usageFault('--refused needs --suggest')
-      return once(async () => (await import('./replay.ts')).replayCommand)({ ...options, logs })
-    })
+    .action(
+      once(async () => {
+        const { replayCommand } = await import('./replay.ts')
+        return (edge, options: ReplayCommandOptions) => {
+          if (options.refused !== undefined && !options.suggest)
+            throw usageFault('--refused needs --suggest')
+          return replayCommand(edge, options)
+        }
+      }),
+    )
 
-const reload: Declaration = (program, { once }) =>
+const conformance: Declaration = (program, { once }) =>
   program
-    .command('reload')
-    .description('let a running gateway take its files as they are now')
-    .option(...ADMIN)
-    .option('--dry-run', 'only say what would change')
+    .command('conformance')
+    .description('hold any rate-limiting gateway against its promises, from outside')
+    .addOption(new NeededOption('--target <url>', 'the gateway', adminUrl))
+    .addOption(new NeededOption('--keys <file>', 'at least 20, one a line, each of another client'))
+    .addOption(new NeededOption('--limits <minute/day>', 'that each key has, as 60/1000'))
+    .option('--path <path>', 'what is asked for (default: /v1/pets)', single)
+    .option('--only <groups>', 'of checks, with commas between them', single)
     .option('--json', 'as JSON')
-    .addHelpText('after', TOKEN_HELP)
-    .action(once(async () => (await import('./reload.ts')).reloadCommand))
+    .option('--html <file>', 'also as a page', single)
+    .action(once(async () => (await import('./conformance.ts')).conformanceCommand))
 
 const init: Declaration = (program, { once }) =>
   program
@@ -123,51 +136,47 @@ const init: Declaration = (program, { once }) =>
     .option('--client <id>', 'whose key it is (default: first)', single)
     .action(once(async () => (await import('./init.ts')).initCommand))
 
-const WRITE = ['--write <file>', 'the configuration or client file (YAML or .jsonl)'] as const
+const WRITE = ['--write <file>', 'configuration or client file to change (YAML or .jsonl)'] as const
 const EXPIRES = [
   '--expires <date>',
-  'a date or a timestamp with its zone (default: never)',
+  'when it stops working: a date or time (default: never)',
 ] as const
 
 const keys: Declaration = (program, { once }) => {
-  const group = program.command('keys').description('API keys')
+  const group = program.command('keys').description('create, rotate, revoke and list API keys')
   group
     .command('new')
-    .description('make an API key, show it once, and write it to a file or print its YAML')
-    .addOption(new NeededOption('--client <id>', 'whose key it is'))
-    .addOption(new NeededOption('--plan <plan>', 'of a new client', single, 'write'))
-    .option('--per-minute <n>', 'limit of a new client of a custom plan', single)
-    .option('--per-day <n>', 'the same', single)
+    .description('create a key and show it once; a file gets its digest alone')
+    .addOption(new NeededOption('--client <id>', 'client that the key belongs to'))
+    .addOption(new NeededOption('--plan <plan>', 'plan of a new client', single, 'write'))
+    .option('--per-minute <n>', 'limit of a new client, if its plan has none', single)
+    .option('--per-day <n>', 'the same for the day', single)
     .option(...EXPIRES, single)
     .option(...WRITE, single)
-    .option('--json', 'the key as JSON')
+    .option('--json', 'print the key as JSON')
     .action(once(async () => (await import('./keys.ts')).keysNewCommand))
   group
     .command('rotate')
-    .description('make a key beside another one, which ends after a grace')
-    .argument('<key-id>', 'of the old key')
+    .description('create a second key for the same client; the old one works for a while longer')
+    .argument('<key-id>', 'id of the old key')
     .addOption(new NeededOption(...WRITE))
-    .option('--grace <duration>', 'how long both are let in (default: 24h)', single)
+    .option('--grace <duration>', 'how long the old key still works (default: 24h)', single)
     .option(...EXPIRES, single)
-    .option('--json', 'the key as JSON')
-    .action((key: string, options: { write: string }) =>
-      once(async () => (await import('./keys.ts')).keysRotateCommand)({ ...options, key }),
-    )
+    .option('--json', 'print the key as JSON')
+    .action(once(async () => (await import('./keys.ts')).keysRotateCommand))
   group
     .command('revoke')
-    .description('take a key out of a file')
-    .argument('<key-id>', 'of the key')
+    .description('remove a key from a file; it stops working with the next reload')
+    .argument('<key-id>', 'id of the key')
     .addOption(new NeededOption(...WRITE))
-    .action((key: string, options: { write: string }) =>
-      once(async () => (await import('./keys.ts')).keysRevokeCommand)({ ...options, key }),
-    )
+    .action(once(async () => (await import('./keys.ts')).keysRevokeCommand))
   group
     .command('list')
-    .description('the keys of a configuration or of a running gateway, and when they end')
-    .addOption(new NeededOption('--config <file>', 'the configuration', single, 'admin'))
-    .option('--admin <url>', 'of a running gateway', adminUrl)
-    .option('--expiring <duration>', 'only those that end within this time', single)
-    .option('--client <id>', 'only those of one client', single)
+    .description('list the keys of a configuration or of a running gateway, and when they expire')
+    .addOption(new NeededOption('--config <file>', 'of this configuration', single, 'admin'))
+    .option('--admin <url>', 'of the gateway with this admin listener', adminUrl)
+    .option('--expiring <duration>', 'only keys that expire within this time, such as 30d', single)
+    .option('--client <id>', 'only keys of this client', single)
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
     .action(once(async () => (await import('./keys-list.ts')).keysListCommand))
@@ -181,10 +190,10 @@ const worker: Declaration = (program, { lasting }) =>
 /** Groups in the order of the help. */
 const groups: Readonly<Record<string, readonly Declaration[]>> = {
   'Run:': [start, demo, catalogue, worker],
-  'Look:': lookCommands,
-  'Change:': [...changeCommands, keys, reload],
-  'Rehearse:': [explain, replay, ...trialCommands],
-  'Config:': [init, check, diff, ...configCommands],
+  'Look:': [usage, clients, top, backends, deprecations],
+  'Change:': [bans, keys, reload],
+  'Rehearse:': [explain, replay, conformance],
+  'Config:': [init, check, diff, config, completion],
 }
 
 /** Runs what the arguments ask for; resolves to the exit code. */
@@ -193,17 +202,20 @@ export async function run(given: Edge): Promise<number> {
   const isJson = edge.args.includes('--json')
   const program = createProgram(edge, isJson)
   let code = OK
-  const lasting: Does = (load) => async (options) => {
-    code = await (await load())(edge, options)
-  }
-  const once: Does = (load) => (options) => {
-    edge.attend(plainIncidents(edge))
-    return lasting(load)(options)
-  }
+  const doing =
+    (isOnce: boolean): Does =>
+    (load) =>
+    async (...given) => {
+      if (isOnce) edge.attend(plainIncidents(edge))
+      const command = given.at(-1) as Command
+      code = await (await load())(edge, optionsAndArguments(command) as never, command)
+    }
+  const does = { once: doing(true), lasting: doing(false) }
   for (const [heading, declarations] of Object.entries(groups)) {
     program.commandsGroup(heading)
-    for (const declare of declarations) declare(program, { once, lasting })
+    for (const declare of declarations) declare(program, does)
   }
+  separateOptions(program)
   try {
     await program.parseAsync(edge.args, { from: 'user' })
     return code
@@ -212,12 +224,9 @@ export async function run(given: Edge): Promise<number> {
     if (isAnswered) return OK
     // The text has been written already, but only for persons.
     if (!isUsage || isJson) for (const line of faultLines(fault, isJson)) edge.complain(line)
-    return fault instanceof Fault && REFUSING.has(fault.code) ? REFUSED : FAILED
+    return exitCodeOf(fault)
   }
 }
-
-/** Codes of faults of the command line, or of the configuration that it names. */
-const REFUSING = new Set(['usage', 'other_revision'])
 
 const plainIncidents = (edge: Edge): Incidents => ({
   signal: () => edge.exit(FAILED),

@@ -6,11 +6,10 @@ import { startCatalogue, type Catalogue } from '../tools/catalogue/server.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { Config } from '../config/config.ts'
 import { createLog, type Log } from '../core/record/log.ts'
-import { loadTestKey, planDemoKeys } from './demo-keys.ts'
+import { loadTestKey, planDemoKeys } from './usable-config.ts'
 import type { Edge } from './edge.ts'
-import { explainPort } from './explain-port.ts'
-import { loadUsableConfig } from './load-usable-config.ts'
-import { Service } from './service.ts'
+import { loadUsableConfig } from './usable-config.ts'
+import { explainPort, Service } from './service.ts'
 import { startGateway } from './start.ts'
 
 const DEFAULT_CONFIG = fileURLToPath(new URL('../../config/gateway.yaml', import.meta.url))
@@ -27,13 +26,15 @@ export const demoCommand = (
     const catalogue = await startBackend(config, db, log)
     const { host, port } = catalogue.address
     edge.print(`catalogue listening on http://${hostForUrl(host)}:${port}/v1 (${db})`)
-    const { running, origin } = await startGateway({ config, file, log, edge }).catch(
+    const { running, origin, adminOrigin } = await startGateway({ config, file, log, edge }).catch(
       async (error: unknown) => {
         await catalogue.close()
         throw error
       },
     )
-    edge.print(welcome(`${origin}${config.server.basePath}`))
+    // What a newcomer needs stands last.
+    log.flushSync()
+    edge.print(welcome(`${origin}${config.server.basePath}`, adminOrigin))
     return {
       ...running,
       stop: async () => {
@@ -62,12 +63,13 @@ function startBackend({ upstream }: Config, db: string, log: Log): Promise<Catal
   })
 }
 
-const welcome = (base: string): string => `
+const welcome = (base: string, page: string): string => `
 Demo keys, for this machine only:
 ${planDemoKeys.map(({ plan, key }) => `  ${plan.padEnd(10)} ${key}`).join('\n')}
 
 For load tests, without limits: ${loadTestKey.key}
 
-Try:
+Open ${page}/ in a browser: it shows who calls, who is limited, and why.
+In another terminal, call the gateway:
   curl -i -H 'Authorization: Bearer ${planDemoKeys[0]?.key}' ${base}/pets
 `

@@ -12,22 +12,27 @@ export interface Incidents {
   crash(error: unknown): void
 }
 
-export interface Edge {
+/** The part of a process that most commands need. */
+export interface Output {
   readonly args: readonly string[]
   readonly env: Environment
+  /** The terminal of the standard output; undefined: it is a pipe or a file. */
+  readonly screen: Pick<Screen, 'columns'> | undefined
+  /** Takes one line, without its line break. */
+  print(line: string): void
+  /** Takes one line for the standard error. */
+  complain(line: string): void
+}
+
+export interface Edge extends Output {
   readonly version: string
   /** The file that a worker process runs. */
   readonly entry: string
   /** Undefined in a process that no supervisor has started. */
   readonly supervisor: SupervisorChannel | undefined
-  /** The terminal of the standard output; undefined: it is a pipe or a file. */
   readonly screen: Screen | undefined
   /** Aborted once the standard output has no reader any more. */
   readonly unread: AbortSignal
-  /** Takes one line, without its line break. */
-  print(line: string): void
-  /** Takes one line for the standard error. */
-  complain(line: string): void
   /** Replaces the progress line on the terminal of the standard error; '' removes it. undefined: it is not a terminal. */
   progress?: ((line: string) => void) | undefined
   /** Sets the receiver of incidents; it receives at once the signals and warnings that nobody has received yet. */

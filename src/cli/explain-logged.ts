@@ -1,17 +1,16 @@
 /** `tollgate explain REQUEST_ID --log FILE`: explains a request of a Tollgate log by the configuration that is named, or by its line alone. */
 import type { Config } from '../config/config.ts'
-import { ConfigError } from '../config/problems.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
-import { LogFileFault } from '../tools/log-files/fault.ts'
+import { LogFileFault } from '../tools/log-files/input.ts'
 import { explainPast } from '../server/gateway/explaining.ts'
 import { findRequests, textOf, type FoundRequest } from '../tools/log-files/find-request.ts'
 import { printExplanation } from './operator/explain.ts'
 import type { Asking } from './operator/asking.ts'
 import { refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
 import { Fault } from './terminal/fault.ts'
-import { OK, REFUSED, type Edge } from './edge.ts'
+import { OK, type Edge } from './edge.ts'
 import { locationsIn } from './explain-offline.ts'
-import { loadUsableConfig } from './load-usable-config.ts'
+import { loadUsableConfig } from './usable-config.ts'
 
 interface LoggedOptions extends Asking {
   readonly what: string
@@ -30,12 +29,7 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
     printExplanation(edge, options, alone, Date.now())
     return OK
   }
-  const config = await loadUsableConfig(file, edge.env).catch((error: unknown) => {
-    if (!(error instanceof ConfigError)) throw error
-    for (const line of error.format()) edge.complain(line)
-    return undefined
-  })
-  if (config === undefined) return REFUSED
+  const config = await loadUsableConfig(file, edge.env)
   const found = await findOne(options)
   const past = pastOf(found, config)
   checkRevision(past, config, file)

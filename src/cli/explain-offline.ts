@@ -1,16 +1,15 @@
 /** `tollgate explain --config FILE "GET /v1/pets"`: explains the answer to a request without any gateway. */
 import type { Config } from '../config/config.ts'
-import { ConfigError } from '../config/problems.ts'
 import { readSettingLocations } from '../config/clients/setting-locations.ts'
-import type { FindLocations } from '../insight/explain/setting-locations.ts'
+import type { FindLocations } from '../insight/explain/explanation.ts'
 import { explain } from '../server/gateway/explaining.ts'
 import type { Asking } from './operator/asking.ts'
 import { headerPairs, printExplanation, requestLine } from './operator/explain.ts'
 import { isJwtForm, readBearer } from '../core/rules/credentials.ts'
 import { isRefusal } from '../core/rules/refusals.ts'
 import { Fault, usageFault } from './terminal/fault.ts'
-import { OK, REFUSED, type Edge } from './edge.ts'
-import { loadUsableConfig } from './load-usable-config.ts'
+import { OK, type Edge } from './edge.ts'
+import { loadUsableConfig } from './usable-config.ts'
 
 interface OfflineOptions extends Asking {
   readonly what: string
@@ -29,21 +28,15 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
   const atMs = at === undefined ? Date.now() : Date.parse(at)
   if (Number.isNaN(atMs)) throw usageFault(`--at ${at}: write a time as 2026-11-03T14:07:31Z`)
   const use = { ...useOf(used), isAssumed: true }
-  try {
-    const config = await loadUsableConfig(file, edge.env)
-    if (key !== undefined) checkKey(config, key, file)
-    const headers = headerPairs(header)
-    checkCredentials(config, headers)
-    const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
-    const known = { ofCaller: () => ({ use }) }
-    const findLocations = locationsIn(file, edge)
-    printExplanation(edge, options, await explain(config, question, known, { findLocations }), atMs)
-    return OK
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    for (const line of error.format()) edge.print(line)
-    return REFUSED
-  }
+  const config = await loadUsableConfig(file, edge.env)
+  if (key !== undefined) checkKey(config, key, file)
+  const headers = headerPairs(header)
+  checkCredentials(config, headers)
+  const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
+  const known = { ofCaller: () => ({ use }) }
+  const findLocations = locationsIn(file, edge)
+  printExplanation(edge, options, await explain(config, question, known, { findLocations }), atMs)
+  return OK
 }
 
 /** Reads in this thread, as no request waits meanwhile. */

@@ -1,15 +1,16 @@
 /** `tollgate keys list`: the keys of a configuration or of a running gateway, and when they end; never a digest. */
+import type { ClientConfig } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
-import { ConfigError } from '../config/problems.ts'
-import { clientId, duration, faultIn } from '../config/scalars.ts'
+import { clientId, duration } from '../config/scalars.ts'
 import { EXPIRING_MS } from '../config/clients/warnings.ts'
+import { checkOptions } from './keys.ts'
 import { clientsOf } from './operator/admin-keys.ts'
-import type { Output } from './operator/asking.ts'
+import type { Output } from './edge.ts'
 import { lookOf } from './terminal/look.ts'
 import { id, table, text, type Column } from './terminal/table.ts'
 import { clock, relative } from '../insight/format.js'
-import { OK, REFUSED } from './edge.ts'
-import { loadUsableConfig } from './load-usable-config.ts'
+import { Fault, OK } from './terminal/fault.ts'
+import { loadUsableConfig } from './usable-config.ts'
 
 interface KeysListOptions {
   /** Exactly one of config and admin is given. */
@@ -30,13 +31,6 @@ interface ListedKey {
   readonly state: 'valid' | 'expiring' | 'expired'
 }
 
-/** The part of a client that is needed. */
-interface Holder {
-  readonly id: string
-  readonly plan: string
-  readonly keys: Iterable<{ readonly id: string; readonly expiresAtMs?: number | undefined }>
-}
-
 const withinDuration = duration({ min: 0, max: 4000 * 24 * 60 * 60 * 1000 })
 
 export async function keysListCommand(
@@ -44,30 +38,23 @@ export async function keysListCommand(
   { config: file, admin, expiring, client, json = false }: KeysListOptions,
 ): Promise<number> {
   const { env, print, complain } = output
-  const faults = [
-    expiring !== undefined && prefixed('--expiring', faultIn(withinDuration, expiring)),
-    client !== undefined && prefixed('--client', faultIn(clientId, client)),
-    (file === undefined) === (admin === undefined) && '--config and --admin: give one of them',
-  ].filter((fault) => typeof fault === 'string')
-  for (const fault of faults) complain(`tollgate: ${fault}`)
-  if (faults.length > 0) return REFUSED
+  checkOptions([
+    ['expiring', withinDuration, expiring],
+    ['client', clientId, client],
+  ])
+  if ((file === undefined) === (admin === undefined))
+    throw new Fault('usage', '--config and --admin: give one of them')
   const withinMs = expiring === undefined ? undefined : withinDuration.parse(expiring)
-  try {
-    const holders =
-      admin === undefined
-        ? await configured(file ?? '', env, client)
-        : running({ admin, env }, client ? { client } : expiring ? { expiring } : {})
-    let count = 0
-    const keys = listed(holders, { withinMs, onHolder: () => count++ })
-    const lines = json ? jsonOf(keys) : table(columnsAt(Date.now()), keys, lookOf(output))
-    for await (const line of lines) print(line)
-    if (client !== undefined && count === 0) complain(`# There is no client ${client}.`)
-    return OK
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    for (const problem of error.format()) complain(problem)
-    return REFUSED
-  }
+  const holders =
+    admin === undefined
+      ? await configured(file ?? '', env, client)
+      : clientsOf({ admin, env }, client ? { client } : expiring ? { expiring } : {})
+  let count = 0
+  const keys = listed(holders, { withinMs, onHolder: () => count++ })
+  const lines = json ? jsonOf(keys) : table(columnsAt(Date.now()), keys, lookOf(output))
+  for await (const line of lines) print(line)
+  if (client !== undefined && count === 0) complain(`# There is no client ${client}.`)
+  return OK
 }
 
 async function configured(file: string, env: Environment, client: string | undefined) {
@@ -75,22 +62,8 @@ async function configured(file: string, env: Environment, client: string | undef
   return client === undefined ? clients : [clients.get(client)].filter((one) => one !== undefined)
 }
 
-async function* running(...query: Parameters<typeof clientsOf>): AsyncGenerator<Holder> {
-  for await (const { id, plan, keys } of clientsOf(...query))
-    yield {
-      id,
-      plan,
-      keys: keys.map(({ id: key, expires }) => ({
-        id: key,
-        expiresAtMs: expires === null ? undefined : Date.parse(expires),
-      })),
-    }
-}
-
-const prefixed = (name: string, fault: string | undefined) => fault && `${name} ${fault}`
-
 async function* listed(
-  holders: Iterable<Holder> | AsyncIterable<Holder>,
+  holders: Iterable<ClientConfig> | AsyncIterable<ClientConfig>,
   { withinMs, onHolder }: { withinMs: number | undefined; onHolder(): void },
 ): AsyncGenerator<ListedKey> {
   const nowMs = Date.now()

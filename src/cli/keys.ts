@@ -3,15 +3,12 @@ import { dirname, extname } from 'node:path'
 import { clientFileEndings, isJsonLines } from '../config/clients/entries.ts'
 import { clientId, dateMs, duration, faultIn, integer, keyId, label } from '../config/scalars.ts'
 import type { Leaf } from '../config/scalars.ts'
-import { ConfigError } from '../config/problems.ts'
 import { checkClients, checkLines } from './check-clients.ts'
-import { ClientText, KeysRefused, type KeyEntry } from './key-files/client-text.ts'
-import { OK, REFUSED, type Edge } from './edge.ts'
-import { newKey } from './key-files/new-key.ts'
+import { ClientText, KeysRefused, newKey, type KeyEntry } from './key-files/client-text.ts'
+import { OK, type Output } from './edge.ts'
+import { Fault } from './terminal/fault.ts'
 import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
 import { asLines } from './key-files/text-edit.ts'
-
-type Output = Pick<Edge, 'env' | 'print' | 'complain'>
 
 interface KeysNewOptions {
   readonly client: string
@@ -31,29 +28,36 @@ const dateToCome = dateMs.refine((ms) => ms > Date.now(), {
 const GRACE_AT_MOST_MS = 400 * 24 * 60 * 60 * 1000
 const grace = duration({ min: 0, max: GRACE_AT_MOST_MS })
 
-/** Returns `fault; remedy` for the first option that is wrong. */
-const faultOf = (options: readonly (readonly [string, Leaf<unknown>, string | undefined])[]) => {
+/** Throws `fault; remedy` for the first option that is wrong. */
+export function checkOptions(
+  options: readonly (readonly [name: string, Leaf<unknown>, written: string | undefined])[],
+): void {
   for (const [name, leaf, written] of options) {
     const fault = written === undefined ? undefined : faultIn(leaf, written)
-    if (fault !== undefined) return `--${name} ${fault}`
+    if (fault !== undefined) throw refused(`--${name} ${fault}`)
   }
-  return undefined
 }
+
+/** Key ids begin with the id of their client. */
+export const checkClient = (client: string): void =>
+  checkOptions([
+    ['client', clientId, client],
+    ['client', keyId, client],
+  ])
+
+const refused = (fault: string): Fault => new Fault('usage', fault)
 
 export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
   const { client, plan, perMinute, perDay, expires, write } = options
-  const fault = faultOf([
-    ['client', clientId, client],
-    // Key ids begin with it.
-    ['client', keyId, client],
+  checkClient(client)
+  checkOptions([
     ['plan', label, plan],
     ['per-minute', limit, perMinute],
     ['per-day', limit, perDay],
     ['expires', dateToCome, expires],
   ])
-  if (fault !== undefined) return refuse(output, fault)
   if ((perMinute === undefined) !== (perDay === undefined))
-    return refuse(output, '--per-minute and --per-day go together; give both, or none')
+    throw refused('--per-minute and --per-day go together; give both, or none')
   const limits =
     perMinute === undefined ? undefined : { perMinute: Number(perMinute), perDay: Number(perDay) }
   const { key, entry } = newKey(client, expires)
@@ -66,9 +70,9 @@ export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
     )
   show()
   const say = options.json === true ? output.complain : output.print
-  say('# Put this into the configuration; if the client is there already, only its key lines.')
+  say('# Add this to the configuration; if the client is already there, add only its key.')
   if (limits === undefined)
-    say('# A client of a custom plan also needs limits: give --per-minute and --per-day.')
+    say('# A plan without limits of its own also needs --per-minute and --per-day.')
   const pasted = { id: client, plan: plan ?? '', ...(limits && { limits }), keys: [entry] }
   for (const line of asLines({ clients: [pasted] })) say(line)
   return OK
@@ -85,11 +89,10 @@ export const keysRotateCommand = (
     Pick<KeysNewOptions, 'expires' | 'json'> & { readonly grace?: string },
 ) => {
   const { key: old, grace: written = '24h', expires, write } = options
-  const fault = faultOf([
+  checkOptions([
     ['grace', grace, written],
     ['expires', dateToCome, expires],
   ])
-  if (fault !== undefined) return refuse(output, fault)
   const ends = new Date(Date.now() + grace.parse(written)).toISOString()
   let made: Made | undefined
   return inFile(
@@ -104,7 +107,7 @@ export const keysRotateCommand = (
         ends,
       ),
     () => {
-      output.complain(`# ${old} ends ${ends}, unless it did or does before.`)
+      output.complain(`# ${old} stops working at ${ends}, or before if it was to expire earlier.`)
       if (made !== undefined) printKey(output, options, made)
     },
   )
@@ -114,7 +117,10 @@ export const keysRevokeCommand = (output: Output, { key, write }: KeysChangeOpti
   inFile(
     { ...output, file: write },
     (text) => text.without(key),
-    () => output.complain(`# ${key} is no longer in ${write}.`),
+    () =>
+      output.complain(
+        `# ${key} is removed from ${write}. A running gateway refuses it after \`tollgate reload\`.`,
+      ),
   )
 
 interface Made {
@@ -131,15 +137,10 @@ function printKey(
 ): void {
   const keyId = entry.id
   const say = json || write !== undefined ? complain : print
-  say('# The key, shown this once. Hand it to the client; the gateway never needs it:')
+  say('# The new key. It is shown only this once; give it to the client:')
   print(json ? JSON.stringify({ key, keyId, client, expires: entry.expires ?? null }) : key)
   if (write !== undefined)
-    say(`# Its id is ${keyId}. A running gateway lets it in after \`tollgate reload\`.`)
-}
-
-function refuse({ complain }: Output, fault: string): number {
-  complain(`tollgate: ${fault}`)
-  return REFUSED
+    say(`# Its id is ${keyId}. A running gateway accepts it after \`tollgate reload\`.`)
 }
 
 /** Changes the clients of a file; text that a gateway would refuse is not written. */
@@ -150,9 +151,9 @@ async function inFile(
 ): Promise<number> {
   const isLines = isJsonLines(file)
   const [folder, endings] = [dirname(file), clientFileEndings.join(' or ')]
-  if (isAbsent(folder)) return refuse(output, `${folder}: is not there; make it first`)
+  if (isAbsent(folder)) throw refused(`${folder}: is not there; make it first`)
   if (mayMake && isAbsent(file) && !clientFileEndings.includes(extname(file)))
-    return refuse(output, `${file}: is not there; end its name in ${endings}`)
+    throw refused(`${file}: is not there; end its name in ${endings}`)
   const changed = (text: string): string => {
     const clients = new ClientText(text, isLines)
     try {
@@ -166,15 +167,10 @@ async function inFile(
       throw error
     }
   }
-  try {
-    const judge = (path: string): void => checkLines({ name: file, path })
-    await rewriteFile(file, { change: changed, judge, mayMake })
-  } catch (error) {
-    if (error instanceof KeysRefused) return refuse(output, `${file}: ${error.message}`)
-    if (!(error instanceof ConfigError)) throw error
-    for (const line of error.format()) output.complain(line)
-    return REFUSED
-  }
+  const judge = (path: string): void => checkLines({ name: file, path })
+  await rewriteFile(file, { change: changed, judge, mayMake }).catch((error: unknown) => {
+    throw error instanceof KeysRefused ? refused(`${file}: ${error.message}`) : error
+  })
   show()
   return OK
 }

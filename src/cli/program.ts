@@ -5,10 +5,15 @@ import { parseDurationMs } from '../config/durations.ts'
 import { HELP_HINT, usageFault } from './terminal/fault.ts'
 import type { Edge } from './edge.ts'
 
-/** Runs what has been loaded, with the options; it resolves to the exit code. */
+type Run<Options> = (edge: Edge, options: Options, command: Command) => number | Promise<number>
+
+/**
+ * Runs a command, which resolves to the exit code. Its arguments are passed among its options, by their names. load: what takes
+ * time to load is imported here.
+ */
 export type Does = <Options>(
-  load: () => Promise<(edge: Edge, options: Options) => number | Promise<number>>,
-) => (options: Options) => Promise<void>
+  load: () => Run<Options> | Promise<Run<Options>>,
+) => (...given: readonly unknown[]) => Promise<void>
 
 /** Adds a command to the program. lasting: it attends to signals itself; once: a signal ends it at once. */
 export type Declaration = (
@@ -83,6 +88,24 @@ export const choice = (flags: string, description: string, choices: readonly str
 
 export const chosen = (name: string, choices: readonly string[]): Argument =>
   new Argument(name).choices(choices)
+
+/** Options, some of which the parent command parses as it has them too, and arguments: KEY-ID is key. */
+export function optionsAndArguments(command: Command): object {
+  const named = command.registeredArguments.map((argument, at) => [
+    argument.name().replace(/-id$/, ''),
+    command.processedArgs[at] as unknown,
+  ])
+  return { ...command.optsWithGlobals<object>(), ...(Object.fromEntries(named) as object) }
+}
+
+/** Lets commands have options of their own, as `usage reset` has another --day than `usage`; --no-color counts behind each. */
+export function separateOptions(command: Command): void {
+  command.enablePositionalOptions()
+  for (const each of command.commands) {
+    each.addOption(new Option('--no-color').hideHelp())
+    separateOptions(each)
+  }
+}
 
 /** Classifies what a parse has thrown. isAnswered: help or the version was printed. */
 export function usageEnd(error: unknown) {

@@ -1,5 +1,7 @@
 /** `tollgate start`: the gateway and its admin listener. */
-import { readSettingLocationsAside } from '../config/clients/setting-locations-aside.ts'
+import { readSettingLocationsAside } from '../config/clients/aside.ts'
+import { dirname, resolve } from 'node:path'
+import { matching } from '../config/clients/files.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { createGateway, type Gateway } from '../server/gateway/gateway.ts'
@@ -7,11 +9,9 @@ import { ListenError } from '../server/gateway/listen-error.ts'
 import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../core/http/connection-limits.ts'
 import { createLog, type Log } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
-import { explainPort } from './explain-port.ts'
 import { FileWatch } from './file-watch.ts'
-import { loadUsableConfig } from './load-usable-config.ts'
-import { Service, type Running } from './service.ts'
-import { filesOf } from './watched-files.ts'
+import { loadUsableConfig } from './usable-config.ts'
+import { explainPort, Service, type Running } from './service.ts'
 import type { ReloadWish } from '../config/changes/reload-outcome.ts'
 import { createSupervisor } from '../server/workers/supervisor.ts'
 
@@ -41,7 +41,7 @@ export async function startGateway({
   readonly watch?: boolean
   readonly log: Log
   readonly edge: Edge
-}): Promise<{ running: Running; origin: string }> {
+}): Promise<{ running: Running; origin: string; adminOrigin: string }> {
   refuseFewFiles()
   const { version, entry, env, print } = edge
   const options = {
@@ -62,7 +62,8 @@ export async function startGateway({
     `http${tls === undefined ? '' : 's'}://${hostForUrl(host)}:${port}`
   const origin = urlOf(listen, config.server.tls)
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
-  print(`admin listening on ${urlOf(admin, config.admin.tls)}`)
+  const adminOrigin = urlOf(admin, config.admin.tls)
+  print(`admin listening on ${adminOrigin}`)
   void watcher?.start()
   return {
     running: {
@@ -74,6 +75,7 @@ export async function startGateway({
       ...(supervisor && { roll: supervisor.roll, abandon: supervisor.abandon }),
     },
     origin,
+    adminOrigin,
   }
 }
 
@@ -94,6 +96,23 @@ function watchFiles(file: string, gateway: Pick<Gateway, 'config' | 'reload'>): 
     onChange: () => reload({}),
     wouldBeTaken: () => reload({ dryRun: true }),
   })
+}
+
+/** The files of a configuration: itself, and each that it names. In a Config each path has a name that ends in File. */
+function filesOf(file: string, { clients: _clients, clientFiles, ...settings }: Config): string[] {
+  const folder = dirname(file)
+  const named: string[] = []
+  for (const pattern of clientFiles)
+    try {
+      named.push(...matching(pattern, folder))
+    } catch {
+      // Loading the configuration reports it.
+    }
+  JSON.stringify(settings, (name, value: unknown) => {
+    if (typeof value === 'string' && name.endsWith('File')) named.push(value)
+    return value
+  })
+  return [...new Set([resolve(file), ...named.map((path) => resolve(folder, path))])]
 }
 
 function explain({ listener, cause }: ListenError, { server, admin }: Config): unknown {

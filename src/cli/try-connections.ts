@@ -8,9 +8,8 @@ import { createJwtVerifier } from '../core/credentials/jwt-verifier.ts'
 import { createBackends, readBackendTls } from '../server/gateway/backends.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
-import { inspectServer } from '../state/redis/inspect.ts'
 import { connectRedis } from '../state/redis/redis.ts'
-import { addressesOf, nameOf, nameServers } from '../state/redis/servers.ts'
+import { addressesOf, inspectServer, nameOf, nameServers } from '../state/redis/servers.ts'
 import { DAY_MS } from '../config/time.ts'
 
 /** fault: with its remedy; undefined: the connection works. */
@@ -51,13 +50,11 @@ export async function tryConnections(
     tryBackends(upstream, tls.upstream),
     ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
   ])
-  return [
-    ...certificatesOf('server.tls', server.tls),
-    ...certificatesOf('admin.tls', admin.tls),
-    ...certificatesOf('upstream.tls', upstream.tls),
-    ...certificatesOf('store.redis.tls', store.redis?.tls),
-    ...tried.flat(),
-  ]
+  const files = { server, admin, upstream, 'store.redis': store.redis }
+  const certificates = Object.entries(files).flatMap(([group, given]) =>
+    certificatesOf(`${group}.tls`, given?.tls),
+  )
+  return [...certificates, ...tried.flat()]
 }
 
 const certificatesOf = (

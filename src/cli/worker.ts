@@ -1,14 +1,13 @@
 /** `tollgate worker`: a worker process, which only a supervisor starts. */
 import { createLog } from '../core/record/log.ts'
 import { createWorker } from '../server/workers/worker.ts'
-import { FAILED, REFUSED, type Edge } from './edge.ts'
+import { FAILED, type Edge } from './edge.ts'
+import { Fault } from './terminal/fault.ts'
 
 export async function workerCommand(edge: Edge): Promise<number> {
   if (edge.supervisor === undefined) {
-    edge.complain(
-      'tollgate: worker is no command of its own: start starts workers (server.workers)',
-    )
-    return REFUSED
+    const fault = 'worker is no command of its own: start starts workers (server.workers)'
+    throw new Fault('usage', fault)
   }
   const log = createLog({ level: 'info', access: false })
   const worker = createWorker(edge.supervisor)

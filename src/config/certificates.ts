@@ -13,7 +13,7 @@ export interface CertificateEnd {
 }
 
 /** A warning is given this long before the end of a certificate: enough for a person to renew it. */
-export const ENDING_SOON_MS = 14 * 24 * 60 * 60 * 1000
+const ENDING_SOON_MS = 14 * 24 * 60 * 60 * 1000
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 

@@ -1,17 +1,15 @@
-/** The parsed configuration: what the rest of the gateway sees. Types only: schema.ts has the keys with their bounds, defaults.ts the defaults. */
+/** The parsed configuration: what the rest of the gateway sees. schema.ts has the keys with their bounds and defaults. */
 import type { CertificateEnd } from './certificates.ts'
 import type { ConfigFile } from './schema.ts'
+import type { LimitKey } from './time.ts'
 
 export type { HostPort, HostPort as ListenAddress } from './addresses.ts'
 
 type ReadonlyDeep<T> = T extends object ? { readonly [K in keyof T]: ReadonlyDeep<T[K]> } : T
 type File = ReadonlyDeep<ConfigFile>
 
-/** Requests a client may make in the two fixed windows, on the store's clock. */
-export interface Limits {
-  readonly perMinute: number
-  readonly perDay: number
-}
+/** Requests that a client may make in each of the fixed windows, on the store's clock. */
+export type Limits = Readonly<Record<LimitKey, number>>
 
 export interface PlanConfig {
   readonly name: string
@@ -73,6 +71,9 @@ export type ServerTlsConfig = NonNullable<File['server']['tls']>
 export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']
+
+/** The default of server.limits.connections; it stands here as worker processes load no schema. */
+export const DEFAULT_CONNECTIONS = 20_000
 
 /** The content of one text; its clients are those written in it. */
 export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {

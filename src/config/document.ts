@@ -1,5 +1,5 @@
 /** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
-import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, visit } from 'yaml'
+import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, stringify, visit } from 'yaml'
 import type { Document, Pair as YamlPair } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
@@ -8,6 +8,8 @@ import { isReservedName, reservedNameFault } from './scalars.ts'
 import { emptyGroup } from './tree.ts'
 import type { Tree } from './tree.ts'
 import { tagFault, describeYamlFaults } from './yaml-faults.ts'
+
+export { stringify }
 
 /** Line and column count from 1. */
 export interface Place {
@@ -30,10 +32,10 @@ export interface Reading {
 }
 
 /** Deeper than any key of the schema; this limit keeps a hostile file from exhausting the stack. */
-export const maxDepth = 32
+const maxDepth = 32
 
-export const tooDeep = 'is nested too deeply; no key lies this deep'
-export const writtenTwice = 'is written twice; keep one'
+const tooDeep = 'is nested too deeply; no key lies this deep'
+const writtenTwice = 'is written twice; keep one'
 
 interface Walk {
   /** undefined: `${NAME}` is ordinary text. */

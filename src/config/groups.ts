@@ -1,6 +1,7 @@
-/** Groups and lists of the schema, with the words for what is none. */
+/** Groups and lists of the schema, with the words for what is none, and the defaults that they hold. */
 import { z } from 'zod'
 import { faultOr } from './scalars.ts'
+import { emptyGroup, isGroup, isList, type Tree } from './tree.ts'
 
 /** A group of known keys. Where others are written, the message lists the known ones: schema.ts makes the sentence, per key. */
 export const group = <Shape extends z.core.$ZodLooseShape>(shape: Shape) => {
@@ -20,23 +21,46 @@ export const list = <Item extends z.ZodType>(
 export const filledList = <Item extends z.ZodType>(item: Item) =>
   list(item).min(1, { error: 'is empty; write at least one' })
 
-type WithUnit<T, Key, Unit extends string> = {
-  [K in keyof T as K extends Key ? `${K & string}${Unit}` : K]: T[K]
+/**
+ * The tree with every absent key that has a default filled in, in the spelling of the file. Groups are completed key by key,
+ * lists item by item where they are written; any other default is taken whole.
+ */
+export const completed = (tree: Tree | undefined, schema: z.core.$ZodType): Tree | undefined => {
+  const { def } = (schema as z.core.$ZodTypes)._zod
+  if (def.type === 'prefault') return completed(tree ?? (def.defaultValue as Tree), def.innerType)
+  if (def.type === 'optional') return completed(tree, def.innerType)
+  if (def.type === 'pipe') return completed(tree, def.in)
+  if (def.type === 'array' && isList(tree))
+    return tree.map((item) => completed(item, def.element) ?? item)
+  if (def.type !== 'object' || !isGroup(tree)) return tree
+  const whole = Object.assign(emptyGroup(), tree)
+  for (const [key, inner] of Object.entries(def.shape)) {
+    const value = completed(tree[key], inner)
+    if (value !== undefined) whole[key] = value
+  }
+  return whole
 }
 
-const withUnit =
-  <Unit extends string>(unit: Unit) =>
+type Renamed<T, Key, Suffix extends string> = {
+  [K in keyof T as K extends Key ? `${K & string}${Suffix}` : K]: T[K]
+}
+
+const renamed =
+  <Suffix extends string>(suffix: Suffix) =>
   <Key extends string>(...keys: readonly Key[]) =>
-  <T extends { readonly [K in Key]?: number | undefined }>(given: T): WithUnit<T, Key, Unit> =>
+  <T extends { readonly [K in Key]?: unknown }>(given: T): Renamed<T, Key, Suffix> =>
     Object.fromEntries(
       Object.entries(given).map(([key, value]) => [
-        keys.some((each) => each === key) ? `${key}${unit}` : key,
+        keys.some((each) => each === key) ? `${key}${suffix}` : key,
         value,
       ]),
-    ) as WithUnit<T, Key, Unit>
+    ) as Renamed<T, Key, Suffix>
 
 /** Renames durations and timestamps so that the name has the unit: `idle` to `idleMs`. */
-export const inMs = withUnit('Ms')
+export const inMs = renamed('Ms')
 
 /** Renames sizes as inMs does: `bufferedBody` to `bufferedBodyBytes`. */
-export const inBytes = withUnit('Bytes')
+export const inBytes = renamed('Bytes')
+
+/** Renames what names a file: `cert` to `certFile`. */
+export const asFiles = renamed('File')

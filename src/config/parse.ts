@@ -1,28 +1,87 @@
 /** Tree in, configuration or every problem out: pure, and taken whole or refused whole. */
-import type { ParsedConfig } from './config.ts'
-import { crossChecks } from './cross-checks.ts'
-import { withDefaults } from './defaults.ts'
-import { PROBLEMS_AT_MOST } from './problems.ts'
-import { readSchema } from './schema.ts'
-import type { ConfigFile } from './schema.ts'
-import type { Group } from './tree.ts'
+import type { z } from 'zod'
+import type { ParsedConfig, WrittenClient } from './config.ts'
+import { completed } from './groups.ts'
+import { suggest } from './nearest.ts'
+import { checkClient, client } from './plans.ts'
+import { problem, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
+import { redisForm } from './redis.ts'
+import { configSchema, crossChecks, type ConfigFile } from './schema.ts'
+import { byLimit, limitKeys } from './time.ts'
+import { isGroup, listAt, valueAt, type Group, type Tree } from './tree.ts'
+
+const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
+  keys.slice(0, PROBLEMS_AT_MOST).map((key) => {
+    const remedy = `${suggest(key, known.split(', '))}the keys here are ${known}`
+    return problem([...path, key], `is not a known key; ${remedy}`, 'key')
+  })
+
+/** One path and sentence for each fault of an issue. */
+const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
+  const path = issue.path.map((step) => (typeof step === 'number' ? step : String(step)))
+  if (issue.code === 'unrecognized_keys') return unknownKeys(path, issue.keys, issue.message)
+  if (issue.code === 'invalid_key') {
+    return issue.issues.map(({ message }) => problem(path, message, 'key'))
+  }
+  const form = issue.code === 'invalid_union' ? redisForm(valueAt(tree, ...path)) : undefined
+  if (issue.code !== 'invalid_union' || form === undefined) {
+    return [problem(path, issue.message)]
+  }
+  return (issue.errors[form] ?? []).flatMap((inner) =>
+    toProblems({ ...inner, path: [...path, ...inner.path] }, tree),
+  )
+}
+
+/** Reads a tree that has its defaults: the whole file, or every problem of its shape and values. */
+export const readSchema = (
+  tree: Group,
+): { readonly file: ConfigFile | undefined; readonly problems: readonly PathProblem[] } => {
+  // There may be very many clients: they are read one by one, until too many are wrong.
+  const entries = listAt(tree, 'clients')
+  const { data, error } = configSchema.safeParse(
+    entries.length === 0 ? tree : { ...tree, clients: [] },
+  )
+  const problems = error?.issues.flatMap((issue) => toProblems(issue, tree)) ?? []
+  const clients: ConfigFile['clients'] = []
+  for (const [index, entry] of entries.entries()) {
+    if (problems.length >= PROBLEMS_AT_MOST) break
+    const read = client.safeParse(entry)
+    if (read.data !== undefined) clients.push(read.data)
+    for (const issue of read.error?.issues ?? [])
+      problems.push(...toProblems({ ...issue, path: ['clients', index, ...issue.path] }, tree))
+  }
+  return { file: data && problems.length === 0 ? { ...data, clients } : undefined, problems }
+}
+
+/** A client of a client file, judged as one under `clients`. */
+interface Entry {
+  /** undefined: its shape is wrong. */
+  readonly client: WrittenClient | undefined
+  /** Problems whose paths begin at the client. */
+  readonly problems: readonly PathProblem[]
+}
+
+/** plans: the group `plans` of the configuration. */
+export const readEntry = (entry: Tree, plans: Tree): Entry => {
+  const { data, error } = client.safeParse(entry)
+  const shape = error?.issues.flatMap((issue) => toProblems(issue, { entry })) ?? []
+  const between = checkClient({ plans, clients: [entry] }, ['clients', 0])
+  return {
+    client: data,
+    problems: [...shape, ...between.map((each) => ({ ...each, path: each.path.slice(2) }))],
+  }
+}
 
 /** Requests of one client at once: a quarter of the connections to one backend, so that no client holds them all, and enough for a browser or a pool. */
 const concurrentOf = (connections: number): number => Math.max(8, Math.floor(connections / 4))
 
 const toConfig = (file: ConfigFile): ParsedConfig => {
   const standard = concurrentOf(file.upstream.connections)
-  const plans = Object.entries(file.plans).map(
-    ([name, { perMinute, perDay, concurrent, shadow }]) => {
-      const isCustom = perMinute === undefined || perDay === undefined
-      return {
-        name,
-        limits: isCustom ? undefined : { perMinute, perDay },
-        concurrent: concurrent ?? standard,
-        shadow,
-      }
-    },
-  )
+  const plans = Object.entries(file.plans).map(([name, plan]) => {
+    const isCustom = limitKeys.some((key) => plan[key] === undefined)
+    const limits = isCustom ? undefined : byLimit(({ limit }) => plan[limit] ?? 0)
+    return { name, limits, concurrent: plan.concurrent ?? standard, shadow: plan.shadow }
+  })
   const plansByName = new Map(plans.map((plan) => [plan.name, plan]))
   const clients = file.clients.map((client) => {
     const plan = plansByName.get(client.plan)
@@ -36,7 +95,8 @@ const toConfig = (file: ConfigFile): ParsedConfig => {
 
 /** Returns the configuration that a tree describes; or all its problems, and the tree with the defaults that they refer to. */
 export const parseConfig = (tree: Group) => {
-  const complete = withDefaults(tree)
+  const whole = completed(tree, configSchema)
+  const complete = isGroup(whole) ? whole : tree
   const { file, problems: faults } = readSchema(complete)
   const isHopeless = faults.length >= PROBLEMS_AT_MOST
   const problems = isHopeless ? faults : [...faults, ...crossChecks(complete)]

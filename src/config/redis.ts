@@ -1,13 +1,14 @@
-/** The shapes of store.redis: a URL, or a group for one server, sentinels or a cluster. redis-checks.ts holds its values against each other. */
+/** The shapes of store.redis: a URL, or a group for one server, sentinels or a cluster; with the checks between its values. */
 import { z } from 'zod'
 import { parseHostPort } from './addresses.ts'
 import type { HostPort } from './addresses.ts'
 import { group, list } from './groups.ts'
+import { problem, type Path, type PathProblem } from './problems.ts'
 import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
 import type { RedisUrl } from './redis-url.ts'
 import { faultOr, integer, line, notSingle, text } from './scalars.ts'
-import { noTlsFiles, tlsFiles } from './tls-files.ts'
-import { isGroup, type Group, type Tree } from './tree.ts'
+import { isGroup, listAt, textAt, valueAt, type Group, type Tree } from './tree.ts'
+import { tlsFiles } from './upstream.ts'
 
 const formFault =
   'is neither a Redis URL nor a group; write redis://HOST:PORT, { url: .. }, { sentinels: [..], name: .. } or { cluster: [..] }'
@@ -61,6 +62,7 @@ const url = text.transform((written, context): RedisUrl => {
 })
 
 /** TLS applies where a group or an address asks for it; the first that says either way counts. */
+const noTlsFiles = tlsFiles.parse({})
 const toTls = (files: z.output<typeof access.tls>, at: readonly Pick<Node, 'tls'>[]) =>
   files ?? (at.find(({ tls }) => tls !== undefined)?.tls === true ? noTlsFiles : undefined)
 
@@ -89,7 +91,7 @@ const cluster = group({
 })
 
 /** The key that identifies each kind of group; the first form of the schema is the text. */
-export const redisKinds = ['cluster', 'sentinels', 'url'] as const
+const redisKinds = ['cluster', 'sentinels', 'url'] as const
 
 const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
   kind: 'server' as const,
@@ -126,7 +128,7 @@ const plainUrl = text
   })
   .meta({ type: ['string', 'null'] })
 
-/** redis-checks.ts reports two kinds at once; here the first of them counts. */
+/** checkRedis reports two kinds at once; here the first of them counts. */
 const oneKind = (tree: unknown): unknown => {
   if (!isGroup(tree as Tree)) return tree
   const entries = Object.entries(tree as Group)
@@ -141,11 +143,71 @@ const forms = [
   server.transform(toServer),
 ] as const
 
-export const redis = z.preprocess(oneKind, z.union(forms, { error: formFault }))
+export const redis = z.preprocess(oneKind, z.union(forms, { error: formFault })).prefault('')
 
 /** The form of the union that a tree has, by its first identifying key; undefined: none. */
 export const redisForm = (tree: Tree | undefined): number | undefined => {
   if (typeof tree === 'string') return 0
   const kind = isGroup(tree) ? redisKinds.findIndex((key) => tree[key] !== undefined) : -1
   return kind === -1 ? undefined : kind + 1
+}
+
+const root = ['store', 'redis']
+
+/** Pairs whose first key is of no use without the second. */
+const pairs: readonly (readonly [Path, string, string])[] = [
+  [['username'], 'password', ''],
+  [['sentinelUsername'], 'sentinelPassword', ''],
+  [['tls', 'cert'], 'key', '; a certificate is of no use without'],
+  [['tls', 'key'], 'cert', '; a key is of no use without'],
+]
+
+const checkPairs = (redis: Group): PathProblem[] =>
+  pairs.flatMap(([path, other, why]) =>
+    valueAt(redis, ...path) === undefined ||
+    valueAt(redis, ...path.slice(0, -1), other) !== undefined
+      ? []
+      : [problem([...root, ...path], `needs ${other} beside it${why}`, 'key')],
+  )
+
+/** Whether an address asks for TLS; undefined where it does not say. */
+const asksForTls = (written: string | undefined): boolean | undefined => {
+  const scheme = /^(rediss?):\/\//.exec(written ?? '')?.[1]
+  return scheme === undefined ? undefined : scheme === 'rediss'
+}
+
+const otherScheme = 'has another scheme than those before; write rediss:// in all or in none'
+
+const checkTls = (redis: Group): PathProblem[] => {
+  const kind = redisKinds.find((key) => redis[key] !== undefined) ?? 'url'
+  const paths: Path[] =
+    kind === 'url' ? [[kind]] : listAt(redis, kind).map((_, index) => [kind, index])
+  const asked = paths.map((path) => ({ path, tls: asksForTls(textAt(redis, ...path)) }))
+  const first = asked.find(({ tls }) => tls !== undefined)?.tls
+  const problems = asked
+    .filter(({ tls }) => tls !== undefined && tls !== first)
+    .map(({ path }) => problem([...root, ...path], otherScheme))
+  if (first === false && isGroup(redis['tls'])) {
+    const message = 'does not go with redis://; write rediss:// in the address'
+    problems.push(problem([...root, 'tls'], message, 'key'))
+  }
+  return problems
+}
+
+export const checkRedis = (tree: Group): PathProblem[] => {
+  const redis = valueAt(tree, ...root)
+  if (!isGroup(redis)) return []
+  const problems = [...checkPairs(redis), ...checkTls(redis)]
+  const kinds = redisKinds.filter((key) => redis[key] !== undefined)
+  if (kinds.length > 1) {
+    const message = `has ${kinds.join(' and ')}, which are different kinds of Redis; keep one of them`
+    problems.push(problem(root, message))
+  }
+  const hasLogin = parseRedisUrl(textAt(redis, 'url') ?? '')?.password !== undefined
+  if (hasLogin && (redis['username'] ?? redis['password']) !== undefined) {
+    const message =
+      'has a user or password, and username or password is written beside it too; keep one of the two'
+    problems.push(problem([...root, 'url'], message))
+  }
+  return problems
 }

@@ -18,6 +18,12 @@ export type Leaf<T> = z.ZodType<T, string>
 export const faultIn = (leaf: Leaf<unknown>, written: string): string | undefined =>
   leaf.safeParse(written).error?.issues[0]?.message
 
+/** Units of the bounds of durations, in ms. */
+export const second = 1000
+export const minute = 60 * second
+export const hour = 60 * minute
+export const day = 24 * hour
+
 /** Inclusive bounds, in the unit of the value. */
 interface Bounds {
   readonly min: number
@@ -94,6 +100,9 @@ export const duration = (bounds: Bounds) => {
   )
 }
 
+/** A duration without the bounds of its key. */
+export const unboundedMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
+
 /** Bounds in bytes, value in bytes. */
 export const size = (bounds: Bounds) => {
   const [min, max] = [formatSizeBytes(bounds.min), formatSizeBytes(bounds.max)]
@@ -123,7 +132,8 @@ export const flag = z
   .meta({ type: ['boolean', 'string'], enum: [true, false, 'true', 'false'] })
 
 /** Whether every plain object seems to have the name: such names are refused, so that they cannot confuse a lookup table. */
-export const isReservedName = (name: string): boolean => name in Object.prototype
+export const isReservedName = (name: string): boolean => reservedNames.test(name)
+const reservedNames = new RegExp(`^(?:${Object.getOwnPropertyNames(Object.prototype).join('|')})$`)
 
 export const reservedNameFault = 'is a reserved name; choose another one'
 
@@ -138,17 +148,22 @@ export const label = name.regex(
   'is not a name; write a letter, then up to 63 letters, digits, "_", "." or "-"',
 )
 
-const identifier = (maxLength: number) =>
+const idShape = (maxLength: number): RegExp =>
+  new RegExp(`^[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,${maxLength - 1}}$`)
+export const clientIdShape = idShape(128)
+export const keyIdShape = idShape(160)
+
+const identifier = (shape: RegExp, maxLength: number) =>
   name.regex(
-    new RegExp(`^[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,${maxLength - 1}}$`),
+    shape,
     `is not an id; write up to ${maxLength} letters, digits or "_.:@+-", the first a letter or digit`,
   )
 
 /** Ids of clients, kept as written: `012345` stays `012345`. */
-export const clientId = identifier(128).meta(plain)
+export const clientId = identifier(clientIdShape, 128).meta(plain)
 
 /** Ids of keys. Bans are kept under them, and under `jwt:` and the client's id for callers with tokens. */
-export const keyId = identifier(160)
+export const keyId = identifier(keyIdShape, 160)
   .refine((written) => !written.startsWith('jwt:'), {
     error: 'starts with "jwt:", which names callers with tokens; choose another id',
   })

@@ -1,65 +1,169 @@
-/** The shape of `server`: the public listener, the proxies that it trusts, and the limits of its clients. */
-import { basePath, listenAddress, network } from './addresses.ts'
-import { group, inBytes, inMs, list } from './groups.ts'
-import { choice, duration, flag, integer, line, size, workers } from './scalars.ts'
+/** The shapes of `server` and `admin`, the two listeners, with the checks between their values. */
+import { basePath, host, listenAddress, network, type HostPort } from './addresses.ts'
+import { DEFAULT_CONNECTIONS } from './config.ts'
+import { asFiles, group, inBytes, inMs, list } from './groups.ts'
+import { isLoopback } from './hosts.ts'
+import { problem, type PathProblem } from './problems.ts'
+import {
+  choice,
+  day,
+  duration,
+  flag,
+  hour,
+  integer,
+  line,
+  minute,
+  second,
+  size,
+  tokenDigest,
+  unboundedMs,
+  workers,
+} from './scalars.ts'
+import { listAt, readAt, textAt, unlessOrdered, valueAt, type Group } from './tree.ts'
 
-const second = 1000
-const minute = 60 * second
-const hour = 60 * minute
-const day = 24 * hour
 const year = 365 * day
 const KiB = 1024
 const MiB = 1024 ** 2
 const GiB = 1024 ** 3
 
+const identity = { cert: line, key: line, clientCa: line.optional() }
+
 export const server = group({
-  listen: listenAddress,
-  basePath,
+  listen: listenAddress.prefault('127.0.0.1:8080'),
+  basePath: basePath.prefault('/v1'),
   /** Processes that serve requests; 1: this process itself, without a supervisor. */
-  workers,
+  workers: workers.prefault('1'),
   /** Peers whose X-Forwarded-For is believed. */
-  trustedProxies: list(network),
+  trustedProxies: list(network).prefault([]),
   /** HTTPS instead of HTTP. */
   tls: group({
-    cert: line,
-    key: line,
-    clientCa: line.optional(),
-    minVersion: choice(['1.2', '1.3']).meta({ enum: ['1.2', '1.3', 1.2, 1.3] }),
+    ...identity,
+    minVersion: choice(['1.2', '1.3'])
+      .meta({ enum: ['1.2', '1.3', 1.2, 1.3] })
+      .prefault('1.2'),
   })
-    .transform(({ cert, key, clientCa, minVersion }) => ({
-      certFile: cert,
-      keyFile: key,
-      clientCaFile: clientCa,
-      minVersion,
-    }))
+    .transform(asFiles('cert', 'key', 'clientCa'))
     .optional(),
   /** How long a browser uses TLS alone (HSTS). */
   hsts: duration({ min: 0, max: 10 * year }).optional(),
   /** Each connection of a trusted proxy begins with a PROXY header; other connections are refused. */
-  proxyProtocol: flag,
+  proxyProtocol: flag.prefault('false'),
   /** true: where TLS is configured; clear: without TLS, for trusted proxies alone. */
   http2: choice(['true', 'false', 'clear'])
     .meta({ enum: [true, false, 'true', 'false', 'clear'] })
     .optional(),
   /** Whether answers carry RateLimit and RateLimit-Policy beside the X-RateLimit fields. */
-  structuredQuotaHeaders: flag,
+  structuredQuotaHeaders: flag.prefault('true'),
   limits: group({
-    headerBytes: size({ min: KiB, max: 1024 * KiB }),
-    headerCount: integer({ min: 10, max: 2000 }),
-    bodyBytes: size({ min: 1, max: 16 * GiB }),
-    urlBytes: size({ min: 64, max: 64 * KiB }),
-    connections: integer({ min: 10, max: 1_000_000 }),
-    connectionsPerAddress: integer({ min: 1, max: 1_000_000 }),
-    bufferedBody: size({ min: 0, max: 16 * MiB }),
-    minimumRate: size({ min: 0, max: MiB }),
-  }).transform(inBytes('bufferedBody', 'minimumRate')),
+    headerBytes: size({ min: KiB, max: 1024 * KiB }).prefault('16KiB'),
+    headerCount: integer({ min: 10, max: 2000 }).prefault('100'),
+    bodyBytes: size({ min: 1, max: 16 * GiB }).prefault('1MiB'),
+    urlBytes: size({ min: 64, max: 64 * KiB }).prefault('8KiB'),
+    connections: integer({ min: 10, max: 1_000_000 }).prefault(`${DEFAULT_CONNECTIONS}`),
+    connectionsPerAddress: integer({ min: 1, max: 1_000_000 }).prefault('500'),
+    bufferedBody: size({ min: 0, max: 16 * MiB }).prefault('64KiB'),
+    minimumRate: size({ min: 0, max: MiB }).prefault('512B'),
+  })
+    .transform(inBytes('bufferedBody', 'minimumRate'))
+    .prefault({}),
   timeouts: group({
-    headers: duration({ min: 10, max: hour }),
-    request: duration({ min: 10, max: day }),
-    idle: duration({ min: 10, max: day }),
-    drain: duration({ min: 0, max: hour }),
-    drainDelay: duration({ min: 0, max: hour }),
-    tunnelIdle: duration({ min: second, max: day }),
-  }).transform(inMs('headers', 'request', 'idle', 'drain', 'drainDelay', 'tunnelIdle')),
-  overload: group({ lag: duration({ min: 10, max: minute }) }).transform(inMs('lag')),
-}).transform(inMs('hsts'))
+    headers: duration({ min: 10, max: hour }).prefault('10s'),
+    request: duration({ min: 10, max: day }).prefault('60s'),
+    idle: duration({ min: 10, max: day }).prefault('75s'),
+    drain: duration({ min: 0, max: hour }).prefault('20s'),
+    drainDelay: duration({ min: 0, max: hour }).prefault('0s'),
+    tunnelIdle: duration({ min: second, max: day }).prefault('5m'),
+  })
+    .transform(inMs('headers', 'request', 'idle', 'drain', 'drainDelay', 'tunnelIdle'))
+    .prefault({}),
+  overload: group({ lag: duration({ min: 10, max: minute }).prefault('200ms') })
+    .transform(inMs('lag'))
+    .prefault({}),
+})
+  .transform(inMs('hsts'))
+  .prefault({})
+
+export const admin = group({
+  listen: listenAddress.prefault('127.0.0.1:9090'),
+  /** Names and addresses, besides its own, that a request may have in Host. */
+  hosts: list(host).prefault([]),
+  /** Digest of the required token; undefined: none is required. */
+  tokenSha256: tokenDigest.optional(),
+  /** HTTPS. A client certificate from clientCa replaces the token. */
+  tls: group(identity)
+    .transform(asFiles('cert', 'key', 'clientCa'))
+    .optional(),
+  /** Whether /metrics is open to everybody. */
+  openMetrics: flag.prefault('false'),
+  /** Clients that /metrics names; 0: none. */
+  topClients: integer({ min: 0, max: 50 }).prefault('0'),
+}).prefault({})
+
+const checkHttp2 = (tree: Group): PathProblem[] => {
+  const path = ['server', 'http2']
+  const http2 = textAt(tree, ...path)
+  const hasTls = valueAt(tree, 'server', 'tls') !== undefined
+  if (http2 === 'true' && !hasTls)
+    return [problem(path, 'needs server.tls; add it, or write clear behind a trusted proxy')]
+  if (http2 !== 'clear') return []
+  if (hasTls) return [problem(path, 'does not go with server.tls; write true, or remove one')]
+  if (listAt(tree, 'server', 'trustedProxies').length > 0) return []
+  const message = 'needs server.trustedProxies: it is spoken with them alone; name the proxy'
+  return [problem(path, message)]
+}
+
+const checkTimeouts = (tree: Group): PathProblem[] => {
+  const timeouts = ['server', 'timeouts']
+  const headers = [...timeouts, 'headers']
+  const message = 'is longer than server.timeouts.request; the headers are part of the request'
+  const inOrder = [headers, [...timeouts, 'request']] as const
+  return unlessOrdered(tree, unboundedMs, inOrder, problem(headers, message))
+}
+
+const checkHsts = (tree: Group): PathProblem[] => {
+  const hasTls = valueAt(tree, 'server', 'tls') !== undefined
+  if (hasTls || valueAt(tree, 'server', 'hsts') === undefined) return []
+  const message = 'is for TLS alone (RFC 6797 7.2); add server.tls, or remove it'
+  return [problem(['server', 'hsts'], message, 'key')]
+}
+
+const checkProxyProtocol = (tree: Group): PathProblem[] => {
+  if (textAt(tree, 'server', 'proxyProtocol') !== 'true') return []
+  if (listAt(tree, 'server', 'trustedProxies').length > 0) return []
+  const message =
+    'needs server.trustedProxies: connections of all others are reset; name the balancer'
+  return [problem(['server', 'proxyProtocol'], message)]
+}
+
+const sameHost = (a: HostPort, b: HostPort): boolean => {
+  const everywhere = (host: string) => host === '0.0.0.0' || host === '::'
+  const local = (host: string) => (host === 'localhost' ? '127.0.0.1' : host)
+  return everywhere(a.host) || everywhere(b.host) || local(a.host) === local(b.host)
+}
+
+/** The operations that change quotas and bans must not be open to everybody. */
+const checkAdmin = (tree: Group): PathProblem[] => {
+  const path = ['admin', 'listen']
+  const open = readAt(tree, ['server', 'listen'], listenAddress)
+  const own = readAt(tree, path, listenAddress)
+  if (own === undefined) return []
+  const isTaken = own.port !== 0 && own.port === open?.port && sameHost(open, own)
+  const isGuarded =
+    valueAt(tree, 'admin', 'tokenSha256') !== undefined ||
+    valueAt(tree, 'admin', 'tls', 'clientCa') !== undefined
+  const taken = 'is taken by server.listen; give it an address of its own'
+  const unguarded =
+    'can be reached by others than this machine; set admin.tokenSha256 or admin.tls.clientCa, or listen on 127.0.0.1'
+  return [
+    ...(isTaken ? [problem(path, taken)] : []),
+    ...(isGuarded || isLoopback(own.host) ? [] : [problem(path, unguarded)]),
+  ]
+}
+
+export const checkListeners = (tree: Group): PathProblem[] => [
+  ...checkHttp2(tree),
+  ...checkTimeouts(tree),
+  ...checkHsts(tree),
+  ...checkProxyProtocol(tree),
+  ...checkAdmin(tree),
+]

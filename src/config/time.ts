@@ -1,3 +1,23 @@
-/** The lengths of the two windows. */
-export const MINUTE_MS = 60_000
-export const DAY_MS = 86_400_000
+/** The fixed windows of a quota, from the shortest: the one list of them. */
+export const windows = [
+  { name: 'minute', lengthMs: 60_000, limit: 'perMinute', most: 1_000_000_000 },
+  { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000 },
+] as const
+
+type FixedWindow = (typeof windows)[number]
+export type WindowName = FixedWindow['name']
+/** Key of a window's limit in a configuration. */
+export type LimitKey = FixedWindow['limit']
+
+export const windowNames = windows.map(({ name }) => name)
+export const limitKeys = windows.map(({ limit }) => limit)
+
+/** A value for each window, by the key of its limit. */
+export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<LimitKey, Value> =>
+  Object.fromEntries(windows.map((window) => [window.limit, valueOf(window)])) as Record<
+    LimitKey,
+    Value
+  >
+
+export const MINUTE_MS = windows[0].lengthMs
+export const DAY_MS = windows[1].lengthMs

@@ -1,47 +1,97 @@
-/** The shape of `upstream`: where the backends are, how they are chosen, and what is asked of them. */
+/** The shape of `upstream`: where the backends are, how they are chosen, and what is asked of them; with the checks between its values. */
 import { healthPath, hostField, origin } from './addresses.ts'
-import { filledList, group, inMs } from './groups.ts'
-import { choice, decimal, duration, integer, share } from './scalars.ts'
-import { tlsFiles } from './tls-files.ts'
+import { asFiles, filledList, group, inMs } from './groups.ts'
+import { problem, type PathProblem } from './problems.ts'
+import {
+  choice,
+  day,
+  decimal,
+  duration,
+  hour,
+  integer,
+  line,
+  minute,
+  second,
+  share,
+  unboundedMs,
+} from './scalars.ts'
+import { itemsAt, readAt, repeated, unlessOrdered, valueAt, type Group } from './tree.ts'
 
-const second = 1000
-const minute = 60 * second
-const hour = 60 * minute
-const day = 24 * hour
+/** PEM files for a TLS connection that the gateway opens: the same keys to Redis and to backends. */
+export const tlsFiles = group({
+  ca: line.optional().describe('PEM file of the authorities to trust, instead of the usual.'),
+  cert: line.optional().describe('PEM file of the certificate that the gateway shows.'),
+  key: line.optional().describe('PEM file of the private key of that certificate.'),
+  serverName: line.optional().describe('Name in the certificates. Left out: the host.'),
+}).transform(asFiles('ca', 'cert', 'key'))
 
 export const upstream = group({
-  urls: filledList(origin),
-  host: hostField,
+  urls: filledList(origin).prefault(['http://127.0.0.1:3000']),
+  host: hostField.prefault('preserve'),
   timeouts: group({
-    connect: duration({ min: 1, max: minute }),
-    response: duration({ min: 1, max: day }),
-    idle: duration({ min: 1, max: day }),
-  }).transform(inMs('connect', 'response', 'idle')),
+    connect: duration({ min: 1, max: minute }).prefault('1s'),
+    response: duration({ min: 1, max: day }).prefault('30s'),
+    idle: duration({ min: 1, max: day }).prefault('30s'),
+  })
+    .transform(inMs('connect', 'response', 'idle'))
+    .prefault({}),
   /** Per worker and URL. */
-  connections: integer({ min: 1, max: 65_535 }),
-  connectionUses: integer({ min: 1, max: 1_000_000_000 }),
-  connectionAge: duration({ min: second, max: 30 * day }),
-  engine: choice(['direct', 'http-proxy-3'], { undici: 'direct' }),
-  balance: choice(['least-requests', 'round-robin']),
+  connections: integer({ min: 1, max: 65_535 }).prefault('128'),
+  connectionUses: integer({ min: 1, max: 1_000_000_000 }).prefault('10000'),
+  connectionAge: duration({ min: second, max: 30 * day }).prefault('10m'),
+  engine: choice(['direct', 'http-proxy-3'], { undici: 'direct' }).prefault('direct'),
+  balance: choice(['least-requests', 'round-robin']).prefault('least-requests'),
   eject: group({
-    failures: integer({ min: 1, max: 1_000_000 }),
-    within: duration({ min: second, max: hour }),
-    for: duration({ min: second, max: day }),
-    growth: decimal({ min: 1, max: 100 }),
-    maxFor: duration({ min: second, max: day }),
-    atMost: share,
-  }).transform(inMs('within', 'for', 'maxFor')),
+    failures: integer({ min: 1, max: 1_000_000 }).prefault('5'),
+    within: duration({ min: second, max: hour }).prefault('10s'),
+    for: duration({ min: second, max: day }).prefault('10s'),
+    growth: decimal({ min: 1, max: 100 }).prefault('2'),
+    maxFor: duration({ min: second, max: day }).prefault('5m'),
+    atMost: share.prefault('50%'),
+  })
+    .transform(inMs('within', 'for', 'maxFor'))
+    .prefault({}),
   health: group({
     path: healthPath,
-    every: duration({ min: 100, max: hour }),
-    timeout: duration({ min: 10, max: minute }),
-    down: integer({ min: 1, max: 100 }),
-    up: integer({ min: 1, max: 100 }),
+    every: duration({ min: 100, max: hour }).prefault('5s'),
+    timeout: duration({ min: 10, max: minute }).prefault('1s'),
+    down: integer({ min: 1, max: 100 }).prefault('2'),
+    up: integer({ min: 1, max: 100 }).prefault('2'),
   })
     .transform(inMs('every', 'timeout'))
     .optional(),
-  retry: group({ attempts: integer({ min: 0, max: 10 }), budget: share }),
+  retry: group({
+    attempts: integer({ min: 0, max: 10 }).prefault('1'),
+    budget: share.prefault('10%'),
+  }).prefault({}),
   /** Requests that may wait for a connection, per worker. */
-  breaker: group({ waiting: integer({ min: 0, max: 1_000_000 }) }),
+  breaker: group({ waiting: integer({ min: 0, max: 1_000_000 }).prefault('1000') }).prefault({}),
   tls: tlsFiles.optional(),
-}).transform(inMs('connectionAge'))
+})
+  .transform(inMs('connectionAge'))
+  .prefault({})
+
+const longestEjection = ['upstream', 'eject', 'maxFor']
+
+const checkTls = (tree: Group): PathProblem[] => {
+  const path = ['upstream', 'tls']
+  const has = (key: string): boolean => valueAt(tree, ...path, key) !== undefined
+  return has('cert') === has('key')
+    ? []
+    : [problem(path, 'has one of cert and key; write both, or none', 'key')]
+}
+
+export const checkUpstream = (tree: Group): PathProblem[] => [
+  ...repeated(
+    itemsAt(tree, 'upstream', 'urls'),
+    (path) => readAt(tree, path, origin),
+    (earlier) => `is the same backend as ${earlier}; remove one`,
+  ),
+  ...unlessOrdered(
+    tree,
+    unboundedMs,
+    [['upstream', 'eject', 'for'], longestEjection],
+    problem(longestEjection, 'is shorter than `for`; raise maxFor, or lower for'),
+  ),
+  ...checkTls(tree),
+]

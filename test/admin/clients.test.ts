@@ -84,6 +84,11 @@ it('shows the ones that matter first and all others after them, each once', asyn
   // By its key.
   expect((await page('sort=refused&q=zeta-1')).ids).toEqual(['zeta'])
   expect((await page('sort=nearest&q=idle-7-1')).ids).toEqual(['idle-7'])
+  // By a part of its key.
+  expect(await page('sort=used&q=eta-')).toEqual({ ids: ['zeta'], total: 1, cursor: null })
+  expect(await page('q=-1&plan=slow')).toMatchObject({ total: 31, cursor: null })
+  expect(await page('q=-11-')).toEqual({ ids: ['idle-11'], total: 1, cursor: null })
+  expect(await page('q=nobody-')).toEqual({ ids: [], total: 0, cursor: null })
   expect(await page('q=idle-11')).toMatchObject({ total: 11, cursor: null })
   expect(await page('plan=fast')).toEqual({ ids: ['acme'], total: 1, cursor: null })
   expect(await page('plan=slow')).toMatchObject({ total: FILLERS + 1, cursor: 'rest:50' })

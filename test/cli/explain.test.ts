@@ -110,8 +110,9 @@ it('sends a header as often as it is written', async () => {
 
 it('prints every problem of a configuration that is none, and ends with 2', async () => {
   const broken = write('broken.yaml', 'plans: {}')
-  const { code, text } = await run({ config: broken })
-  expect([code, text]).toEqual([2, expect.stringContaining('broken.yaml:1:') as unknown])
+  const { code, stdout, stderr } = await typed(['explain', 'GET /v1/pets', '--config', broken])
+  expect([code, stdout]).toEqual([2, ''])
+  expect(stderr).toContain('broken.yaml:1:')
 })
 
 it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { keysListCommand } from '../../src/cli/keys-list.ts'
-import { listener } from '../support/command-line.ts'
+import { codeOf, listener } from '../support/command-line.ts'
 import { temporaryFile } from '../support/processes.ts'
 
 const DAY_MS = 86_400_000
@@ -22,7 +22,8 @@ const list = async (
   columns?: number,
 ) => {
   const { edge, ...heard } = listener({ NO_COLOR: '1' }, columns)
-  return { ...heard, code: await keysListCommand(edge, { config: file, ...options }) }
+  const code = await codeOf(edge, () => keysListCommand(edge, { config: file, ...options }))
+  return { ...heard, code }
 }
 
 describe('tollgate keys list', () => {

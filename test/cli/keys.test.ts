@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { keysNewCommand, keysRevokeCommand, keysRotateCommand } from '../../src/cli/keys.ts'
 import { rewriteFile } from '../../src/cli/key-files/rewrite-file.ts'
 import { loadConfig, parseConfigText } from '../../src/config/clients/load.ts'
-import { listener } from '../support/command-line.ts'
+import { codeOf, listener } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 
@@ -23,7 +23,7 @@ const bolt = { client: 'bolt', plan: 'gold' }
 
 const newKey = async (options: Parameters<typeof keysNewCommand>[1]) => {
   const { edge, ...heard } = listener()
-  return { ...heard, code: await keysNewCommand(edge, options) }
+  return { ...heard, code: await codeOf(edge, () => keysNewCommand(edge, options)) }
 }
 const refused = async (file: string, options: Parameters<typeof keysNewCommand>[1]) => {
   const { code, out, said } = await newKey({ ...options, write: file })
@@ -113,9 +113,9 @@ describe('tollgate keys new --write', () => {
       const file = temporaryFile('c.jsonl', LINES + line)
       const { said, edge } = listener()
       const codes = [
-        await keysNewCommand(edge, { ...bolt, write: file }),
-        await keysRotateCommand(edge, { key: 'acme-1', write: file }),
-        await keysRevokeCommand(edge, { key: 'acme-1', write: file }),
+        await codeOf(edge, () => keysNewCommand(edge, { ...bolt, write: file })),
+        await codeOf(edge, () => keysRotateCommand(edge, { key: 'acme-1', write: file })),
+        await codeOf(edge, () => keysRevokeCommand(edge, { key: 'acme-1', write: file })),
       ]
       expect(codes).toEqual([2, 2, 2])
       expect(said.map((text) => text.replaceAll(file, 'FILE'))).toEqual(
@@ -221,7 +221,8 @@ describe('tollgate keys rotate and revoke', () => {
     const ended = LINES.replace('"}]', '","expires":"2020-01-01"}]')
     const file = temporaryFile('c.jsonl', ended)
     const { said, edge } = listener()
-    expect(await keysRotateCommand(edge, { key: 'acme-1', write: file })).toBe(2)
+    const rotated = codeOf(edge, () => keysRotateCommand(edge, { key: 'acme-1', write: file }))
+    expect(await rotated).toBe(2)
     const remedy = 'make a new one with `tollgate keys new`'
     expect(said).toEqual([`tollgate: ${file}: acme-1 has ended; ${remedy}`])
     expect(readFileSync(file, 'utf8')).toBe(ended)
@@ -230,15 +231,20 @@ describe('tollgate keys rotate and revoke', () => {
   it.each(['tomorrow', '-1h', '401d'])('refuse %s as a grace', async (grace) => {
     const { said, edge } = listener()
     const file = temporaryFile('c.jsonl', LINES)
-    expect(await keysRotateCommand(edge, { key: 'acme-1', grace, write: file })).toBe(2)
+    const options = { key: 'acme-1', grace, write: file }
+    expect(await codeOf(edge, () => keysRotateCommand(edge, options))).toBe(2)
     expect(said[0]).toMatch(/^tollgate: --grace is /)
   })
 
   it('refuse a key that the file does not have', async () => {
     const { said, edge } = listener()
     const file = temporaryFile('c.jsonl', LINES)
-    expect(await keysRevokeCommand(edge, { key: 'acme', write: file })).toBe(2)
-    expect(await keysRotateCommand(edge, { key: 'bolt-1', write: file })).toBe(2)
+    const [acme, bolt] = [
+      { key: 'acme', write: file },
+      { key: 'bolt-1', write: file },
+    ]
+    expect(await codeOf(edge, () => keysRevokeCommand(edge, acme))).toBe(2)
+    expect(await codeOf(edge, () => keysRotateCommand(edge, bolt))).toBe(2)
     const remedy = 'see them all with `tollgate keys list --config FILE`'
     const told = (id: string) => `tollgate: ${file}: has no key ${id}; ${remedy}`
     expect(said).toEqual(['acme', 'bolt-1'].map(told))

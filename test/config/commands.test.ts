@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { checkCommand } from '../../src/cli/check.ts'
 import { keysNewCommand } from '../../src/cli/keys.ts'
 import { parseConfigText } from '../../src/config/clients/load.ts'
-import { listener } from '../support/command-line.ts'
+import { codeOf, listener } from '../support/command-line.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { gatewayYaml } from './examples.ts'
 
@@ -97,7 +97,8 @@ describe('tollgate check, of files that a configuration names', () => {
 
 const keysNew = async (given: { client?: string; plan?: string; expires?: string }) => {
   const { edge, out, said } = listener()
-  const code = await keysNewCommand(edge, { client: 'acme', plan: 'pro', ...given })
+  const options = { client: 'acme', plan: 'pro', ...given }
+  const code = await codeOf(edge, () => keysNewCommand(edge, options))
   return { code, lines: [...out, ...said], key: out.find((line) => line.startsWith('tg_')) ?? '' }
 }
 

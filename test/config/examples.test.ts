@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { parse as parseYaml } from 'yaml'
-import { demoKeyDigests, demoKeys, planDemoKeys, refuseDemoKeys } from '../../src/cli/demo-keys.ts'
-import { blockDefaults, defaults } from '../../src/config/defaults.ts'
+import {
+  demoKeyDigests,
+  demoKeys,
+  planDemoKeys,
+  refuseDemoKeys,
+} from '../../src/cli/usable-config.ts'
 import { parseConfigText } from '../../src/config/clients/load.ts'
+import { completed } from '../../src/config/groups.ts'
+import { configSchema } from '../../src/config/schema.ts'
 import { uncomment } from './gateway-schema.ts'
 import { gatewayYaml, minimalYaml, productionYaml, productionEnv } from './examples.ts'
 
@@ -23,9 +29,9 @@ describe('config/gateway.yaml', () => {
     expect(clients.size).toBe(5)
   })
 
-  it('spells every default as the table does', () => {
+  it('spells every default as the schema does', () => {
     const shown = parseYaml(gatewayYaml.replace('${REDIS_URL:-}', ''), { schema: 'failsafe' })
-    expect({ ...shown, clients: [], routes: [] }).toEqual(defaults)
+    expect({ ...shown, clients: [], routes: [] }).toEqual(completed({}, configSchema))
   })
 
   it('is sound with everything optional switched on, with either source of JWT keys', () => {
@@ -33,8 +39,8 @@ describe('config/gateway.yaml', () => {
     const byUri = parse(withoutKey(everything, 'jwksFile'))
     const byFile = parse(withoutKey(everything, 'jwksUri'))
     const [jwksUri, jwksFile] = ['https://id.example/jwks.json', '/etc/tollgate/jwks.json']
-    expect(byUri.jwt).toMatchObject({ ...blockDefaults.jwt, jwksUri })
-    expect(byFile.jwt).toMatchObject({ ...blockDefaults.jwt, jwksFile })
+    expect(byUri.jwt).toMatchObject({ clientClaim: 'sub', planClaim: 'plan', jwksUri })
+    expect(byFile.jwt).toMatchObject({ clientClaim: 'sub', planClaim: 'plan', jwksFile })
     expect([byUri.jwt?.jwksFile, byFile.jwt?.jwksUri]).toEqual([undefined, undefined])
     expect([...byUri.clients][0]?.keys[0]?.expiresAtMs).toBe(Date.UTC(2099, 11, 31))
     expect(byUri.routes[0]).toMatchObject({ responseTimeoutMs: 5000, websocket: false })
@@ -79,7 +85,7 @@ describe('config/production.yaml', () => {
       address: { host: 'redis.internal', port: 6379 },
       username: 'user',
       password: 'password',
-      tls: { caFile: undefined },
+      tls: {},
     })
     expect(config.jwt?.jwksUri).toBe(productionEnv.JWKS_URI)
     expect(config.unmatched).toBe('reject')

@@ -3,9 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { format } from 'prettier'
 import { isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import { z } from 'zod'
-import { blockDefaults, defaults } from '../../src/config/defaults.ts'
 import { configSchema } from '../../src/config/schema.ts'
-import { valueAt, type Tree } from '../../src/config/tree.ts'
 import { configurationPage } from './configuration-page.ts'
 
 const yamlFile = new URL('../../config/gateway.yaml', import.meta.url)
@@ -58,7 +56,7 @@ function readComments(yaml: string): Map<string, string> {
 const typesOf = ({ type }: Json): readonly unknown[] => (Array.isArray(type) ? type : [type])
 
 /** A default as YAML would read it. */
-function asWritten(value: Tree, schema: Json): unknown {
+function asWritten(value: unknown, schema: Json): unknown {
   if (typeof value !== 'string') return value
   if (['integer', 'number'].includes(String(typesOf(schema)[0]))) return Number(value)
   return typesOf(schema)[0] === 'boolean' ? value === 'true' : value
@@ -76,9 +74,9 @@ function describe(schema: Json, path: string, comments: ReadonlyMap<string, stri
     describe(inner, keyPath, comments)
     const comment = comments.get(keyPath)
     if (comment) inner.description = comment
-    const standard = defaultAt(keyPath)
+    const { default: standard } = inner
     if (standard === undefined) continue
-    schema.required = schema.required?.filter((name) => name !== key) ?? []
+    delete inner.default
     if (typeof standard === 'object' && !Array.isArray(standard)) continue
     Object.assign(inner, { default: asWritten(standard, inner) })
     inner.description =
@@ -94,16 +92,6 @@ function describe(schema: Json, path: string, comments: ReadonlyMap<string, stri
     delete schema.enum
     delete schema.type
   }
-}
-
-function defaultAt(path: string): Tree | undefined {
-  const [, block = '', rest = ''] =
-    /^(cors|jwt|notify|telemetry|server\.tls|upstream\.health|routes\[\]\.deprecated|routes\[\]|clients\[\])\.(.*)$/.exec(
-      path,
-    ) ?? []
-  // `routes[]` are told of under route.
-  const name = block.split('.').at(-1)?.replace('s[]', '')
-  return name ? valueAt(blockDefaults, name, rest) : valueAt(defaults, ...path.split('.'))
 }
 
 /** The text of config/gateway.schema.json as it should be. */

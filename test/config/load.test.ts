@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { loadConfig, parseConfigText } from '../../src/config/clients/load.ts'
 import { readYaml } from '../../src/config/document.ts'
 import { ConfigError } from '../../src/config/problems.ts'
-import { readSchema } from '../../src/config/schema.ts'
+import { readSchema } from '../../src/config/parse.ts'
 import { temporaryFolder } from '../support/processes.ts'
 
 const folder = temporaryFolder()

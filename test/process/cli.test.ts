@@ -13,6 +13,7 @@ import {
   run,
   startTollgate,
   gatewayHere,
+  decided,
 } from './gateways.ts'
 
 const nowhere = 'http://127.0.0.1:1'
@@ -83,7 +84,7 @@ describe.concurrent('the command line', () => {
     ['keys revoke', '--write'],
     ['keys list', '--config --admin --expiring --client --json'],
     ['usage', '--admin --json --day --from --to --csv'],
-    ['usage reset', '--admin --json --window'],
+    ['usage reset', '--admin --json --minute --day'],
     ['bans list', '--admin --json'],
     ['bans add', '--admin --json --for --reason --client'],
     ['bans lift', '--admin --json'],
@@ -92,7 +93,7 @@ describe.concurrent('the command line', () => {
     ['backends', '--admin --json'],
     ['deprecations', '--admin --json'],
     ['config', '--admin --json'],
-    ['reload', '--admin --dry-run --json'],
+    ['reload', '--admin --json --dry-run'],
     ['completion', ''],
   ])('has help of its own for %s', async (command, options) => {
     const { code, stdout, stderr } = await typed([...command.split(' '), '--help'])
@@ -157,7 +158,7 @@ describe.concurrent('the command line', () => {
     ['usage acme --day 2026-02-30', '--day is not a date; write it as 2026-11-03'],
     ['usage acme --day 2026-11-03 --to 2026-11-04', '--day stands alone'],
     ['usage --from 2026-11-01 --to 2026-11-03', 'told with --csv; or name a client'],
-    ['usage reset acme --window hour', 'Allowed choices are minute, day, both.'],
+    ['usage reset acme', 'which windows? Give --minute, --day or both'],
     ['completion tcsh', 'Allowed choices are bash, zsh, fish.'],
     ['worker', 'worker is no command of its own'],
   ])('refuses "tollgate %s" with exit code 2, and the fault in plain text', async (line, fault) => {
@@ -263,21 +264,30 @@ describe.concurrent('tollgate init', () => {
     const { code, stdout, stderr } = await here('init', '--write', file, '--upstream', backend.url)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const key = /^tg_\S+$/m.exec(stdout)?.[0] ?? ''
-    expect(stdout).toContain(`tollgate start --config ${file}\n`)
+    expect(stdout).toMatch(new RegExp(`^node \\S+ start --config ${file}$`, 'm'))
     expect(stdout).toContain(
       `curl -i -H 'Authorization: Bearer ${key}' http://127.0.0.1:8080/v1/\n`,
     )
     const written = readFileSync(file, 'utf8')
     expect(written).toContain(sha256(key))
     expect(written).not.toContain(key)
-    const anyPort =
-      'server: { listen: "127.0.0.1:0" }\nadmin: { listen: "127.0.0.1:0" }\nstore: { file: "" }\n'
-    const gateway = await gatewayHere(
-      temporaryFile('any-port.yaml', anyPort + written.replace(/^server:\n.*\n/m, '')),
-    )
-    const answer = await gateway.call(key)
+    expect(written).toContain("file: 'data/new.db'\n")
+    const anyPort = 'server: { listen: "127.0.0.1:0" }\nadmin: { listen: "127.0.0.1:0" }\n'
+    const rest = written.replace(/^server:\n.*\n/m, '').replace('data/new.db', '')
+    const gateway = await gatewayHere(temporaryFile('any-port.yaml', anyPort + rest))
+    const answer = await decided(() => gateway.call(key))
     expect([answer.status, answer.headers.get('x-ratelimit-limit')]).toEqual([200, '60'])
     expect(backend.requests).toHaveLength(1)
+  })
+
+  it.each([
+    ['npx', 'npx tollgate start'],
+    ['tollgate', 'npm run tollgate -- start'],
+  ])('names the command that starts it where npm has run %s', async (event, command) => {
+    const file = `${temporaryFolder()}/new.yaml`
+    const env = { npm_lifecycle_event: event }
+    const { stdout } = await typed(['init', '--write', file], { env })
+    expect(stdout).toContain(`\n${command} --config ${file}\n`)
   })
 
   it('writes over nothing, nor what could not be started', async () => {
@@ -327,8 +337,8 @@ it('tollgate diff tells in a line each what changes, says that nothing does, and
   })
   expect(await diff(`unmatched: maybe\n${text}`)).toEqual({
     code: 2,
-    stderr: '',
-    stdout: expect.stringMatching(/^\S+:1:12 unmatched: "maybe" is /) as string,
+    stdout: '',
+    stderr: expect.stringMatching(/^\S+:1:12 unmatched: "maybe" is /) as string,
   })
 })
 

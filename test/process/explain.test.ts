@@ -106,7 +106,7 @@ it('tells the same lines as its files, until they are others', async () => {
   appendFileSync(clients, '\n')
   const { explanation, missing } = await ask('bolt-1')
   expect(placesOf(explanation).filter(([, config]) => config !== null)).toEqual([])
-  expect(missing).toEqual([expect.stringContaining('no longer what was taken')])
+  expect(missing).toEqual([expect.stringContaining('have changed since they were taken')])
 })
 
 /** Each on a connection of its own, which any of the workers may take. */

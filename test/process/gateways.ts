@@ -1,9 +1,9 @@
 /** Gateways as processes of their own or in this one, calls to them, and what they have written into Redis. */
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ReadinessReport } from '../../src/admin/pages.ts'
-import { loadUsableConfig } from '../../src/cli/load-usable-config.ts'
-import { readSettingLocationsAside } from '../../src/config/clients/setting-locations-aside.ts'
+import type { ReadinessReport } from '../../src/admin/readiness.ts'
+import { loadUsableConfig } from '../../src/cli/usable-config.ts'
+import { readSettingLocationsAside } from '../../src/config/clients/aside.ts'
 import { createGateway } from '../../src/server/gateway/gateway.ts'
 import { createLog } from '../../src/core/record/log.ts'
 import { quotaKey } from '../../src/state/redis/authority.ts'

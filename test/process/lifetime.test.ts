@@ -178,7 +178,9 @@ describe.concurrent('a terminal', () => {
     const plain = terminal.text().replace(/\u001b\[\d+m/g, '')
     expect(terminal.text()).not.toBe(plain)
     expect(plain).toMatch(/^\[[\d:.]+\] INFO \(\d+\): listening listener=public host=127.0.0.1/m)
-    expect(plain).toMatch(/^\[[\d:.]+\] INFO: access worker=[12] id=\S+ client=pro-client /m)
+    expect(plain).toMatch(
+      /^\[[\d:.]+\] INFO: GET \S+\/pets 200 [\d.]+ ms pro-client \d+ left worker=[12] id=\S+ /m,
+    )
     expect(plain).not.toContain('{')
     // The gateway itself: it outlives its terminal.
     process.kill(Number(/INFO \((\d+)\): listening/.exec(plain)?.[1]), 'SIGTERM')

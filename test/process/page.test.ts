@@ -111,6 +111,50 @@ describe("the operators' page", () => {
       .toMatch(/[1-9]\d*\/s requests, one process/)
   })
 
+  it('counts what needs attention in one line of every other view, which opens', async () => {
+    await at('/bans')
+    const attention = page.locator('#attention')
+    await expect
+      .poll(() => attention.locator('summary').textContent())
+      .toMatch(/▲ \d warnings? need/)
+    expect(
+      await attention
+        .getByText(/bolt.*day/)
+        .first()
+        .isVisible(),
+    ).toBe(false)
+    await attention.locator('summary').click()
+    expect(
+      await attention
+        .getByText(/bolt.*day/)
+        .first()
+        .isVisible(),
+    ).toBe(true)
+  })
+
+  it('finds a key, a backend, a route and a request by one search', async () => {
+    const refused = await gateway.call('tg_bolt_1')
+    const places = [
+      ['acme-2', 'Clients'],
+      ['127.0.0.1', 'System'],
+      ['getPet', 'Routes'],
+      [refused.headers.get('x-request-id') ?? '', 'Explain'],
+    ] as const
+    for (const [text, name] of places) {
+      await page.getByRole('searchbox', { name: /^Search/ }).fill(text)
+      await page.keyboard.press('Enter')
+      await page.getByRole('heading', { level: 1, name }).waitFor()
+    }
+    await expect.poll(() => page.locator('main').textContent()).toContain('rate_limit_exceeded')
+    await at('/explain')
+    await page
+      .getByRole('table', { name: 'Latest refusals' })
+      .getByRole('link', { name: /^Explain/ })
+      .first()
+      .click()
+    await expect.poll(() => page.locator('main').textContent()).toContain('Charged: ')
+  })
+
   it('counts a client that calls what is deprecated once, however many user agents it has', async () => {
     const headers = { 'user-agent': 'sdk/2' }
     await gateway.call('tg_acme_1', '/v1/pets/1', { headers })
@@ -130,7 +174,9 @@ describe("the operators' page", () => {
       .poll(() => page.locator('.says').textContent())
       .toMatch(/Limited by day until .* 00:00Z/)
     const refusals = page.getByRole('table', { name: 'Recent refusals' })
-    await expect.poll(() => refusals.textContent()).toMatch(/GET \/v1\/pets429day 20\/20bolt-1/)
+    await expect
+      .poll(() => refusals.textContent())
+      .toMatch(/day 20\/20429\d+.*GET \/v1\/pets, key bolt-1/)
     await expect.poll(() => page.getByRole('img', { name: /Admitted per day/ }).count()).toBe(1)
   })
 
@@ -304,25 +350,34 @@ describe("the operators' page", () => {
   it('moves no row that has the focus, but its values', async () => {
     await at('/')
     const script = `(async () => {
-      const { Table } = await import('./page/table.js')
-      const columns = [{ head: 'Id', text: ({ id }) => id, draw: (current) => Object.assign(document.createElement('a'), { href: '#/', textContent: current().id }) }, { head: 'Value', text: ({ value }) => value }]
-      const table = new Table({ caption: 't', columns, idOf: ({ id }) => id, empty: '' })
-      document.body.append(table.node)
-      const rows = (...names) => names.map((name) => ({ id: name[0], value: name[1] }))
-      const texts = () => [...table.node.querySelectorAll('tbody tr')].map((row) => row.textContent).join()
-      table.update(rows('a1', 'b1', 'c1'))
-      table.node.querySelector('a').focus()
-      table.update(rows('c2', 'b2', 'd2'))
-      const held = [texts(), table.node.querySelector('.reorder').textContent]
-      table.node.querySelector('.reorder').click()
-      const seen = [...held, texts()]
-      table.node.remove()
+      const [{ Table }, { html, render }] = await Promise.all([import('./page/table.js'), import('./page/ui.js')])
+      const columns = [
+        { head: 'Id', cell: ({ id }) => html\`<a href="#/">\${id}</a>\` },
+        { head: 'Value', cell: ({ value }) => value },
+      ]
+      const box = document.body.appendChild(document.createElement('div'))
+      const update = (...names) => {
+        const rows = names.map((name) => ({ id: name[0], value: name[1] }))
+        const idOf = ({ id }) => id
+        render(html\`<\${Table} caption="t" columns=\${columns} idOf=\${idOf} empty="" rows=\${rows} />\`, box)
+      }
+      const texts = () => [...box.querySelectorAll('tbody tr')].map((row) => row.textContent).join()
+      update('a1', 'b1', 'c1')
+      box.querySelector('a').focus()
+      update('c2', 'b2', 'd2')
+      const held = [texts(), box.querySelector('.reorder').textContent]
+      box.querySelector('.reorder').click()
+      await new Promise(requestAnimationFrame)
+      const seen = [...held, texts(), document.activeElement.textContent]
+      render(null, box)
+      box.remove()
       return seen
     })()`
     expect(await page.evaluate(script)).toEqual([
       'a1,b2,c2',
       '2 rows would move: Reorder',
       'c2,b2,d2',
+      'c',
     ])
   })
 

@@ -25,6 +25,7 @@ describe('the clock of the store, at a process', () => {
     const { clock, pass } = begin(HOUR_MS)
     pass(10)
     expect(clock.nowMs()).toBe(BEGAN_MS + HOUR_MS + 10)
+    expect(clock.at(BEGAN_MS + 5.002)).toBe(BEGAN_MS + 5)
   })
 
   it.each([HOUR_MS, 0, -HOUR_MS])('goes by the store alone then, %d ms off as it may be', (ms) => {
@@ -33,6 +34,7 @@ describe('the clock of the store, at a process', () => {
     pass(5_000)
     step(-3 * HOUR_MS)
     expect(clock.nowMs()).toBe(BEGAN_MS + 5_000)
+    expect(clock.at(BEGAN_MS + 5_000 + ms - 3 * HOUR_MS - 20)).toBe(BEGAN_MS + 4_980)
   })
 
   it.each([

@@ -1,6 +1,7 @@
 /** Commands in the process of the test, as src/main.ts runs them: for what a process of its own would show no better. */
 import { readFileSync } from 'node:fs'
 import { run } from '../../src/cli/commands.ts'
+import { exitCodeOf, faultLines } from '../../src/cli/terminal/fault.ts'
 import type { Finished } from './processes.ts'
 import { sources } from './sources.ts'
 
@@ -15,6 +16,19 @@ export function listener(env: Record<string, string> = {}, columns?: number) {
   const complain = (line: string): unknown => said.push(line)
   const args: readonly string[] = []
   return { out, said, edge: { env, args, screen: screenOf(columns), print, complain } }
+}
+
+/** The exit code of a command that is called by its function; its fault is said as `tollgate` says it. */
+export async function codeOf(
+  { complain }: { complain(line: string): unknown },
+  command: () => number | Promise<number>,
+): Promise<number> {
+  try {
+    return await command()
+  } catch (error) {
+    for (const line of faultLines(error, false)) complain(line)
+    return exitCodeOf(error)
+  }
 }
 
 /** `tollgate ARGS`; columns: on a terminal, which shows both outputs as one: they stand in stdout. */

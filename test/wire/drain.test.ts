@@ -20,14 +20,13 @@ describe('a gateway that is stopped', () => {
     const idle = await connect()
     client.send(get('1') + get('2'))
     other.send(request('POST', '/v1/pets', { fields: ['Content-Length: 2'], body: '{' }))
-    await backend.waitFor(() => backend.requests.length === 2, 'the requests')
-    await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(3)
+    await backend.waitFor(() => backend.requests.length === 1, 'the first request')
+    await expect.poll(() => gateway.metric('tollgate_requests_in_flight')).toBe(2)
     const stopped = gateway.stop()
     await idle.waitFor(({ closed }) => closed)
     await expect(openRawClient(gateway.port)).rejects.toThrow('ECONNREFUSED')
-    client.send(get('late'))
     other.send('}')
-    await backend.waitFor(() => backend.requests.length === 3, 'the whole body')
+    await backend.waitFor(() => backend.requests.length === 2, 'the whole body')
     release()
     const [first, second] = await Promise.all([
       client.waitFor(({ closed }) => closed),

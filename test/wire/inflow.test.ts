@@ -47,26 +47,18 @@ describe('a connection on which much is sent at once', () => {
     expect(backend.requests).toHaveLength(150)
   })
 
-  it('has no more than 32 requests under way, and goes on when half of them have been answered', async () => {
+  it('has one request under way, and the others wait unread', async () => {
     const waiting: (() => void)[] = []
     const held = () =>
       new Promise<Buffer>((resolve) => waiting.push(() => resolve(answer(200, 'ok'))))
     const { connect, gateway } = await openWire({ respond: held })
-    const client = await connect(Array.from({ length: 100 }, (_, at) => get(at)).join(''))
-    await until(() => waiting.length === 32, '32 requests at the backend')
-    await sleep(100)
-    expect(waiting).toHaveLength(32)
-    expect(await gateway.metric('tollgate_requests_in_flight')).toBe(32)
-    for (const go of waiting.slice(0, 16)) go()
-    await client.waitForResponses(16)
-    await sleep(100)
-    expect(waiting).toHaveLength(32)
-    waiting[16]?.()
-    await until(() => waiting.length === 49, '17 more requests')
-    const all = setInterval(() => waiting.forEach((go) => go()), 10)
-    const { responses } = await client.waitForResponses(100)
-    clearInterval(all)
-    expect(responses).toHaveLength(100)
+    const client = await connect(Array.from({ length: 3 }, (_, at) => get(at)).join(''))
+    for (let served = 1; served <= 3; served++) {
+      await until(() => waiting.length === served, `request ${served} at the backend`)
+      expect(await gateway.metric('tollgate_requests_in_flight')).toBe(1)
+      waiting.at(-1)?.()
+      await client.waitForResponses(served)
+    }
   })
 
   it('leaves others their turn: one that comes later is not behind all that was sent before', async () => {
@@ -157,8 +149,8 @@ describe('a connection on which much is sent at once', () => {
   })
 
   it.each([
-    ['HPE_INVALID_METHOD', 'NONSENSE /v1/pets HTTP/1.1\r\n\r\n', 501],
-    ['HPE_INVALID_CONSTANT', 'not a request\r\n\r\n', 400],
+    ['an unknown method', 'NONSENSE /v1/pets HTTP/1.1\r\n\r\n', 501],
+    ['no request line', 'not a request\r\n\r\n', 400],
     ['no Host', 'GET / HTTP/1.1\r\n\r\n', 400],
     [
       'a fault in a chunk',
@@ -196,9 +188,9 @@ describe('a connection on which much is sent at once', () => {
       respond: () => [900, answer(200, 'ok')],
       server: 'timeouts: { headers: 300ms, request: 600ms, idle: 300ms, drain: 1s }',
     })
-    const client = await connect(nth(3).repeat(40) + nth(5))
-    const { statuses } = await client.waitForResponses(41)
-    expect(statuses).toEqual(Array(41).fill(200))
+    const client = await connect(nth(3).repeat(3) + nth(5))
+    const { statuses } = await client.waitForResponses(4)
+    expect(statuses).toEqual(Array(4).fill(200))
   })
 
   it('is answered as far as a client reads, and keeps no more', async () => {

@@ -1,31 +1,26 @@
 /** Changes that an operator makes here: bans and use. Each dialog states the effect before, and how to undo it after. */
 import { call } from './api.js'
-import { confirmed, toast } from './dialog.js'
+import { confirmed, field, toast } from './dialog.js'
 import { clock, count, duration } from '../../insight/format.js'
 import { now, refreshOverview } from './live.js'
-import { h } from './ui.js'
+import { choice, html } from './ui.js'
 
 /** @import { Ban, BanChange } from '../../insight/api/state.ts' */
 /** @import { ClientRow, ResetDone } from '../../insight/api/usage.ts' */
 
-const LENGTHS = /** @type {const} */ ([
-  ['15m', '15 minutes', 900_000],
-  ['1h', '1 hour', 3_600_000],
-  ['6h', '6 hours', 21_600_000],
-  ['1d', '1 day', 86_400_000],
-  ['7d', '7 days', 604_800_000],
-  ['30d', '30 days', 2_592_000_000],
-  ['400d', '400 days', 34_560_000_000],
-])
-
-/** @param {string} text @param {Node} control @param {string} [hint] */
-const field = (text, control, hint) =>
-  h(
-    'p',
-    { class: 'field' },
-    h('label', {}, h('span', {}, text), control),
-    hint !== undefined && h('small', {}, hint),
-  )
+/** @type {Readonly<Record<string, number>>} */
+const lengthsMs = {
+  '15m': 900_000,
+  '1h': 3_600_000,
+  '6h': 21_600_000,
+  '1d': 86_400_000,
+  '7d': 604_800_000,
+  '30d': 2_592_000_000,
+  '400d': 34_560_000_000,
+}
+const lengths = Object.fromEntries(
+  Object.entries(lengthsMs).map(([value, ms]) => [value, duration(ms)]),
+)
 
 /** @param {string} key */
 const banPath = (key) => `/api/bans/${encodeURIComponent(key)}`
@@ -44,7 +39,17 @@ const again = ({ key, reason }, endMs) => {
   return impose(key, `${restSeconds}s`, reason ?? 'lifted by mistake')
 }
 
-const changed = () => void refreshOverview().catch(() => {})
+/** Shows what has changed, here and in the view. @param {() => unknown} after */
+function changed(after) {
+  after()
+  refreshOverview().catch(() => {})
+}
+
+/** @param {string} length */
+const effect = (length) => {
+  const endMs = now() + (lengthsMs[length] ?? 0)
+  return `Ends ${clock(endMs, now())}. Refused with 429 everywhere within 1 s; the quota stays as it is.`
+}
 
 /**
  * @param {string} client
@@ -53,20 +58,6 @@ const changed = () => void refreshOverview().catch(() => {})
  */
 export function askToBan(client, keys, after) {
   const names = keys.join(', ')
-  const select = h(
-    'select',
-    { name: 'for' },
-    ...LENGTHS.map(([value, text]) => h('option', { value }, text)),
-  )
-  select.value = '1h'
-  const end = h('p', { role: 'status' })
-  const say = () => {
-    const lengthMs = LENGTHS.find(([value]) => value === select.value)?.[2] ?? 0
-    end.textContent = `Ends ${clock(now() + lengthMs, now())}. Refused with 429 everywhere within 1 s; the quota stays as it is.`
-  }
-  select.addEventListener('change', say)
-  say()
-  const reason = h('input', { name: 'reason', required: true, maxlength: 200, autocomplete: 'off' })
   const what = keys.length === 1 ? `key ${names}` : `${keys.length} keys`
   /** @type {Map<string, { ban: Ban, endMs: number }>} */
   const before = new Map()
@@ -77,24 +68,27 @@ export function askToBan(client, keys, after) {
   }
   return confirmed({
     title: `Ban ${what} of ${client}`,
-    content: [
-      h('p', {}, keys.length === 1 ? '' : `Keys: ${names}.`),
-      field('For', select),
-      field('Reason (required)', reason, 'Shown to operators and in the audit log.'),
-      end,
-    ],
+    values: { for: '1h', reason: '' },
+    content: ({ for: length = '' }) => html`
+      <p>${keys.length === 1 ? '' : `Keys: ${names}.`}</p>
+      ${field('For', choice(lengths, '1h', { name: 'for' }))}
+      ${field(
+        'Reason (required)',
+        html`<input name="reason" required maxlength="200" autocomplete="off" />`,
+        'Shown to operators and in the audit log.',
+      )}
+      <p role="status">${effect(length)}</p>`,
     confirm: `Ban ${what}`,
     busy: 'Banning…',
-    ready: () => reason.value.trim() !== '',
-    act: async () => {
+    isReady: ({ reason = '' }) => reason.trim() !== '',
+    act: async ({ for: length = '', reason = '' }) => {
       for (const key of keys) {
-        const { before: ban, asOf } = await impose(key, select.value, reason.value.trim())
+        const { before: ban, asOf } = await impose(key, length, reason.trim())
         if (ban !== null) before.set(key, { ban, endMs: endOf(ban, asOf) })
       }
     },
     done: () => {
-      after()
-      changed()
+      changed(after)
       const [label, said] =
         before.size > 0
           ? ['Back to the ban before it', 'As before']
@@ -111,30 +105,23 @@ export function askToBan(client, keys, after) {
 export function askToLift(ban, after) {
   const { key, client, since, until, reason, by } = ban
   const leftMs = Date.parse(until) - now()
+  const whose = `Client ${client ?? 'unknown'}, banned by ${by === 'strikes' ? 'its strikes' : 'an operator'}`
   let endMs = 0
   return confirmed({
     title: `Lift the ban of ${key}`,
-    content: [
-      h(
-        'p',
-        {},
-        `Client ${client ?? 'unknown'}, banned by ${by === 'strikes' ? 'its strikes' : 'an operator'} since ${clock(Date.parse(since), now())}.`,
-      ),
-      h('p', {}, `Why: ${reason ?? 'not said'}.`),
-      h(
-        'p',
-        {},
-        `${duration(leftMs)} left of it. The key is let in everywhere within 1 s; its strikes are forgotten; its quota stays as it is.`,
-      ),
-    ],
+    content: () => html`
+      <p>${whose} since ${clock(Date.parse(since), now())}.</p>
+      <p>Why: ${reason ?? 'not said'}.</p>
+      <p>
+        ${`${duration(leftMs)} left of it. The key is let in everywhere within 1 s; its strikes are forgotten; its quota stays as it is.`}
+      </p>`,
     confirm: `Lift ban of ${key}`,
     busy: 'Lifting…',
     act: async () => {
       endMs = endOf(ban, (await lift(key)).asOf)
     },
     done: () => {
-      after()
-      changed()
+      changed(after)
       toast(`The ban of ${key} is lifted.`, {
         label: 'Ban again for the rest',
         act: () => void settle(again(ban, endMs), `${key} is banned again.`, after),
@@ -151,44 +138,29 @@ async function settle(act, text, after) {
   } catch (error) {
     toast(`Not done: ${error instanceof Error ? error.message : String(error)}`)
   }
-  after()
-  changed()
+  changed(after)
 }
 
 /** @param {ClientRow} client @param {() => unknown} after */
 export function askToReset({ id, minute, day }, after) {
-  const select = h(
-    'select',
-    { name: 'window' },
-    h('option', { value: 'both' }, 'minute and day'),
-    h('option', { value: 'minute' }, 'minute'),
-    h('option', { value: 'day' }, 'day'),
-  )
-  const typed = h('input', { name: 'id', autocomplete: 'off', spellcheck: 'false' })
+  const windows = { both: 'minute and day', minute: 'minute', day: 'day' }
+  const effect = `Used now: minute ${count(minute?.used)}, day ${count(day?.used)}. What is chosen becomes 0: with the day, ${id} may make up to ${count(day?.used)} requests more today than its plan gives.`
   return confirmed({
     title: `Reset the usage of ${id}`,
-    content: [
-      h(
-        'p',
-        {},
-        `Used now: minute ${count(minute?.used)}, day ${count(day?.used)}. What is chosen becomes 0: with the day, ${id} may make up to ${count(day?.used)} requests more today than its plan gives.`,
-      ),
-      field('Windows', select),
-      field(`Type ${id} to confirm`, typed),
-      h('p', {}, 'Everywhere within 1 s. This cannot be undone.'),
-    ],
+    values: { window: 'both', id: '' },
+    content: () => html`
+      <p>${effect}</p>
+      ${field('Windows', choice(windows, 'both', { name: 'window' }))}
+      ${field(`Type ${id} to confirm`, html`<input name="id" autocomplete="off" spellcheck=${false} />`)}
+      <p>Everywhere within 1 s. This cannot be undone.</p>`,
     confirm: `Reset usage of ${id}`,
     busy: 'Resetting…',
-    ready: () => typed.value === id,
+    isReady: (values) => values['id'] === id,
     /** @returns {Promise<ResetDone>} */
-    act: () =>
-      call(`/api/clients/${encodeURIComponent(id)}/reset`, {
-        method: 'POST',
-        body: { window: select.value },
-      }),
+    act: ({ window }) =>
+      call(`/api/clients/${encodeURIComponent(id)}/reset`, { method: 'POST', body: { window } }),
     done: ({ before, after: now }) => {
-      after()
-      changed()
+      changed(after)
       toast(
         `Usage of ${id}: minute ${count(before.minute)} to ${count(now.minute)}, day ${count(before.day)} to ${count(now.day)}.`,
       )

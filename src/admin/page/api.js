@@ -95,24 +95,11 @@ export async function stream(path, onEvent, signal) {
   for (;;) {
     const { done, value } = await reader.read()
     if (done) return
-    const blocks = (text + value).split(/\r?\n\r?\n/)
+    const blocks = (text + value).split('\n\n')
     text = blocks.pop() ?? ''
     for (const block of blocks) {
-      const { event = 'message', data } = fieldsOf(block)
+      const [, event = '', data] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? []
       if (data !== undefined) onEvent(event, JSON.parse(data))
     }
   }
-}
-
-/** @param {string} block @returns {{ event?: string, data?: string }} */
-function fieldsOf(block) {
-  /** @type {{ event?: string, data?: string }} */
-  const fields = {}
-  for (const line of block.split(/\r?\n/)) {
-    const [, name, value = ''] = /^(event|data): ?(.*)$/.exec(line) ?? []
-    if (name === 'event') fields.event = value
-    if (name === 'data')
-      fields.data = fields.data === undefined ? value : `${fields.data}\n${value}`
-  }
-  return fields
 }

@@ -1,13 +1,35 @@
 /** Lines over time by uPlot, each beside a sentence and a table that say the same. */
-import { h, write } from './dom.js'
 import { count, latency } from '../../insight/format.js'
-import { HEIGHT, plotOptions } from './plot.js'
+import { beginOf, HEIGHT, plotOptions } from './plot.js'
 
 /** @import uPlot from 'uplot' */
 /** @import { Course, Line } from './plot.js' */
 
 /** uPlot is a classic script, loaded before this one. @type {typeof uPlot} */
 const Plot = /** @type {any} */ (globalThis)['uPlot']
+
+/**
+ * Creates an element; all text is set as text, never as HTML.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Record<string, string | number | boolean | ((event: any) => unknown)>} [attributes] on…: a listener
+ * @param {...(Node | string | undefined)} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === 'function') element.addEventListener(name.slice(2), value)
+    else if (value !== false) element.setAttribute(name, value === true ? '' : String(value))
+  }
+  element.append(...children.filter((child) => child !== undefined))
+  return element
+}
+
+/** Writes the text only if it differs. @param {Node | null} node @param {string} text */
+function write(node, text) {
+  if (node !== null && node.textContent !== text) node.textContent = text
+}
 
 /** @type {Set<Chart>} */
 const shown = new Set()
@@ -20,6 +42,8 @@ function peak(values) {
   return most < 0 ? undefined : values.lastIndexOf(most)
 }
 
+const LABEL_HEIGHT = 16
+
 export class Chart {
   #lines
   #log
@@ -28,6 +52,7 @@ export class Chart {
   #course
   #swatches
   #values
+  #labels
   #plotted
   #moment = h('span', { class: 'muted moment' })
   #spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
@@ -52,8 +77,8 @@ export class Chart {
       h('i', { class: `swatch ${color}`, 'aria-hidden': 'true' }),
     )
     this.#values = lines.map(() => h('span', { class: 'value' }, '–'))
-    const legend = lines.map(({ label }, at) =>
-      h('span', {}, this.#swatches[at], ` ${label} `, this.#values[at]),
+    this.#labels = lines.map(({ label, short = label }, at) =>
+      h('span', { class: 'label' }, this.#swatches[at], ` ${short} `, this.#values[at]),
     )
     this.#plotted = h('div', { class: 'plot', role: 'img', tabindex: 0, 'aria-label': title })
     this.#plotted.addEventListener('keydown', (event) => this.#step(event))
@@ -75,8 +100,7 @@ export class Chart {
       'figure',
       { class: 'chart' },
       h('figcaption', {}, h('strong', {}, title), this.#moment),
-      h('div', { class: 'legend' }, ...legend),
-      h('div', { class: 'frame' }, this.#plotted, this.#empty),
+      h('div', { class: 'frame' }, this.#plotted, this.#empty, ...this.#labels),
       this.#spoken,
       this.#details,
     )
@@ -91,7 +115,7 @@ export class Chart {
     if (width === 0) return
     const moved = (/** @type {number | null} */ at) => {
       this.#cursor = at
-      this.#legends()
+      this.#label()
     }
     const how = { log: this.#log, say: this.#say, swatches: this.#swatches, course: this.#course }
     const options = plotOptions({ ...how, lines: this.#lines, width, moved })
@@ -101,7 +125,7 @@ export class Chart {
   draw() {
     if (this.#plot === undefined || !this.node.isConnected) return
     this.#plot.setData(this.#data())
-    this.#legends()
+    this.#label()
     if (this.#cursor === null) this.#plotted.setAttribute('aria-label', this.#sentence())
     this.#empty.hidden = !this.#course.isEmpty()
     this.#tabulate()
@@ -130,13 +154,29 @@ export class Chart {
     return this.#course.columns[column] ?? []
   }
 
-  #legends() {
+  /** Writes the values, each beside the end of its line and none over another. */
+  #label() {
     const at = this.#cursor
-    this.#lines.forEach((line, nth) => {
+    const plot = this.#plot
+    if (plot === undefined) return
+    const places = this.#lines.map((line, nth) => {
       const values = this.#column(line)
-      const value = at === null ? this.#course.sum(values) : values[at]
-      write(this.#values[nth] ?? null, this.#say(value))
+      write(
+        this.#values[nth] ?? null,
+        this.#say(at === null ? this.#course.sum(values) : values[at]),
+      )
+      const end = values.findLast((value) => value !== null) ?? 0
+      return { label: this.#labels[nth], top: end > 0 ? plot.valToPos(end, 'y') : Infinity }
     })
+    const { offsetTop, clientHeight } = plot.over
+    let free = offsetTop
+    places.sort((one, other) => one.top - other.top)
+    for (const [nth, { label, top }] of places.entries()) {
+      const lowest = offsetTop + clientHeight - (places.length - nth) * LABEL_HEIGHT
+      free = Math.min(Math.max(offsetTop + top - LABEL_HEIGHT / 2, free), lowest)
+      label?.style.setProperty('top', `${free}px`)
+      free += LABEL_HEIGHT
+    }
     write(this.#moment, at === null ? '' : this.#course.moment(at))
   }
 
@@ -158,7 +198,7 @@ export class Chart {
     event.preventDefault()
     const { seconds, moment } = this.#course
     const from = this.#cursor ?? seconds.length - 1
-    const at = Math.max(0, Math.min(seconds.length - 1, from + step))
+    const at = Math.max(beginOf(this.#course), Math.min(seconds.length - 1, from + step))
     this.#plot.setCursor({ left: this.#plot.valToPos(seconds[at] ?? 0, 'x'), top: 10 })
     this.#cursor = at
     const values = this.#lines.map((line) => `${line.label} ${this.#say(this.#column(line)[at])}`)

@@ -1,107 +1,147 @@
 /** Questions before a change, and messages about its result. A dialog stays open until the answer arrives, and shows any fault itself. */
-import { faultBox, button, h } from './ui.js'
+import {
+  button,
+  faultBox,
+  html,
+  render,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from './ui.js'
+
+/** @import { Child } from './ui.js' */
 
 const UNDO_MS = 10_000
 
+/** Values of the form by name. @typedef {Record<string, string>} Values */
 /**
  * @template Result
- * @param {object} question
- * @param {string} question.title
- * @param {(Node | string)[]} question.content what changes, for whom, from when on
- * @param {string} question.confirm
- * @param {string} question.busy
- * @param {boolean} [question.harmless]
- * @param {(form: HTMLFormElement) => boolean} [question.ready] called on every input
- * @param {(form: HTMLFormElement) => Promise<Result>} question.act
- * @param {(result: Result) => void} [question.done]
+ * @typedef {object} Question
+ * @property {string} title
+ * @property {(values: Values) => Child} content what changes, for whom, from when on
+ * @property {Values} [values] that the form begins with
+ * @property {string} confirm
+ * @property {string} busy
+ * @property {boolean} [harmless]
+ * @property {(values: Values) => boolean} [isReady]
+ * @property {(values: Values) => Promise<Result>} act
+ * @property {(result: Result) => void} [done]
+ */
+
+/** Draws a component into an element of its own, which `close` removes. @param {Element | null} parent @param {(close: () => void) => Child} draw */
+function show(parent, draw) {
+  const box = document.createElement('div')
+  parent?.append(box)
+  const close = () => {
+    render(null, box)
+    box.remove()
+  }
+  render(draw(close), box)
+}
+
+/**
+ * @template Result
+ * @param {Question<Result>} question
  * @returns {Promise<Result | undefined>} undefined: the dialog was cancelled.
  */
-export function confirmed({
-  title,
-  content,
-  confirm,
-  busy,
-  harmless = false,
-  ready = () => true,
-  act,
-  done,
-}) {
-  const opener = document.activeElement
-  const faults = h('div')
-  const cancel = button('Cancel', () => dialog.close(), { autofocus: '' })
-  const go = h('button', { type: 'submit', class: harmless ? 'main' : 'danger' }, confirm)
-  const form = h(
-    'form',
-    {},
-    h('h2', { id: 'dialog-title' }, title),
-    ...content,
-    faults,
-    h('p', { class: 'actions' }, cancel, go),
-  )
-  const dialog = h('dialog', { 'aria-labelledby': 'dialog-title' }, form)
-  /** @type {Result | undefined} */
-  let result
-  let isDone = false
-  const judge = () => void (go.disabled = !ready(form))
-  form.addEventListener('input', judge)
-  const submit = async () => {
-    go.disabled = true
-    go.textContent = busy
-    faults.replaceChildren()
-    try {
-      result = await act(form)
-      isDone = true
-      dialog.close()
-      done?.(result)
-    } catch (error) {
-      faults.replaceChildren(faultBox(error))
-      go.textContent = confirm
-      judge()
-    }
-  }
-  form.addEventListener('submit', (event) => {
-    event.preventDefault()
-    void submit()
-  })
-  document.body.append(dialog)
-  judge()
-  dialog.showModal()
-  return new Promise((resolve) => {
-    dialog.addEventListener('close', () => {
-      dialog.remove()
-      // The change may have removed the control that opened the dialog.
-      if (!isDone && opener instanceof HTMLElement) opener.focus()
-      else document.querySelector('h1')?.focus()
-      resolve(result)
+export const confirmed = (question) =>
+  new Promise((resolve) => {
+    const opener = document.activeElement
+    show(document.body, (close) => {
+      const end = (/** @type {{ result: Result } | undefined} */ done) => {
+        close()
+        // The change may have removed the control that opened the dialog.
+        if (done === undefined && opener instanceof HTMLElement) opener.focus()
+        else document.querySelector('h1')?.focus()
+        resolve(done?.result)
+      }
+      return html`<${Dialog} question=${question} end=${end} />`
     })
   })
+
+/** @template Result @param {{ question: Question<Result>, end: (done: { result: Result } | undefined) => void }} props */
+function Dialog({ question, end }) {
+  const { title, content, confirm, busy, harmless = false, isReady = () => true } = question
+  const [values, take] = useState(question.values ?? {})
+  const [isBusy, setBusy] = useState(false)
+  const [fault, setFault] = useState(/** @type {unknown} */ (undefined))
+  /** @type {{ current: HTMLDialogElement | null }} */
+  const dialog = useRef(null)
+  /** @type {{ current: { result: Result } | undefined }} */
+  const done = useRef(undefined)
+  useLayoutEffect(() => dialog.current?.showModal(), [])
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault()
+    setBusy(true)
+    setFault(undefined)
+    try {
+      const result = await question.act(values)
+      done.current = { result }
+      dialog.current?.close()
+      question.done?.(result)
+    } catch (error) {
+      setFault(error)
+      setBusy(false)
+    }
+  }
+  const read = (/** @type {{ currentTarget: HTMLFormElement }} */ { currentTarget }) =>
+    take(/** @type {Values} */ (Object.fromEntries(new FormData(currentTarget))))
+  return html`<dialog aria-labelledby="dialog-title" ref=${dialog} onClose=${() => end(done.current)}>
+    <form onInput=${read} onSubmit=${submit}>
+      <h2 id="dialog-title">${title}</h2>
+      ${content(values)}
+      <div>${fault !== undefined && faultBox(fault)}</div>
+      <p class="actions">
+        ${button('Cancel', () => dialog.current?.close(), { autofocus: true })}
+        <button
+          type="submit"
+          class=${harmless ? 'main' : 'danger'}
+          disabled=${isBusy || !isReady(values)}
+        >
+          ${isBusy ? busy : confirm}
+        </button>
+      </p>
+    </form>
+  </dialog>`
 }
+
+/** Control of a form with its name before it. @param {string} text @param {Child} control @param {string} [hint] */
+export const field = (text, control, hint) => html`<p class="field">
+  <label><span>${text}</span>${control}</label>
+  ${hint !== undefined && html`<small>${hint}</small>`}
+</p>`
 
 /**
  * Says what was done and how to undo it, for ten seconds, or longer while a pointer or the focus is on it.
  * @param {string} text
  * @param {{ label: string, act: () => void }} [undo]
  */
-export function toast(text, undo) {
-  const close = () => node.remove()
-  const node = h('div', { class: 'toast' }, h('span', { role: 'status' }, text))
-  if (undo !== undefined)
-    node.append(
-      button(undo.label, () => {
-        close()
-        undo.act()
-      }),
-    )
-  node.append(button('Close', close))
-  let timer = setTimeout(close, UNDO_MS)
-  const hold = () => clearTimeout(timer)
-  const release = () => {
-    hold()
-    timer = setTimeout(close, UNDO_MS)
+export const toast = (text, undo) =>
+  show(
+    document.querySelector('#toasts'),
+    (close) => html`<${Toast} text=${text} undo=${undo} close=${close} />`,
+  )
+
+/** @param {{ text: string, undo?: { label: string, act: () => void }, close: () => void }} props */
+function Toast({ text, undo, close }) {
+  const [isHeld, hold] = useState(false)
+  useEffect(() => {
+    const timer = isHeld ? undefined : setTimeout(close, UNDO_MS)
+    return () => clearTimeout(timer)
+  }, [isHeld])
+  const goBack = () => {
+    close()
+    undo?.act()
   }
-  node.addEventListener('pointerenter', hold)
-  node.addEventListener('focusin', hold)
-  node.addEventListener('pointerleave', release)
-  node.addEventListener('focusout', release)
-  document.querySelector('#toasts')?.append(node)
+  return html`<div
+    class="toast"
+    onPointerEnter=${() => hold(true)}
+    onFocusIn=${() => hold(true)}
+    onPointerLeave=${() => hold(false)}
+    onFocusOut=${() => hold(false)}
+  >
+    <span role="status">${text}</span>
+    ${undo && button(undo.label, goBack)} ${button('Close', close)}
+  </div>`
 }

@@ -3,30 +3,34 @@ import { askAgain, call, Fault, stream } from './api.js'
 
 /** @import { Overview, Seconds, Tick } from '../../insight/api/live.ts' */
 /** @typedef {'connecting' | 'live' | 'stale'} State */
-/** @typedef {'tick' | 'overview' | 'state' | 'event' | 'visible'} Change */
+/** change: what is kept here has changed; due: views ask again for what they show. @typedef {'change' | 'due'} Topic */
 
 const SECONDS = 900
 const SILENT_MS = 2_500
 const GONE_MS = 6_000
 const OVERVIEW_EVERY_MS = 5_000
+const VIEW_EVERY_MS = 3_000
 const LONGEST_WAIT_MS = 15_000
 const EVENTS = '/api/events?types=tick,ban,reload,backend,store'
 
-/** Values by second; null: not measured, which is a gap and not 0. */
-const column = () => /** @type {(number | null)[]} */ (Array.from({ length: SECONDS }, () => null))
-
-export const columns = {
-  requests: column(),
-  minute: column(),
-  day: column(),
-  ban: column(),
-  other: column(),
-  gatewayP50: column(),
-  gatewayP99: column(),
-  backendP50: column(),
-  backendP99: column(),
+/** What the charts show, of a tick or of columns of seconds. */
+const kept = {
+  requests: (/** @type {any} */ from) => from.requests,
+  minute: (/** @type {any} */ from) => from.refused.minute,
+  day: (/** @type {any} */ from) => from.refused.day,
+  ban: (/** @type {any} */ from) => from.refused.ban,
+  other: (/** @type {any} */ from) => from.refused.other,
+  gatewayP50: (/** @type {any} */ from) => from.gatewayMs.p50,
+  gatewayP99: (/** @type {any} */ from) => from.gatewayMs.p99,
+  backendP50: (/** @type {any} */ from) => from.backendMs.p50,
+  backendP99: (/** @type {any} */ from) => from.backendMs.p99,
 }
-/** @typedef {keyof typeof columns} ColumnName */
+const names = /** @type {(keyof typeof kept)[]} */ (Object.keys(kept))
+
+/** Values by second; null: not measured, which is a gap and not 0. */
+export const columns = /** @type {Record<keyof typeof kept, (number | null)[]>} */ (
+  Object.fromEntries(names.map((name) => [name, Array.from({ length: SECONDS }, () => null)]))
+)
 /** Unix second at each index. @type {number[]} */
 export const seconds = Array.from({ length: SECONDS }, (_, at) => at)
 
@@ -55,19 +59,25 @@ let triedMs = 0
 /** Ends the wait between two tries. */
 let wake = () => {}
 let overviewDueMs = 0
+let viewDueMs = 0
 
 /** Current time by the gateway's clock. */
 export const now = () => Date.now() + aheadMs
 
-/** @type {Set<(change: Change, detail?: any) => void>} */
-const listeners = new Set()
-/** @param {(change: Change, detail?: any) => void} listener */
-export function listen(listener) {
-  listeners.add(listener)
-  return () => void listeners.delete(listener)
+/** @type {Record<Topic, Set<() => unknown>>} */
+const listeners = { change: new Set(), due: new Set() }
+/** Returns what ends it. @param {Topic} topic @param {() => unknown} listener */
+export function listen(topic, listener) {
+  listeners[topic].add(listener)
+  return () => void listeners[topic].delete(listener)
 }
-/** @param {Change} change @param {any} [detail] */
-const notify = (change, detail) => listeners.forEach((listener) => listener(change, detail))
+/** @param {Topic} topic */
+const notify = (topic) => listeners[topic].forEach((listener) => listener())
+
+function askViews() {
+  viewDueMs = Date.now() + VIEW_EVERY_MS
+  notify('due')
+}
 
 /** Makes `second` the last index; seconds skipped on the way are not measured. @param {number} second */
 function advance(second) {
@@ -81,12 +91,11 @@ function advance(second) {
   for (let at = 0; at < SECONDS; at++) seconds[at] = second - SECONDS + 1 + at
 }
 
-/** @param {number} second @param {Partial<Record<ColumnName, number | null | undefined>>} values */
-function put(second, values) {
+/** @param {number} second @param {(field: (from: any) => any) => number | null | undefined} valueOf */
+function put(second, valueOf) {
   const at = second - (seconds[0] ?? 0)
   if (at < 0 || at >= SECONDS) return
-  for (const [name, value] of Object.entries(values))
-    columns[/** @type {ColumnName} */ (name)][at] = value ?? null
+  for (const name of names) columns[name][at] = valueOf(kept[name]) ?? null
 }
 
 /** @param {Tick} tick */
@@ -95,12 +104,10 @@ function takeTick(tick) {
   lastTickMs = Date.now()
   live.latest = tick
   advance(second)
-  const { gatewayMs, backendMs, refused, requests } = tick
-  const latencies = { gatewayP50: gatewayMs.p50, gatewayP99: gatewayMs.p99 }
-  put(second, { requests, ...refused, ...latencies })
-  put(second, { backendP50: backendMs.p50, backendP99: backendMs.p99 })
-  become('live', null)
-  if (!live.paused) notify('tick')
+  put(second, (field) => field(tick))
+  live.state = 'live'
+  live.cause = null
+  notify('change')
 }
 
 /** Fills gaps: seconds from before the page opened, and those without a connection. @param {Seconds} from */
@@ -108,12 +115,7 @@ function takeSeconds(from) {
   const first = Math.floor(Date.parse(from.from) / 1_000)
   advance(first + from.requests.length - 1)
   from.requests.forEach((requests, at) => {
-    if (requests === null) return
-    const { refused, gatewayMs, backendMs } = from
-    put(first + at, { requests, minute: refused.minute[at], day: refused.day[at] })
-    put(first + at, { ban: refused.ban[at], other: refused.other[at] })
-    put(first + at, { gatewayP50: gatewayMs.p50[at], gatewayP99: gatewayMs.p99[at] })
-    put(first + at, { backendP50: backendMs.p50[at], backendP99: backendMs.p99[at] })
+    if (requests !== null) put(first + at, (field) => field(from)[at])
   })
 }
 
@@ -125,24 +127,14 @@ export async function refreshOverview() {
   live.overview = overview
   live.latest ??= overview.latest
   takeSeconds(overview.seconds)
-  notify('overview')
-}
-
-/** @param {State} state @param {string | null} cause */
-function become(state, cause) {
-  if (live.state === state && live.cause === cause) return
-  live.state = state
-  live.cause = cause
-  notify('state')
+  notify('change')
 }
 
 /** @param {boolean} paused */
 export function pause(paused) {
   live.paused = paused
-  notify('state')
-  if (paused) return
-  notify('tick')
-  notify('visible')
+  notify('change')
+  if (!paused) askViews()
 }
 
 /** Tries again at once. */
@@ -164,7 +156,9 @@ async function connect() {
     } catch (fault) {
       if (signal.aborted) return
       live.nextTryMs = Date.now() + waitMs
-      become('stale', fault instanceof Fault ? `${fault.path}: ${fault.message}` : null)
+      live.state = 'stale'
+      live.cause = fault instanceof Fault ? `${fault.path}: ${fault.message}` : null
+      notify('change')
     }
     if (signal.aborted) return
     live.nextTryMs = Date.now() + waitMs
@@ -179,8 +173,7 @@ async function connect() {
 /** @param {string} event @param {any} data */
 function takeEvent(event, data) {
   if (event === 'tick') return takeTick(data)
-  overviewDueMs = Math.min(overviewDueMs, Date.now() + 200)
-  notify('event', event)
+  overviewDueMs = viewDueMs = 0
 }
 
 function everySecond() {
@@ -189,15 +182,14 @@ function everySecond() {
     if (live.state === 'live') live.nextTryMs = Date.now()
     // A connection may be open with nobody at its other end.
     if (Math.min(silentMs, Date.now() - triedMs) > GONE_MS) attempt?.abort()
-    become('stale', live.cause)
+    live.state = 'stale'
     advance(Math.floor(now() / 1_000) - 1)
-    notify('state')
-    if (!live.paused) notify('tick')
-    return
+    notify('change')
   }
-  if (Date.now() >= overviewDueMs && live.state === 'live' && !live.paused)
-    // A failing stream shows faults anyway.
-    refreshOverview().catch(() => {})
+  if (live.paused || live.state === 'stale') return
+  // A failing stream shows faults anyway.
+  if (live.state === 'live' && Date.now() >= overviewDueMs) refreshOverview().catch(() => {})
+  if (Date.now() >= viewDueMs) askViews()
 }
 
 /** @type {ReturnType<typeof setInterval> | undefined} */
@@ -210,7 +202,7 @@ function follow() {
   lastTickMs = Date.now()
   timer = setInterval(everySecond, 1_000)
   void connect()
-  notify('visible')
+  if (!live.paused) askViews()
 }
 
 export function start() {

@@ -1,45 +1,30 @@
-/** Chooses the view, and reloads its data. */
+/** Chooses the view by the address. */
 import { onTokenNeeded } from './api.js'
-import { listen, live, start } from './live.js'
-import { askForToken, drawShell, startShell } from './shell.js'
-import { bans } from './views/bans.js'
-import { client } from './views/client.js'
-import { clients } from './views/clients.js'
-import { config } from './views/config.js'
-import { explain } from './views/explain.js'
-import { overview } from './views/overview.js'
-import { routes } from './views/routes.js'
-import { system } from './views/system.js'
-import { h } from './ui.js'
+import { places, startKeys } from './keys.js'
+import { start } from './live.js'
+import { askForToken, Attention, Header, StaleBanner } from './shell.js'
+import { html, render, useLayoutEffect, useRef, useState } from './ui.js'
+import { Bans } from './views/bans.js'
+import { Client } from './views/client.js'
+import { Clients } from './views/clients.js'
+import { Config } from './views/config.js'
+import { Explain } from './views/explain.js'
+import { Overview } from './views/overview.js'
+import { Routes } from './views/routes.js'
+import { System } from './views/system.js'
 
-/**
- * @typedef {object} View
- * @property {string} title
- * @property {(Node | string)[]} content
- * @property {() => void} [tick] a second has come, or the connection has changed
- * @property {() => unknown} [load] asks for what it shows; again and again
- * @property {() => void} [close]
- */
-/** @typedef {{ id: string, query: URLSearchParams, change: (name: string, value: string) => void }} Place */
+/** @import { Child } from './ui.js' */
 
-const POLL_MS = 3_000
+/** What a view is given; `change` keeps a filter in the address. @typedef {{ id: string, query: URLSearchParams, change: (name: string, value: string) => void }} Place */
 
-/** @type {readonly (readonly [RegExp, (place: Place) => View])[]} */
-const views = [
-  [/^\/$/, overview],
-  [/^\/clients$/, clients],
-  [/^\/clients\/(.+)$/, client],
-  [/^\/bans$/, bans],
-  [/^\/routes$/, routes],
-  [/^\/system$/, system],
-  [/^\/config$/, config],
-  [/^\/explain$/, explain],
-]
+/** @type {Record<typeof places[number][1], (place: Place) => Child>} */
+const views = { Overview, Clients, Bans, Routes, System, Config, Explain }
 
-/** @type {View | undefined} */
-let view
-/** Path of the view, without its filters. */
-let shownPath = ''
+/** @param {string} hash */
+function placeOf(hash) {
+  const [path = '', query = ''] = hash.slice(1).split('?')
+  return { path: path === '' ? '/' : path, query: new URLSearchParams(query) }
+}
 
 /** Keeps filters in the address; replacing it leaves no entry in the history for each letter. @param {string} name @param {string} value */
 function change(name, value) {
@@ -48,12 +33,6 @@ function change(name, value) {
   else query.set(name, value)
   const text = query.toString()
   history.replaceState(null, '', `#${path}${text === '' ? '' : `?${text}`}`)
-}
-
-/** @param {string} hash */
-function placeOf(hash) {
-  const [path = '', query = ''] = hash.slice(1).split('?')
-  return { path: path === '' ? '/' : path, query: new URLSearchParams(query) }
 }
 
 /** A path that is not percent-encoded correctly names no view. @param {string} path */
@@ -65,77 +44,50 @@ function decoded(path) {
   }
 }
 
-function show() {
-  // The skip link has set this hash.
-  if (location.hash === '#view') return document.querySelector('h1')?.focus()
-  const { path, query } = placeOf(location.hash)
-  const first = view === undefined
-  view?.close?.()
-  const [match, make] = views
-    .map(([shape, make]) => /** @type {const} */ ([shape.exec(decoded(path)), make]))
-    .find(([match]) => match !== null) ?? [
-    null,
-    () => ({ title: 'Nothing here', content: ['No such view.'] }),
-  ]
-  view = make({ id: match?.[1] ?? '', query, change })
-  const title = h('h1', { tabindex: -1 }, view.title)
-  document.title = `${view.title} · Tollgate`
-  document.querySelector('main')?.replaceChildren(title, ...view.content)
-  for (const link of document.querySelectorAll('nav a')) {
-    const own = link.getAttribute('href')?.slice(1)
-    const current = own === '/' ? path === '/' : path === own || path.startsWith(`${own}/`)
-    if (current) link.setAttribute('aria-current', 'page')
-    else link.removeAttribute('aria-current')
-  }
-  if (!first && shownPath !== path) {
-    title.focus()
+/** @param {string} path @returns {{ title: string, id?: string, View?: (place: Place) => Child }} */
+function viewOf(path) {
+  const [, id] = /^\/clients\/(.+)$/.exec(decoded(path)) ?? []
+  if (id !== undefined) return { title: id, id, View: Client }
+  const [, name] = places.find(([own]) => own === path) ?? []
+  return name === undefined ? { title: 'Nothing here' } : { title: name, View: views[name] }
+}
+
+function App() {
+  // A view is made anew at each turn, as one may lead to the same address without its filters.
+  const [{ hash, turn }, go] = useState({ hash: location.hash, turn: 0 })
+  /** @type {{ current: HTMLElement | null }} */
+  const heading = useRef(null)
+  const { path, query } = placeOf(hash)
+  const { title, id, View } = viewOf(path)
+  const shown = useRef(path)
+  useLayoutEffect(() => {
+    const follow = () => {
+      // The skip link has set this hash.
+      if (location.hash === '#view') heading.current?.focus()
+      else go((before) => ({ hash: location.hash, turn: before.turn + 1 }))
+    }
+    addEventListener('hashchange', follow)
+    return () => removeEventListener('hashchange', follow)
+  }, [])
+  useLayoutEffect(() => {
+    document.title = `${title} · Tollgate`
+    if (shown.current === path) return
+    shown.current = path
+    heading.current?.focus()
     scrollTo(0, 0)
-  }
-  shownPath = path
-  view.tick?.()
-  load()
+  }, [path])
+  return html`
+    <${Header} path=${path} />
+    <${StaleBanner} />
+    <${Attention} isWhole=${path === '/'} />
+    <main id="view" tabindex="-1">
+      <h1 tabindex="-1" ref=${heading}>${title}</h1>
+      ${View ? html`<${View} key=${turn} id=${id} query=${query} change=${change} />` : 'No such view.'}
+    </main>`
 }
 
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let timer
-/** Loads the view's data; what is shown stays until then. A hidden page loads nothing. */
-function load() {
-  clearTimeout(timer)
-  if (document.visibilityState === 'hidden') return
-  timer = setTimeout(() => {
-    if (!live.paused && live.state !== 'stale') load()
-    else poll()
-  }, POLL_MS)
-  void view?.load?.()
-}
-/** Waits until the gateway can be reached and the page is not paused. */
-function poll() {
-  clearTimeout(timer)
-  timer = setTimeout(() => (live.paused || live.state === 'stale' ? poll() : load()), POLL_MS)
-}
-
-let isDue = false
-/** Loads soon after an event; many events cause one load. */
-function loadSoon() {
-  if (isDue) return
-  isDue = true
-  setTimeout(() => {
-    isDue = false
-    if (!live.paused) load()
-  }, 500)
-}
-
-startShell()
+startKeys()
 onTokenNeeded(askForToken)
-listen((change) => {
-  drawShell(change)
-  if (change === 'tick' || change === 'overview' || change === 'state') view?.tick?.()
-  if (change === 'visible' && !live.paused) load()
-  if (change === 'event') loadSoon()
-})
-document.addEventListener('visibilitychange', () => {
-  if (document.visibilityState === 'hidden') clearTimeout(timer)
-})
-addEventListener('hashchange', show)
 start()
-show()
+const page = document.querySelector('#page')
+if (page !== null) render(html`<${App} />`, page)

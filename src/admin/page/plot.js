@@ -1,7 +1,7 @@
 /** Options of uPlot for a chart. */
 
 /** @import uPlot from 'uplot' */
-/** @typedef {{ label: string, column: string, color: string, width?: number, dash?: number[], fill?: boolean, side?: boolean }} Line */
+/** short: what stands beside the line. @typedef {{ label: string, short?: string, column: string, color: string, width?: number, dash?: number[], fill?: boolean }} Line */
 
 /**
  * Values over time.
@@ -21,6 +21,19 @@
  */
 
 export const HEIGHT = 150
+/** Width of the labels beside the lines. */
+const LABELS_WIDTH = 132
+const LEAST_SECONDS = 60
+
+/** Index of the first second that was measured, but a minute before the last at the latest. @param {Course} course */
+export function beginOf({ seconds, columns }) {
+  const last = (seconds.at(-1) ?? 0) - LEAST_SECONDS
+  const all = Object.values(columns)
+  const first = seconds.findIndex(
+    (second, at) => second >= last || all.some((values) => (values[at] ?? null) !== null),
+  )
+  return Math.max(0, first)
+}
 
 /** Range from 0 to a round number, or the powers of ten around the values. @param {number | null} most @param {number | null} least @param {boolean} log */
 function range(most, least, log) {
@@ -42,10 +55,11 @@ export function plotOptions({ lines, log, course, width, say, swatches, moved })
   return {
     width,
     height: HEIGHT,
+    padding: [null, LABELS_WIDTH, null, null],
     legend: { show: false },
     cursor: { sync: { key: 'overview' }, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: scalesOf(lines, log),
-    axes: axesOf(lines, { log, say, course, style }),
+    scales: scalesOf(log, course),
+    axes: axesOf({ log, say, course, style }),
     ...(course.date && { tzDate: course.date }),
     series: [{}, ...lines.map((line, at) => seriesOf(line, ink[at] ?? style.color))],
     hooks: {
@@ -55,15 +69,20 @@ export function plotOptions({ lines, log, course, width, say, swatches, moved })
   }
 }
 
-/** @param {Line[]} lines @param {boolean} log @returns {uPlot.Scales} */
-function scalesOf(lines, log) {
+/** @param {boolean} log @param {Course} course @returns {uPlot.Scales} */
+function scalesOf(log, course) {
+  /** The axis begins where the data does. @type {uPlot.Scale} */
+  const x = {
+    time: true,
+    range: (_plot, least, most) => [course.seconds[beginOf(course)] ?? least, most],
+  }
   /** @type {uPlot.Scale} */
-  const scale = { range: (_plot, least, most) => range(most, least, log), ...(log && { distr: 3 }) }
-  return { x: { time: true }, y: scale, ...(lines.some(({ side }) => side) && { side: scale }) }
+  const y = { range: (_plot, least, most) => range(most, least, log), ...(log && { distr: 3 }) }
+  return { x, y }
 }
 
-/** @param {Line[]} lines @param {{ log: boolean, say: (value: number) => string, course: Course, style: CSSStyleDeclaration }} how @returns {uPlot.Axis[]} */
-function axesOf(lines, { log, say, course, style }) {
+/** @param {{ log: boolean, say: (value: number) => string, course: Course, style: CSSStyleDeclaration }} how @returns {uPlot.Axis[]} */
+function axesOf({ log, say, course, style }) {
   /** @type {uPlot.Axis} */
   const axis = {
     stroke: style.color,
@@ -73,20 +92,16 @@ function axesOf(lines, { log, say, course, style }) {
   }
   /** @type {uPlot.Axis} */
   const amounts = { ...axis, size: log ? 56 : 44, values: (_plot, splits) => splits.map(say) }
-  /** @type {uPlot.Axis} */
-  const side = { ...amounts, scale: 'side', side: 1, size: 36, grid: { show: false } }
   return [
     { ...axis, size: 26, space: 60, values: (_plot, splits) => splits.map(course.tick) },
     { ...amounts, ...(log && { splits: powersOfTen, filter: (_plot, splits) => splits }) },
-    ...(lines.some((line) => line.side) ? [side] : []),
   ]
 }
 
 /** @param {Line} line @param {string} stroke @returns {uPlot.Series} */
-const seriesOf = ({ width = 1.5, dash, fill, side }, stroke) => ({
+const seriesOf = ({ width = 1.5, dash, fill }, stroke) => ({
   stroke,
   width,
-  scale: side ? 'side' : 'y',
   points: { show: false },
   ...(dash && { dash }),
   ...(fill && { fill: stroke.replace('rgb(', 'rgba(').replace(')', ', 0.15)') }),
@@ -104,6 +119,7 @@ function drawMarks(plot, marks, color) {
   const { ctx, bbox } = plot
   for (const second of marks) {
     const x = Math.round(plot.valToPos(second, 'x', true))
+    if (x < bbox.left) continue
     ctx.save()
     ctx.strokeStyle = color
     ctx.setLineDash([2, 2])

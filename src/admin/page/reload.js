@@ -3,7 +3,7 @@ import { call, Fault } from './api.js'
 import { confirmed, toast } from './dialog.js'
 import { count, overText, plural } from '../../insight/format.js'
 import { refreshOverview } from './live.js'
-import { h } from './ui.js'
+import { html } from './ui.js'
 
 /** @import { ReloadOutcome } from '../../config/changes/reload-outcome.ts' */
 /** @import { BoundedRadius, ChangedLimits } from '../../config/changes/blast-radius.ts' */
@@ -47,62 +47,48 @@ function radiusList(radius) {
     const named = listAt(radius, path)
     const rest = size > named.length ? `, and ${count(size - named.length)} more` : ''
     const words = size === 1 ? what : what.replace(/^\w+/, '$&s')
-    return [
-      h(
-        'li',
-        {},
-        h('strong', {}, `${sign} ${count(size)} ${words}`),
-        `: ${named.map(name).join(', ')}${rest}`,
-      ),
-    ]
+    const names = `${named.map(name).join(', ')}${rest}`
+    return [html`<li><strong>${sign} ${count(size)} ${words}</strong>: ${names}</li>`]
   })
   return items.length > 0
-    ? h('ul', { class: 'radius', tabindex: 0, 'aria-label': 'What changes' }, ...items)
-    : h('p', {}, 'Nothing changes but what the files themselves hold: certificates are read again.')
+    ? html`<ul class="radius" tabindex="0" aria-label="What changes">${items}</ul>`
+    : html`<p>Nothing changes but what the files themselves hold: certificates are read again.</p>`
 }
 
-/** Shows what the files would change, then asks whether to take exactly that. @param {string} revision in force @param {() => void} after */
+/** Shows what the files would change, then asks whether to take exactly that. @param {string} revision in force @param {() => unknown} after */
 export async function askToReload(revision, after) {
   /** @type {Extract<ReloadOutcome, { blastRadius: unknown }>} */
-  const {
-    revision: next,
-    blastRadius,
-    over,
-  } = await call('/api/reload', {
-    method: 'POST',
-    body: { dryRun: true },
-  })
+  const outcome = await call('/api/reload', { method: 'POST', body: { dryRun: true } })
+  const { revision: next, blastRadius, over } = outcome
+  const { needsRestart } = blastRadius
   const clients = sizeOf(blastRadius, 'clients.removed')
   const keys = sizeOf(blastRadius, 'keys.revoked')
-  const gone = [clients > 0 && plural(clients, 'client'), keys > 0 && plural(keys, 'key')].filter(
-    (text) => text !== false,
-  )
-  const confirm = gone.length > 0 ? `Reload: remove ${gone.join(', ')}` : 'Reload'
-  const { needsRestart } = blastRadius
+  const gone = [
+    ...(clients > 0 ? [plural(clients, 'client')] : []),
+    ...(keys > 0 ? [plural(keys, 'key')] : []),
+  ]
   const warning = over === undefined ? '' : overText(over)
   return confirmed({
     title: next === revision ? `Reload ${revision}` : `Reload ${revision} to ${next}`,
-    content: [
-      next === revision ? h('p', {}, 'The files are those in force.') : '',
-      radiusList(blastRadius),
-      warning === '' ? '' : h('p', {}, `${over?.count === 0 ? '' : '▲ '}${warning}.`),
-      h(
-        'p',
-        {},
-        needsRestart.length === 0
-          ? 'Needs a restart: nothing.'
-          : `■ Needs a restart, so that a reload is refused: ${needsRestart.join(', ')}.`,
-      ),
-      h(
-        'p',
-        {},
-        'Taken by all workers together or by none; no connection is closed. To go back, restore the files and reload.',
-      ),
-    ],
-    confirm,
+    content: () => html`
+      ${next === revision && html`<p>The files are those in force.</p>`}
+      ${radiusList(blastRadius)}
+      ${warning !== '' && html`<p>${over?.count === 0 ? '' : '▲ '}${warning}.</p>`}
+      <p>
+        ${
+          needsRestart.length === 0
+            ? 'Needs a restart: nothing.'
+            : `■ Needs a restart, so that a reload is refused: ${needsRestart.join(', ')}.`
+        }
+      </p>
+      <p>
+        Taken by all workers together or by none; no connection is closed. To go back, restore the files
+        and reload.
+      </p>`,
+    confirm: gone.length > 0 ? `Reload: remove ${gone.join(', ')}` : 'Reload',
     busy: 'Reloading…',
     harmless: gone.length === 0,
-    ready: () => needsRestart.length === 0,
+    isReady: () => needsRestart.length === 0,
     act: () => call('/api/reload', { method: 'POST', body: { revision: next } }).catch(explain),
     done: () => {
       after()

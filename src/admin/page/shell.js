@@ -1,33 +1,113 @@
-/** Frame around every view: whether the data is live, what needs attention, and the keys. */
-import { confirmed } from './dialog.js'
-import { redrawCharts } from './chart.js'
-import { clock, count, duration } from '../../insight/format.js'
+/** Frame around every view: whether the data is live, what needs attention, and where else to go. */
+import { call } from './api.js'
+import { confirmed, field } from './dialog.js'
+import { clock, count, duration, plural } from '../../insight/format.js'
+import { places, showHelp, toggleTheme } from './keys.js'
 import { live, now, pause, reconnect } from './live.js'
-import { h, write } from './ui.js'
+import {
+  button,
+  html,
+  searchBox,
+  shapes,
+  state,
+  useEffect,
+  useLive,
+  useRef,
+  useState,
+} from './ui.js'
 
-/** @import { Attention } from '../../insight/api/live.ts' */
+/** @import { Attention as Line } from '../../insight/api/live.ts' */
+/** @import { Kind } from './ui.js' */
 
-/** @param {string} id @returns {HTMLElement} */
-const part = (id) => document.getElementById(id) ?? document.body
+const SEARCHED = 'Search clients, keys, backends, routes and requests'
 
-/** Reads a setting of this browser, if it keeps any. @param {string} name */
-const setting = (name) => {
-  try {
-    return localStorage.getItem(`tollgate.${name}`)
-  } catch {
-    return null
-  }
+/** @returns {[Kind, string]} */
+function connection() {
+  if (live.state === 'stale') return ['bad', 'no live data']
+  if (live.paused) return ['warn', 'paused']
+  return live.state === 'live' ? ['ok', 'live'] : ['none', 'connecting']
 }
-/** @param {string} name @param {string} value */
-const setSetting = (name, value) => {
-  try {
-    localStorage.setItem(`tollgate.${name}`, value)
-  } catch {
-    // The setting then lasts as long as the page.
-  }
+
+function gatewayText() {
+  if (live.overview === null) return ''
+  const { gateway, workers, revision } = live.overview
+  const missing = workers.listening < workers.wanted ? `${workers.listening} of ` : ''
+  return `${gateway} · ${missing}${plural(workers.wanted, 'worker')} · rev ${revision}`
 }
 
-/** Address of the view with details. @param {Attention} attention */
+/** Whether any has the text in its name or path. @param {readonly { name: string, path?: string }[]} named @param {string} text */
+const holds = (named, text) => named.some(({ name, path = '' }) => `${name} ${path}`.includes(text))
+
+/** Where the text is found: among clients and keys, backends, or routes; else it may be a request id. @param {string} text */
+async function placeOf(text) {
+  const q = encodeURIComponent(text)
+  const asked = [`/api/clients?q=${q}`, '/api/backends', '/api/routes'].map((path) => call(path))
+  const [clients, { backends }, { routes }] = await Promise.all(asked)
+  const mayBeId = /^[\w.-]{16,}$/.test(text)
+  if (clients.total > 0) return `/clients?q=${q}`
+  if (holds(backends, text)) return '/system'
+  if (holds(routes, text)) return '/routes'
+  return mayBeId ? `/explain?id=${q}` : `/clients?q=${q}`
+}
+
+/** @param {{ path: string }} props */
+export function Header({ path }) {
+  useLive({ whilePaused: true })
+  const [isOpen, open] = useState(false)
+  useEffect(() => open(false), [path])
+  const banned = live.overview?.counts.bannedKeys ?? 0
+  const isHere = (/** @type {string} */ own) =>
+    own === '/' ? path === '/' : path === own || path.startsWith(`${own}/`)
+  const search = (/** @type {{ currentTarget: HTMLFormElement } & Event} */ event) => {
+    event.preventDefault()
+    const asked = event.currentTarget.querySelector('input')?.value.trim() ?? ''
+    const go = (/** @type {string} */ place) => void (location.hash = place)
+    placeOf(asked).then(go, () => go(`/clients?q=${encodeURIComponent(asked)}`))
+  }
+  const [kind, word] = connection()
+  return html`<header class=${isOpen ? 'open' : ''}>
+    <div class="bar">
+      <strong class="brand">Tollgate</strong>
+      <span id="gateway" class="muted">${gatewayText()}</span>
+      <span id="state" class="is ${kind}" role="status">${`${shapes[kind]} ${word}`}</span>
+      ${button(live.paused ? 'Resume' : 'Pause', () => pause(!live.paused), { 'aria-pressed': live.paused })}
+      ${button('Theme', toggleTheme, { id: 'theme' })}
+      ${button('?', showHelp, { id: 'help', 'aria-label': 'Help and keys' })}
+      ${button('Menu', () => open(!isOpen), { id: 'menu', 'aria-expanded': isOpen, 'aria-controls': 'nav' })}
+    </div>
+    <nav id="nav" aria-label="Views">
+      ${places.map(
+        ([own, name]) => html`<a href="#${own}" aria-current=${isHere(own) ? 'page' : null}>
+          ${name}
+          ${own === '/bans' && banned > 0 && html` <span class="badge">${count(banned)}</span>`}
+        </a>`,
+      )}
+      <form id="search" role="search" onSubmit=${search}>
+        ${searchBox({ placeholder: 'Search ( / )', 'aria-label': SEARCHED })}
+      </form>
+    </nav>
+  </header>`
+}
+
+/** Says since when there is no live data, and why. */
+export function StaleBanner() {
+  useLive({ whilePaused: true })
+  const isStale = live.state === 'stale'
+  useEffect(() => void document.body.classList.toggle('stale', isStale), [isStale])
+  if (!isStale) return null
+  const { latest, cause, nextTryMs } = live
+  const at = latest === null ? 'the start' : clock(Date.parse(latest.at), now())
+  const waitMs = nextTryMs - Date.now()
+  const next = waitMs > 0 ? `Next try in ${duration(Math.ceil(waitMs / 1_000) * 1_000)}` : 'Trying'
+  const why = cause === null ? '' : ` (${cause.replace(/\.$/, '')})`
+  return html`<section class="line stale-banner" aria-label="Connection">
+    <span role="alert">${`■ No live data since ${at}${why}.`}</span>
+    <span>${next}</span>
+    ${button('Now', reconnect)}
+  </section>`
+}
+
+/** Address of the view with details. @param {Line} line */
 function linkOf({ kind, subject }) {
   if (kind === 'client' && subject !== null) return `#/clients/${encodeURIComponent(subject)}`
   if (kind === 'key' && subject !== null) return `#/clients?q=${encodeURIComponent(subject)}`
@@ -35,186 +115,82 @@ function linkOf({ kind, subject }) {
 }
 
 const SPEAK_EVERY_MS = 30_000
+const NONE = 'Nothing needs attention.'
 let spokenMs = -Infinity
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let speaking
 
-/** Announces changes to screen readers, at most once in SPEAK_EVERY_MS. @param {string} text */
-function speak(text) {
-  clearTimeout(speaking)
-  const waitMs = Math.max(0, spokenMs + SPEAK_EVERY_MS - Date.now())
-  speaking = setTimeout(() => {
-    spokenMs = Date.now()
-    write(part('spoken'), text)
-  }, waitMs)
+/** Announces other things to screen readers, at most once in SPEAK_EVERY_MS. @param {{ things: string, text: string }} props */
+function Spoken({ things, text }) {
+  const [spoken, speak] = useState('')
+  useEffect(() => {
+    const waitMs = Math.max(0, spokenMs + SPEAK_EVERY_MS - Date.now())
+    const timer = setTimeout(() => {
+      spokenMs = Date.now()
+      speak(text)
+    }, waitMs)
+    return () => clearTimeout(timer)
+  }, [things])
+  return html`<p class="unseen" aria-live="polite">${spoken}</p>`
 }
 
-/** Identifies the things that need attention; their texts may change every second. @type {string | undefined} */
-let shown
+/** Identity of what needs attention; the texts may change every second. @param {readonly Line[]} lines */
+const thingsOf = (lines) =>
+  JSON.stringify(lines.map(({ kind, severity, subject }) => [kind, severity, subject]))
 
-function drawAttention() {
-  if (live.overview === null || live.paused) return
-  const { attention } = live.overview
-  const box = part('attention')
-  const texts = attention.map(({ severity, text }) => `${severity === 'bad' ? '■' : '▲'} ${text}`)
-  const things = JSON.stringify(
-    attention.map(({ kind, severity, subject }) => [kind, severity, subject]),
+/** All lines on the overview, and a count of them that opens elsewhere. @param {{ isWhole: boolean }} props */
+export function Attention({ isWhole }) {
+  useLive()
+  /** @type {{ current: HTMLElement | null }} */
+  const box = useRef(null)
+  const shown = useRef(/** @type {readonly Line[]} */ ([]))
+  if (live.overview === null) return html`<section id="attention" aria-label="Needs attention" />`
+  const rank = (/** @type {Line} */ { severity }) => (severity === 'bad' ? 0 : 1)
+  const attention = live.overview.attention.toSorted((one, other) => rank(one) - rank(other))
+  const isHeld = box.current?.contains(document.activeElement) || box.current?.matches(':hover')
+  const things = thingsOf(attention)
+  // Nothing moves under a pointer or the focus, though its text may change.
+  if (!isHeld || things === thingsOf(shown.current)) shown.current = attention
+  const lines = shown.current.map(
+    (line) => html`<p class="line ${line.severity}">
+      <span>${`${shapes[line.severity]} ${line.text}`}</span>
+      <a href=${linkOf(line)} aria-label="Open ${line.subject ?? line.kind}">Open</a>
+    </p>`,
   )
-  if (things === shown)
-    return texts.forEach((text, at) => write(box.children[at]?.firstChild ?? null, text))
-  if (box.contains(document.activeElement) || box.matches(':hover')) return undefined
-  shown = things
-  const lines = attention.map((one, at) => {
-    const link = { href: linkOf(one), 'aria-label': `Open ${one.subject ?? one.kind}` }
-    return h('p', { class: one.severity }, h('span', {}, texts[at]), h('a', link, 'Open'))
-  })
-  const none = 'Nothing needs attention.'
-  box.replaceChildren(...(lines.length > 0 ? lines : [h('p', { class: 'ok' }, `● ${none}`)]))
-  return speak(attention.map(({ text }) => text).join('. ') || none)
+  return html`<section id="attention" aria-label="Needs attention" ref=${box}>
+    ${lines.length === 0 && html`<p class="line ok">${`${shapes.ok} ${NONE}`}</p>`}
+    ${lines.length > 0 && (isWhole ? lines : folded(shown.current, lines))}
+    <${Spoken} things=${things} text=${attention.map(({ text }) => text).join('. ') || NONE} />
+  </section>`
 }
 
-function drawState() {
-  const { state, paused, latest, cause, nextTryMs } = live
-  const at = latest === null ? 'the start' : clock(Date.parse(latest.at), now())
-  const isStale = state === 'stale'
-  const kind = isStale ? 'bad' : paused ? 'warn' : state === 'live' ? 'ok' : 'none'
-  const word = { bad: '■ no live data', warn: `▲ paused`, ok: '● live', none: '○ connecting' }[kind]
-  write(part('state'), word)
-  part('state').className = `is ${kind}`
-  write(part('pause'), paused ? 'Resume' : 'Pause')
-  part('pause').setAttribute('aria-pressed', String(paused))
-  document.body.classList.toggle('stale', isStale)
-  part('stale').hidden = !isStale
-  const waitMs = nextTryMs - Date.now()
-  const next = waitMs > 0 ? `Next try in ${duration(Math.ceil(waitMs / 1_000) * 1_000)}` : 'Trying'
-  const why = cause === null ? '' : ` (${cause.replace(/\.$/, '')})`
-  if (!isStale) return
-  write(part('stale-text'), `■ No live data since ${at}${why}.`)
-  write(part('stale-next'), ` ${next} `)
-}
-
-function drawOverview() {
-  if (live.overview === null) return
-  const { gateway, workers, revision, counts } = live.overview
-  const missing = workers.listening < workers.wanted ? `${workers.listening} of ` : ''
-  const many = workers.wanted === 1 ? 'worker' : 'workers'
-  write(part('gateway'), `${gateway} · ${missing}${workers.wanted} ${many} · rev ${revision}`)
-  part('banned').hidden = !counts.bannedKeys
-  write(part('banned'), count(counts.bannedKeys))
-  drawAttention()
-}
-
-/** @param {string} change */
-export function drawShell(change) {
-  if (change === 'overview') drawOverview()
-  if (change === 'state') {
-    drawState()
-    drawOverview()
-  }
+/** @param {readonly Line[]} all @param {unknown} lines */
+function folded(all, lines) {
+  const count = (/** @type {string} */ severity) =>
+    all.filter((one) => one.severity === severity).length
+  const [bad, warn] = [count('bad'), count('warn')]
+  return html`<details class="line fold ${bad > 0 ? 'bad' : 'warn'}">
+    <summary>
+      ${bad > 0 && state('bad', plural(bad, 'fault'))}${' '}
+      ${warn > 0 && state('warn', plural(warn, 'warning'))}
+      ${` ${bad + warn === 1 ? 'needs' : 'need'} attention`}
+    </summary>
+    ${lines}
+  </details>`
 }
 
 /** Asks for a token after a 401; undefined: the operator has cancelled. @param {boolean} refused */
-export const askForToken = (refused) => {
-  const input = h('input', {
-    type: 'password',
-    name: 'token',
-    autocomplete: 'off',
-    autofocus: true,
-  })
-  return confirmed({
+export const askForToken = (refused) =>
+  confirmed({
     title: 'This gateway asks for a token',
-    content: [
-      refused ? h('p', { class: 'fault', role: 'alert' }, '■ The token was refused.') : '',
-      h(
-        'p',
-        {},
-        'The one of admin.tokenSha256. It is kept in the memory of this page, and is gone when the page is.',
-      ),
-      h('p', { class: 'field' }, h('label', {}, h('span', {}, 'Token'), input)),
-    ],
+    content: () => html`
+      ${refused && html`<p class="fault" role="alert">■ The token was refused.</p>`}
+      <p>
+        The one of admin.tokenSha256. It is kept in the memory of this page, and is gone when the page
+        is.
+      </p>
+      ${field('Token', html`<input type="password" name="token" autocomplete="off" autofocus />`)}`,
     confirm: 'Use this token',
     busy: 'Asking…',
     harmless: true,
-    ready: () => input.value !== '',
-    act: () => Promise.resolve(input.value),
+    isReady: ({ token = '' }) => token !== '',
+    act: ({ token = '' }) => Promise.resolve(token),
   })
-}
-
-const keyBox = /** @type {HTMLInputElement} */ (part('single-keys'))
-const helpBox = /** @type {HTMLDialogElement} */ (part('keys'))
-
-/** @param {string} theme */
-function setTheme(theme) {
-  document.documentElement.dataset['theme'] = theme
-  setSetting('theme', theme)
-  redrawCharts()
-}
-function toggleTheme() {
-  const { theme } = document.documentElement.dataset
-  const isDark = theme ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches
-  setTheme(isDark ? 'light' : 'dark')
-}
-
-/** @type {Record<string, string>} */
-const places = {
-  o: '',
-  c: 'clients',
-  b: 'bans',
-  r: 'routes',
-  s: 'system',
-  f: 'config',
-  e: 'explain',
-}
-/** @type {Record<string, () => void>} */
-const keys = {
-  '/': () => document.querySelector('input')?.focus(),
-  p: () => pause(!live.paused),
-  r: () =>
-    document
-      .querySelectorAll('button.reorder')
-      .forEach((one) => /** @type {HTMLElement} */ (one).click()),
-  t: toggleTheme,
-  '?': () => helpBox.showModal(),
-}
-let goingMs = 0
-
-/** @param {KeyboardEvent} event */
-function press(event) {
-  const { target, key } = event
-  const isTyping = target instanceof Element && target.matches('input, select, textarea')
-  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return
-  if (!keyBox.checked || document.querySelector('dialog[open]') !== null) return
-  const place = places[key]
-  const isGoing = Date.now() - goingMs < 1_500
-  goingMs = key === 'g' ? Date.now() : 0
-  if (isGoing && place !== undefined) location.hash = `#/${place}`
-  else if (keys[key] !== undefined) keys[key]()
-  else return
-  event.preventDefault()
-}
-
-export function startShell() {
-  const theme = setting('theme')
-  if (theme !== null) setTheme(theme)
-  keyBox.checked = setting('keys') !== 'off'
-  keyBox.addEventListener('change', () => setSetting('keys', keyBox.checked ? 'on' : 'off'))
-  part('help-close').addEventListener('click', () => helpBox.close())
-  document.addEventListener('keydown', press)
-  part('pause').addEventListener('click', () => pause(!live.paused))
-  part('theme').addEventListener('click', toggleTheme)
-  part('help').addEventListener('click', () => helpBox.showModal())
-  part('stale-now').addEventListener('click', reconnect)
-  const menu = part('menu')
-  const open = (/** @type {boolean} */ isOpen) => {
-    menu.setAttribute('aria-expanded', String(isOpen))
-    document.querySelector('header')?.classList.toggle('open', isOpen)
-  }
-  menu.addEventListener('click', () => open(menu.getAttribute('aria-expanded') !== 'true'))
-  addEventListener('hashchange', () => open(false))
-  const search = part('search')
-  search.addEventListener('submit', (event) => {
-    event.preventDefault()
-    const asked = /** @type {HTMLInputElement} */ (search.querySelector('input')).value.trim()
-    location.hash = asked === '' ? '#/clients' : `#/clients?q=${encodeURIComponent(asked)}`
-  })
-}

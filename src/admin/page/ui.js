@@ -1,54 +1,68 @@
-/** Parts of views, and what they show while they load or fail. */
+/** What views are made of: elements, small parts, and answers that are asked for again and again. */
+import htm from 'htm'
+import { h, render } from 'preact'
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { askAgain, call, Fault } from './api.js'
-import { h, svg, write } from './dom.js'
 import { clock, relative, UNKNOWN } from '../../insight/format.js'
-import { now } from './live.js'
+import { listen, live, now } from './live.js'
 
-export { h, svg, write }
+export { render, useEffect, useLayoutEffect, useRef, useState }
 
-/** A state as a word, a shape and a colour. @param {'ok' | 'warn' | 'bad' | 'none'} kind @param {string} text */
-export const state = (kind, text) =>
-  h('span', { class: `is ${kind}` }, `${{ ok: '●', warn: '▲', bad: '■', none: '○' }[kind]} ${text}`)
+/** @import { ComponentChildren, VNode } from 'preact' */
+/** @typedef {ComponentChildren} Child */
+/** @typedef {'ok' | 'warn' | 'bad' | 'none'} Kind */
 
-/** Box for words to search for. @param {string | null} value */
-export const searchBox = (value) => {
-  const box = h('input', { type: 'search', autocomplete: 'off', spellcheck: 'false' })
-  box.value = value ?? ''
-  return box
+/** Element or component of a template; all text in it is set as text, never as HTML. @type {(parts: TemplateStringsArray, ...values: unknown[]) => VNode} */
+export const html = /** @type {any} */ (htm).bind(h)
+
+/** Returns a function that draws the component again. @returns {() => void} */
+export const useRedraw = () => {
+  const [, redraw] = useReducer((/** @type {number} */ drawn) => drawn + 1, 0)
+  return () => redraw(undefined)
 }
 
-/** Filters above a table. @param {Record<string, Node>} controls by label */
-export const filters = (controls) =>
-  h(
-    'form',
-    { class: 'filters', onsubmit: (event) => event.preventDefault() },
-    ...Object.entries(controls).map(([text, control]) => h('label', {}, `${text} `, control)),
-  )
-
-/** @param {Record<string, string>} options by value @param {string} chosen */
-export const choice = (options, chosen) => {
-  const made = Object.entries(options).map(([value, text]) => h('option', { value }, text))
-  const select = h('select', {}, ...made)
-  select.value = chosen
-  return select
+/** Draws the component again whenever the data about the moment changes; what is paused stays as it is. @param {{ whilePaused?: boolean }} [options] */
+export function useLive({ whilePaused = false } = {}) {
+  const redraw = useRedraw()
+  useLayoutEffect(() => listen('change', () => (whilePaused || !live.paused) && redraw()), [])
 }
+
+/** @type {Record<Kind, string>} */
+export const shapes = { ok: '●', warn: '▲', bad: '■', none: '○' }
+
+/** A state as a word, a shape and a colour. @param {Kind} kind @param {string} text */
+export const state = (kind, text) => html`<span class="is ${kind}">${shapes[kind]} ${text}</span>`
+
+/** @param {string} text @param {() => unknown} act @param {Record<string, unknown>} [attributes] */
+export const button = (text, act, attributes = {}) =>
+  html`<button type="button" onClick=${act} ...${attributes}>${text}</button>`
+
+/** Box for words to search for. @param {Record<string, unknown>} attributes */
+export const searchBox = (attributes) =>
+  html`<input type="search" autocomplete="off" spellcheck=${false} ...${attributes} />`
+
+/** @param {Record<string, string>} options by value @param {string} chosen @param {Record<string, unknown>} attributes */
+export const choice = (options, chosen, attributes) =>
+  html`<select ...${attributes}>
+    ${Object.entries(options).map(
+      ([value, text]) => html`<option value=${value} selected=${value === chosen}>${text}</option>`,
+    )}
+  </select>`
+
+/** @param {number} share */
+const kindOfShare = (share) => (share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'ok')
 
 /** Bar of a share, which the text beside it states in numbers. @param {number | null} share */
-export function bar(share) {
-  const shown = Math.min(share ?? 0, 1) * 100
-  const kind = (share ?? 0) >= 1 ? 'bad' : (share ?? 0) >= 0.8 ? 'warn' : 'ok'
-  return svg(
-    'svg',
-    {
-      class: `share ${kind}`,
-      viewBox: '0 0 100 8',
-      preserveAspectRatio: 'none',
-      'aria-hidden': 'true',
-    },
-    svg('rect', { width: 100, height: 8, class: 'track' }),
-    svg('rect', { width: shown, height: 8, class: 'fill' }),
-  )
-}
+export const bar = (share) => html`
+  <svg
+    class="share ${kindOfShare(share ?? 0)}"
+    viewBox="0 0 100 8"
+    preserveAspectRatio="none"
+    aria-hidden="true"
+  >
+    <rect width="100" height="8" class="track" />
+    <rect width=${Math.min(share ?? 0, 1) * 100} height="8" class="fill" />
+  </svg>`
 
 /** Time in words: 14:07:31Z 41 s ago @param {string | null} iso @param {'both' | 'relative' | 'clock'} [how] */
 export function timeText(iso, how = 'both') {
@@ -61,58 +75,60 @@ export function timeText(iso, how = 'both') {
 export const time = (iso, how) =>
   iso === null
     ? UNKNOWN
-    : h('time', { datetime: iso, title: new Date(iso).toString() }, timeText(iso, how))
-
-/** @param {string} text @param {() => unknown} act @param {Record<string, string>} [attributes] */
-export const button = (text, act, attributes = {}) =>
-  h('button', { type: 'button', onclick: act, ...attributes }, text)
+    : html`<time datetime=${iso} title=${String(new Date(iso))}>${timeText(iso, how)}</time>`
 
 /** @param {unknown} error @param {() => unknown} [retry] */
 export function faultBox(error, retry) {
-  const fault = error instanceof Fault ? error : new Fault('', String(error))
-  const problems = fault.problems.map((problem) => h('li', {}, problem))
-  return h(
-    'div',
-    { class: 'fault', role: 'alert' },
-    `■ ${fault.path === '' ? '' : `${fault.path}: `}${fault.message}`,
-    fault.status === 0 ? '' : ` (${fault.status} ${fault.code ?? ''})`,
-    problems.length > 0 && h('ul', {}, ...problems),
-    retry && ' ',
-    retry &&
-      button('Retry', () => {
-        askAgain()
-        return retry()
-      }),
-  )
+  const { path, message, status, code, problems } =
+    error instanceof Fault ? error : new Fault('', String(error))
+  const again = () => {
+    askAgain()
+    return retry?.()
+  }
+  const where = path === '' ? '' : `${path}: `
+  const kind = status === 0 ? '' : ` (${status} ${code ?? ''})`
+  return html`<div class="fault" role="alert">
+    ■ ${where}${message}${kind}
+    ${problems.length > 0 && html`<ul>${problems.map((problem) => html`<li>${problem}</li>`)}</ul>`}
+    ${retry && button('Retry', again)}
+  </div>`
 }
 
+/** @param {readonly string[]} [missing] */
+export const incomplete = (missing = []) =>
+  missing.length > 0 && html`<p class="missing">▲ Incomplete: ${missing.join('; ')}</p>`
+
 /**
- * Answer that is requested again and again. The last one stays visible while requests fail.
+ * Answer that is asked for again and again; the last one stays visible while requests fail.
  * @template Answer
- * @param {string | (() => string)} path
- * @param {(answer: Answer) => void} draw
+ * @param {string} path
+ * @param {number} [everyMs] the least time between two requests
+ * @returns {{ answer: (Answer & { missing?: readonly string[] }) | undefined, note: VNode, load: () => Promise<void> }}
  */
-export function source(path, draw) {
-  const note = h('div', { class: 'note' })
-  let asked = 0
+export function useAnswer(path, everyMs = 0) {
+  /** @type {[{ answer?: any, fault?: unknown }, (next: any) => void]} */
+  const [{ answer, fault }, set] = useState({})
+  const asked = useRef({ times: 0, atMs: 0 })
   const load = async () => {
-    const mine = ++asked
-    try {
-      /** @type {Answer & { missing?: readonly string[] }} */
-      const answer = await call(typeof path === 'string' ? path : path())
-      if (mine !== asked) return
-      note.replaceChildren()
-      if (answer.missing !== undefined && answer.missing.length > 0)
-        note.append(h('p', { class: 'missing' }, `▲ Incomplete: ${answer.missing.join('; ')}`))
-      draw(answer)
-    } catch (error) {
-      if (mine !== asked) return
-      const text = error instanceof Fault ? error.message : String(error)
-      // A repeated fault is shown once.
-      if (note.dataset['fault'] !== text || note.firstChild === null)
-        note.replaceChildren(faultBox(error, load))
-      note.dataset['fault'] = text
-    }
+    const mine = ++asked.current.times
+    asked.current.atMs = Date.now()
+    const said = await call(path).then(
+      (answer) => ({ answer }),
+      (fault) => ({ fault }),
+    )
+    if (mine === asked.current.times)
+      set((/** @type {object} */ known) => ({ ...known, fault: undefined, ...said }))
   }
-  return { note, load }
+  useEffect(() => {
+    if (document.visibilityState !== 'hidden') void load()
+    const ignore = listen('due', () => Date.now() - asked.current.atMs >= everyMs && load())
+    return () => {
+      ignore()
+      asked.current.times++
+    }
+  }, [path])
+  const note = html`<div class="note">
+    ${fault === undefined ? incomplete(answer?.missing) : faultBox(fault, load)}
+  </div>`
+  return { answer, note, load }
 }

@@ -1,10 +1,19 @@
 /** Edits a text with clients in it: adds, removes or ends a key, and keeps all else as written. */
+import { createHash, randomBytes } from 'node:crypto'
 import { readSpans, type Span } from '../../config/document.ts'
 import { dateMs } from '../../config/scalars.ts'
 import { asLines, pairOf, TextEdit, type Value } from './text-edit.ts'
 
 /** expires: as written in the file. */
 export type KeyEntry = { readonly id: string; readonly sha256: string; readonly expires?: string }
+
+/** Makes an API key: its text is shown once, files have its digest alone. expires: as written in the file; undefined: never. */
+export function newKey(client: string, expires?: string): { key: string; entry: KeyEntry } {
+  const key = `tg_${randomBytes(32).toString('base64url')}`
+  const id = `${client}-${randomBytes(3).toString('hex')}`
+  const sha256 = createHash('sha256').update(key).digest('hex')
+  return { key, entry: { id, sha256, ...(expires !== undefined && { expires }) } }
+}
 
 /** plan: may be left out for a client that exists. limits: the client's own, for a custom plan. */
 export interface ClientWish {

@@ -5,12 +5,12 @@ import type { ClientConfig, Config, OwnedKey } from '../../config/config.ts'
 import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'
 import { ask, type AdminOf } from './admin-client.ts'
 
-/** query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
+/** Keys have fingerprints for digests. query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
 export async function* clientsOf(
   gateway: AdminOf,
   query: Readonly<Record<string, string>> = {},
   revision?: string,
-): AsyncGenerator<ShownClient> {
+): AsyncGenerator<ClientConfig> {
   let cursor: string | null = '0'
   for (let seen = revision; cursor !== null;) {
     const path = `/api/keys?${new URLSearchParams({ ...query, cursor }).toString()}`
@@ -18,10 +18,20 @@ export async function* clientsOf(
     seen ??= page.revision
     if (page.revision !== seen)
       throw new Error(`${gateway.admin} has taken another config meanwhile; try again`)
-    yield* page.clients
+    yield* page.clients.map(asConfigured)
     cursor = page.cursor
   }
 }
+
+const asConfigured = ({ keys, ...client }: ShownClient): ClientConfig => ({
+  ...client,
+  concurrent: 0,
+  keys: keys.map(({ id, fingerprint: sha256, expires }) => ({
+    id,
+    sha256,
+    expiresAtMs: expires === null ? undefined : Date.parse(expires),
+  })),
+})
 
 type Effective = ReturnType<typeof effectiveConfig>
 
@@ -29,16 +39,7 @@ type Effective = ReturnType<typeof effectiveConfig>
 export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<BlastRadius> {
   const current = await ask<Effective>(gateway, '/api/config')
   const running: ClientConfig[] = []
-  for await (const { keys, ...client } of clientsOf(gateway, {}, current.revision))
-    running.push({
-      ...client,
-      concurrent: 0,
-      keys: keys.map(({ id, fingerprint: sha256, expires }) => ({
-        id,
-        sha256,
-        expiresAtMs: expires === null ? undefined : Date.parse(expires),
-      })),
-    })
+  for await (const client of clientsOf(gateway, {}, current.revision)) running.push(client)
   const planned = Array.from(next.clients, ({ keys, ...client }) => ({
     ...client,
     keys: keys.map((key) => ({ ...key, sha256: fingerprint(key.sha256) })),

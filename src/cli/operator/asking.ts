@@ -1,21 +1,12 @@
-/** The common part of all commands that ask a running gateway: prints the answer for a person, or for a program. */
+/** The common part of all commands that ask a running gateway: their options, and the answer as printed for a person or a program. */
+import type { Command } from 'commander'
 import type { Seen } from '../../insight/api/live.ts'
-import type { Environment } from '../../config/environment.ts'
 import { OK } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
-import type { Screen } from '../terminal/screen.ts'
 import { table, type Column } from '../terminal/table.ts'
+import type { Output } from '../edge.ts'
+import { ADMIN, TOKEN_HELP } from '../program.ts'
 import { ask, DEFAULT_ADMIN, type AdminOf } from './admin-client.ts'
-
-/** The part of the process that these commands need. */
-export interface Output {
-  readonly args: readonly string[]
-  readonly env: Environment
-  /** undefined: the standard output is a pipe or a file. */
-  readonly screen: Pick<Screen, 'columns'> | undefined
-  print(line: string): void
-  complain(line: string): void
-}
 
 export interface Asking {
   readonly admin?: string
@@ -30,6 +21,15 @@ interface View<Row> {
   /** Printed after the table, for a person. */
   readonly next?: string | undefined
 }
+
+/** Declares a command that asks a running gateway. */
+export const asking = (parent: Command, usage: string, description: string): Command =>
+  parent
+    .command(usage)
+    .description(description)
+    .option(...ADMIN)
+    .option('--json', 'as JSON')
+    .addHelpText('after', TOKEN_HELP)
 
 export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking): AdminOf => ({
   admin,

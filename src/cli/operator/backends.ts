@@ -2,11 +2,17 @@
 import type { Backends } from '../../insight/api/state.ts'
 import { id, number, text } from '../terminal/table.ts'
 import { duration, latency, rate } from '../../insight/format.js'
-import { listing } from './asking.ts'
+import type { Declaration } from '../program.ts'
+import { asking, listing } from './asking.ts'
 
 const colours = { up: 'green', ejected: 'red', down: 'red', unknown: 'yellow' } as const
 
-export const backendsCommand = listing<Backends, Backends['backends'][number]>(
+export const backends: Declaration = (program, { once }) =>
+  asking(program, 'backends', 'how each backend is, since when, and why').action(
+    once(() => backendsCommand),
+  )
+
+const backendsCommand = listing<Backends, Backends['backends'][number]>(
   () => '/api/backends',
   ({ backends }, nowMs) => {
     const away = (at: string | null) => at && duration(Math.abs(Date.parse(at) - nowMs), 1)
@@ -16,7 +22,7 @@ export const backendsCommand = listing<Backends, Backends['backends'][number]>(
       columns: [
         id('BACKEND', ({ name }) => name),
         text('STATE', ({ state }) => state, { colour: ({ state }) => colours[state] }),
-        text('SINCE', ({ since }) => away(since), { plain: ({ since }) => since }),
+        text('SINCE', ({ since }) => away(since) ?? 'start', { plain: ({ since }) => since }),
         number('REQ/S', (backend) => backend.requestsPerSecond, { write: rate, drop: 2 }),
         number('P99', ({ p99Ms }) => p99Ms, { write: latency, drop: 1 }),
         text(

@@ -2,7 +2,15 @@
 import type { ClientRow, ClientsPage, WindowUse } from '../../insight/api/usage.ts'
 import { id, number, text, type Column } from '../terminal/table.ts'
 import { count, duration, percent, plural, UNKNOWN } from '../../insight/format.js'
-import { colourOf, listing, share, type Asking } from './asking.ts'
+import { choice, single, type Declaration } from '../program.ts'
+import { asking, colourOf, listing, share, type Asking } from './asking.ts'
+
+export const clients: Declaration = (program, { once }) =>
+  asking(program, 'clients', 'who is near its limits, who is limited and why')
+    .option('--plan <plan>', 'only those of one plan', single)
+    .option('--search <text>', 'only those whose id has it, or whose key it is', single)
+    .addOption(choice('--sort <order>', 'default: nearest', ['nearest', 'used', 'refused', 'id']))
+    .action(once(() => clientsCommand))
 
 interface ClientsOptions extends Asking {
   readonly plan?: string
@@ -13,17 +21,17 @@ interface ClientsOptions extends Asking {
 /** All other numbers come from the store. */
 const OWN = 'REFUSED 5m and the order are of this gateway alone.'
 
-export const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
+const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
   ({ plan, search: q, sort = 'nearest' }) => {
     const query = { sort, ...(plan !== undefined && { plan }), ...(q !== undefined && { q }) }
     return `/api/clients?${new URLSearchParams(query).toString()}`
   },
-  ({ clients, total }, nowMs) => ({
-    rows: clients,
+  ({ clients: rows, total }, nowMs) => ({
+    rows,
     none: 'There is no such client.',
     next:
-      total > clients.length
-        ? `${count(total - clients.length)} more: narrow them by --plan and --search. ${OWN}`
+      total > rows.length
+        ? `${count(total - rows.length)} more: narrow them by --plan and --search. ${OWN}`
         : OWN,
     columns: [
       id('CLIENT', (client) => client.id),
@@ -34,8 +42,7 @@ export const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
       // This is never cut, as its end is what matters.
       id('STATE', (client) => stateOf(client, nowMs), {
         plain: (client) => stateOf(client, undefined),
-        colour: (client) =>
-          [null, 'free'].includes(stateOf(client, undefined)) ? undefined : 'red',
+        colour: (client) => ([null, 'ok'].includes(stateOf(client, undefined)) ? undefined : 'red'),
       }),
     ],
   }),
@@ -59,7 +66,7 @@ const windowColumn = (
   colour: (client) => colourOf(of(client)),
 })
 
-/** The state as on the page. nowMs: undefined leaves out how long it lasts. */
+/** A client that may go on is ok. nowMs: undefined leaves out how long it lasts. */
 function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string | null {
   if (state === null) return null
   const lasting = (what: string, until: string): string =>
@@ -68,7 +75,7 @@ function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string 
   if (state.state === 'banned') return lasting('all keys banned', state.until)
   const banned = keys.flatMap(({ id: key, bannedUntil: until }) => (until ? [{ key, until }] : []))
   const [first] = banned
-  if (first === undefined) return 'free'
+  if (first === undefined) return 'ok'
   const which = banned.length === 1 ? `key ${first.key}` : plural(banned.length, 'key')
   return lasting(`${which} banned`, first.until)
 }

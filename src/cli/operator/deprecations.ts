@@ -2,9 +2,15 @@
 import type { Deprecations } from '../../insight/api/state.ts'
 import { id, number, text } from '../terminal/table.ts'
 import { count, plural, relative } from '../../insight/format.js'
-import { listing } from './asking.ts'
+import type { Declaration } from '../program.ts'
+import { asking, listing } from './asking.ts'
 
-export const deprecationsCommand = listing<Deprecations, Deprecations['callers'][number]>(
+export const deprecations: Declaration = (program, { once }) =>
+  asking(program, 'deprecations', 'who still calls a deprecated route, and with what').action(
+    once(() => deprecationsCommand),
+  )
+
+const deprecationsCommand = listing<Deprecations, Deprecations['callers'][number]>(
   () => '/api/deprecations',
   ({ callers, others, since }, nowMs) => ({
     rows: callers,

@@ -1,26 +1,68 @@
-/** `tollgate explain` with a running gateway: why a recent request was answered as it was, or why one would be. */
+/** `tollgate explain`: why a request was answered as it was, or how one would be: by a running gateway, a log, or a configuration. */
 import type { ExplainAnswer, Explanation, ExplainQuery } from '../../insight/api/explain.ts'
 import { OK, usageFault } from '../terminal/fault.ts'
-import { lookOf } from '../terminal/look.ts'
+import { wordsOf } from '../../admin/page/explained.js'
+import { lookOf, safe } from '../terminal/look.ts'
 import { ask } from './admin-client.ts'
-import { gatewayOf, type Asking, type Output } from './asking.ts'
-import { explainedLines } from './explained-text.ts'
+import { single, type Declaration } from '../program.ts'
+import type { Edge, Output } from '../edge.ts'
+import { asking, gatewayOf, type Asking } from './asking.ts'
 
-export interface ExplainOptions extends Asking {
+const several = (value: string, earlier: string[] | undefined): string[] => [
+  ...(earlier ?? []),
+  value,
+]
+
+interface Asked extends Asking {
   /** A request id, or a request line such as "GET /v1/pets". */
   readonly what: string
   readonly key?: string
   /** Written as "Name: value". */
   readonly header?: readonly string[]
+  readonly log?: string
+  readonly config?: string
+  readonly used?: string
+  readonly at?: string
 }
 
-export async function explainCommand(output: Output, options: ExplainOptions): Promise<number> {
-  const body = queryOf(options)
-  const call = { method: 'POST', body } as const
-  const answer = await ask<ExplainAnswer>(gatewayOf(output, options), '/api/explain', call)
+/** A method or a path alone: no id of a request looks like it. */
+const HALF_A_REQUEST = /^(?:\/\S*|GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|TRACE|CONNECT)$/i
+
+/** Refuses options that would be ignored in silence. */
+function checkOptions({ what, log, config, key, header, used, at }: Asked): void {
+  if (HALF_A_REQUEST.test(what.trim()))
+    throw usageFault(`${what}: write a request as "GET /v1/pets/7", with --key`)
+  if (log !== undefined && (used ?? key ?? header) !== undefined)
+    throw usageFault('--used, --key and -H are of a request such as "GET /v1/pets", not of --log')
+  if (used !== undefined && config === undefined) throw usageFault('--used needs --config')
+  if (at !== undefined && (config ?? log) === undefined)
+    throw usageFault('--at needs --config, or --log')
+}
+
+export const explain: Declaration = (program, { once }) =>
+  asking(program, 'explain', 'why a request was answered as it was, or how one would be')
+    .argument('<what>', 'a request id, or a request such as "GET /v1/pets/7"')
+    .option('--key <key-id>', 'whose request it would be (default: without a credential)', single)
+    .option('-H, --header <line>', 'of the request, as "Name: value"; may be repeated', several)
+    .option('--log <file>', 'look for the request id there (.gz too); best with --config', single)
+    .option('--config <file>', 'explain by this configuration, and ask no gateway', single)
+    .option('--used <counts>', 'what its client has used, as minute=N,day=N (default: 0)', single)
+    .option('--at <time>', 'when it would come; of several in the log when it began', single)
+    .action(once(() => explainCommand))
+
+async function explainCommand(edge: Edge, asked: Asked): Promise<number> {
+  checkOptions(asked)
+  const { log, config } = asked
+  if (log !== undefined)
+    return (await import('../explain-logged.ts')).explainLoggedCommand(edge, { ...asked, log })
+  if (config !== undefined)
+    return (await import('../explain-offline.ts')).explainOfflineCommand(edge, { ...asked, config })
+  const call = { method: 'POST', body: queryOf(asked) } as const
+  const answer = await ask<ExplainAnswer>(gatewayOf(edge, asked), '/api/explain', call)
   const { explanation, missing = [], asOf } = answer
-  for (const what of missing) output.complain(`missing: ${what}`)
-  printExplanation(output, options, explanation, Date.parse(asOf))
+  printExplanation(edge, asked, explanation, Date.parse(asOf))
+  const quiet = (line: string) => lookOf(edge)?.paint('dim', line) ?? line
+  for (const what of missing) edge.complain(quiet(`missing: ${what}`))
   return OK
 }
 
@@ -34,7 +76,7 @@ export function printExplanation(
     output.print(look !== undefined && /^[=*] /.test(line) ? look.paint(colour, line) : line)
 }
 
-function queryOf({ what, key, header = [] }: ExplainOptions): ExplainQuery {
+function queryOf({ what, key, header = [] }: Asked): ExplainQuery {
   const asked = requestLine(what)
   if (asked !== undefined)
     return { ...asked, ...(key !== undefined && { keyId: key }), headers: headersOf(header) }
@@ -63,3 +105,52 @@ export const headerPairs = (lines: readonly string[]) =>
     if (name === undefined) throw usageFault('-H: write it as "Name: value"')
     return [name, value]
   })
+
+/** Minimum width for the finding of a stage. */
+const RULE_AT_LEAST = 24
+
+/** An explanation as lines of a terminal: the request, the answer, each stage, and what would change it. columns: width of a line. nowMs: Unix time; times of its day are written without the date. */
+export function explainedLines(explanation: Explanation, columns: number, nowMs: number): string[] {
+  const { asked, answer, stages, more } = wordsOf(explanation, nowMs)
+  const widest = (cells: readonly string[]): number =>
+    Math.max(...cells.map((cell) => safe(cell).length))
+  const [stageWidth, verdictWidth] = [
+    widest(stages.map(({ stage }) => stage)),
+    widest(stages.map(({ verdict }) => verdict)),
+  ]
+  const before = 2 + stageWidth + 1 + verdictWidth + 1
+  const placeWidth = widest(stages.map(({ config }) => config))
+  const room = Math.max(RULE_AT_LEAST, columns - before - 1 - placeWidth)
+  const rules = stages.map(({ rule }) => folded(safe(rule).split(' '), room, ' ', ''))
+  const ruleWidth = widest(rules.flat())
+  return [
+    ...folded(asked.map(safe), columns, '  '),
+    ...folded(safe(`= ${answer}`).split(' '), columns, ' '),
+    ...stages.flatMap(({ stage, decides, verdict, config }, at) => {
+      const [first = '', ...rest] = rules[at] ?? []
+      const head = `${decides ? '* ' : '  '}${stage.padEnd(stageWidth)} ${verdict.padEnd(verdictWidth)} `
+      const lines = rest.map((line) => ' '.repeat(before) + line)
+      return [`${head}${first.padEnd(ruleWidth)} ${safe(config)}`.trimEnd(), ...lines]
+    }),
+    ...more.flatMap(([name, text]) => folded(safe(`${name}: ${text}`).split(' '), columns, ' ')),
+  ]
+}
+
+/** Folds words into lines, indented after the first. Words are never cut: one longer than a line stands alone. */
+function folded(
+  words: readonly string[],
+  columns: number,
+  gap: string,
+  indent = '  ',
+): readonly string[] {
+  const lines: string[] = []
+  let line = words[0] ?? ''
+  for (const word of words.slice(1)) {
+    if (line.length + gap.length + word.length <= columns) line += gap + word
+    else {
+      lines.push(line)
+      line = indent + word
+    }
+  }
+  return [...lines, line]
+}

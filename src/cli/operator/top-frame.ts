@@ -4,7 +4,7 @@ import type { SeenUse } from '../../core/record/tally.ts'
 import type { Store } from '../../insight/api/state.ts'
 import type { Look } from '../terminal/look.ts'
 import { id, number, table, text, type Column } from '../terminal/table.ts'
-import { clock, count, latency, plural, rate } from '../../insight/format.js'
+import { clock, count, duration, latency, plural, rate } from '../../insight/format.js'
 import { colourOf, share } from './asking.ts'
 
 export interface TopState {
@@ -60,7 +60,7 @@ function footOf({ top, filter, typing, isPaused }: TopState): string {
   if (typing !== undefined) return `/${typing}`
   const shown = filter === '' ? '' : ` · /${filter}`
   const pause = isPaused ? 'PAUSED, space goes on' : 'space pause'
-  return `by ${top.by}, error <= ${count(top.error)}${shown} · r f l sort · / filter · ${pause} · q`
+  return `${duration(top.windowMs)} by ${top.by}, error <= ${count(top.error)}${shown} · r f l sort · / filter · ${pause} · q`
 }
 
 const columnsOver = (seconds: number): Column<TopClient>[] => [

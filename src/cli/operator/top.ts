@@ -4,21 +4,22 @@ import type { Overview, Tick, Top } from '../../insight/api/live.ts'
 import type { Store } from '../../insight/api/state.ts'
 import { OK } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
-import type { Screen } from '../terminal/screen.ts'
-import { eventsIn } from '../terminal/events.ts'
+import { choice, type Declaration } from '../program.ts'
 import { ask, askForStream, type AdminOf } from './admin-client.ts'
-import { gatewayOf, type Asking, type Output } from './asking.ts'
+import type { Edge, Output } from '../edge.ts'
+import { asking, gatewayOf, type Asking } from './asking.ts'
 import { topFrame, type TopState } from './top-frame.ts'
+
+export const top: Declaration = (program, { once }) =>
+  asking(program, 'top', 'the busiest clients of the last seconds, live; in a pipe a line a second')
+    .addOption(choice('--by <order>', 'default: requests', ['requests', 'refusals', 'latency']))
+    .action(once(() => topCommand))
 
 interface TopOptions extends Asking {
   readonly by?: Top['by']
 }
 
-interface TopOutput extends Output {
-  readonly screen: Screen | undefined
-  /** Aborted once the output has no reader any more. */
-  readonly unread: AbortSignal
-}
+type TopOutput = Output & Pick<Edge, 'screen' | 'unread'>
 
 const SILENT_AFTER_MS = 3_000
 const RETRY_AFTER_MS = 2_000
@@ -36,8 +37,8 @@ export async function topCommand(edge: TopOutput, options: TopOptions): Promise<
     if (edge.screen.takeOver(view)) return await view.run()
   }
   for await (const tick of ticks(gateway, edge.unread)) {
-    const { top } = await topOf(gateway, by, NEVER)
-    edge.print(json ? JSON.stringify({ tick, top }) : tabbed(tick, top))
+    const busiest = await topOf(gateway, by, NEVER)
+    edge.print(json ? JSON.stringify({ tick, ...busiest }) : tabbed(tick, busiest.top))
   }
   return OK
 }
@@ -67,6 +68,25 @@ async function* ticks(gateway: AdminOf, signal: AbortSignal): AsyncGenerator<Tic
       if (type === 'tick') yield JSON.parse(data) as Tick
   } catch (error) {
     if (!signal.aborted) throw error
+  }
+}
+
+/** Reads a stream of events (text/event-stream, WHATWG HTML 9.2). */
+export async function* eventsIn(
+  body: AsyncIterable<Uint8Array>,
+): AsyncGenerator<{ readonly type: string; readonly data: string }> {
+  let rest = ''
+  const decoder = new TextDecoder()
+  for await (const bytes of body) {
+    const blocks = (rest + decoder.decode(bytes, { stream: true })).split(/\r?\n\r?\n/)
+    rest = blocks.pop() ?? ''
+    for (const block of blocks) {
+      const fields = Array.from(block.matchAll(/^(event|data): ?(.*?)\r?$/gm))
+      const data = fields.filter(([, name]) => name === 'data').map(([, , value]) => value)
+      const type = fields.find(([, name]) => name === 'event')?.[2] ?? 'message'
+      // An event without data is a comment that keeps the connection open.
+      if (data.length > 0) yield { type, data: data.join('\n') }
+    }
   }
 }
 

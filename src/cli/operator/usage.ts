@@ -1,4 +1,4 @@
-/** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. */
+/** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. `usage reset` sets its use back to 0, on all gateways within a second. */
 import { text as textOf } from 'node:stream/consumers'
 import type {
   ClientDetail,
@@ -6,16 +6,30 @@ import type {
   DayTotals,
   DayUsage,
   PlanTotals,
+  ResetDone,
   WindowUse,
 } from '../../insight/api/usage.ts'
-import { usageFault } from '../terminal/fault.ts'
+import { usageFault, OK } from '../terminal/fault.ts'
 import { id, note, number, text } from '../terminal/table.ts'
 import { count, csvLine, duration, percent } from '../../insight/format.js'
+import { single, type Declaration } from '../program.ts'
 import { ask, askForStream, brokenOff } from './admin-client.ts'
-import { gatewayOf, listing, printAnswer, printView, share } from './asking.ts'
-import type { Asking, Output } from './asking.ts'
-import { OK } from '../terminal/fault.ts'
+import { asking, gatewayOf, listing, printAnswer, printView, share, type Asking } from './asking.ts'
+import type { Output } from '../edge.ts'
 import { DAY_MS } from '../../config/time.ts'
+
+export const usage: Declaration = (program, { once }) => {
+  const group = asking(program, 'usage [client]', 'what one has used, now and by day; or everyone')
+    .option('--day <date>', 'one day, as 2026-11-03', single)
+    .option('--from <date>', 'the first day', single)
+    .option('--to <date>', 'the last day (default: today)', single)
+    .option('--csv', 'as CSV, for billing')
+    .action(once(() => usageCommand))
+  asking(group, 'reset <client>', 'set what a client has used back to 0, on all gateways')
+    .option('--minute', 'its use in this minute')
+    .option('--day', 'its use today (UTC)')
+    .action(once(() => resetCommand))
+}
 
 interface UsageOptions extends Asking {
   /** undefined: everyone's use. */
@@ -67,8 +81,8 @@ async function ofClient(
   const gateway = gatewayOf(output, options)
   const path = `/api/clients/${encodeURIComponent(client)}`
   const query = new URLSearchParams({ ...(from && { from }), ...(to && { to }) }).toString()
-  const usage = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
-  const { days, plan, asOf } = usage
+  const used = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
+  const { days, plan, asOf } = used
   if (options.csv === true) {
     output.print(`${csvLine(['day', 'client', 'plan', 'admitted', ...refusals])}\r`)
     for (const each of days)
@@ -78,7 +92,7 @@ async function ofClient(
       }
     return OK
   }
-  await printAnswer(output, options, usage, async () => {
+  await printAnswer(output, options, used, async () => {
     // What is left is for persons; a client that is no longer configured has history alone.
     if (output.screen !== undefined && plan !== null)
       printNow(output, await ask<ClientDetail>(gateway, path))
@@ -95,7 +109,7 @@ async function ofClient(
         ),
       ],
       rows: [...days, ...total],
-      none: `${client} has made no request from ${usage.from} to ${usage.to}.`,
+      none: `${client} has made no request from ${used.from} to ${used.to}.`,
     })
   })
   return OK
@@ -165,5 +179,29 @@ async function ofEveryone(output: Output, options: Asking, days: readonly string
     const lines = whole.replace(/\n$/, '').split('\n')
     for (const line of lines.slice(at === 0 ? 0 : 1)) output.print(line)
   }
+  return OK
+}
+
+interface ResetOptions extends Asking {
+  readonly client: string
+  readonly minute?: boolean
+  readonly day?: boolean
+}
+
+async function resetCommand(output: Output, options: ResetOptions): Promise<number> {
+  const { client, minute = false, day = false } = options
+  if (!minute && !day)
+    throw usageFault('which windows? Give --minute, --day or both; a reset cannot be undone')
+  const window: ResetDone['window'] = minute && day ? 'both' : minute ? 'minute' : 'day'
+  const path = `/api/clients/${encodeURIComponent(client)}/reset`
+  const call = { method: 'POST', body: { window } } as const
+  const done = await ask<ResetDone>(gatewayOf(output, options), path, call)
+  await printAnswer(output, options, done, () => {
+    for (const when of ['before', 'after'] as const)
+      output.print(
+        `${when.padEnd(7)} ${client} minute ${count(done[when].minute)}  day ${count(done[when].day)}`,
+      )
+    output.complain('undo    this cannot be undone; the totals by day, for billing, stay')
+  })
   return OK
 }

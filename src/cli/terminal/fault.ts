@@ -1,4 +1,5 @@
 /** Faults of commands: what went wrong, why, and what helps; and their exit codes. */
+import { ConfigError } from '../../config/problems.ts'
 
 export const OK = 0
 export const FAILED = 1
@@ -28,11 +29,23 @@ export const HELP_HINT = 'Add --help to see what is taken.'
 export const usageFault = (message: string): Fault =>
   new Fault('usage', message, { remedy: HELP_HINT })
 
-/** Lines for the standard error: one line of JSON for a program. */
+/** Codes of faults of the command line, or of the configuration that it names. */
+const REFUSING = new Set(['usage', 'other_revision', 'config_refused'])
+
+export const exitCodeOf = (error: unknown): number =>
+  REFUSING.has(asFault(error).code) ? REFUSED : FAILED
+
+function asFault(error: unknown): Fault {
+  if (error instanceof Fault) return error
+  if (error instanceof ConfigError) return new Fault('config_refused', error.format().join('\n'))
+  return new Fault('failed', (error as Error).message)
+}
+
+/** Lines for the standard error: one line of JSON for a program; every problem of a configuration has a line. */
 export function faultLines(error: unknown, isJson: boolean): string[] {
-  const fault = error instanceof Fault ? error : new Fault('failed', (error as Error).message)
-  const { code, message } = fault
-  const { reason: cause, remedy } = fault.why
+  if (error instanceof ConfigError && !isJson) return error.format()
+  const { code, message, why } = asFault(error)
+  const { reason: cause, remedy } = why
   if (isJson)
     return [
       JSON.stringify({ error: { code, message, cause: cause ?? null, remedy: remedy ?? null } }),

@@ -1,7 +1,7 @@
 /** The look of the output where a person reads it on a terminal. */
 import { styleText } from 'node:util'
 
-export type Colour = 'red' | 'yellow' | 'green'
+export type Colour = 'red' | 'yellow' | 'green' | 'dim'
 
 export interface Look {
   /** Width of a line. */

@@ -7,7 +7,7 @@
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu
 const ESCAPE = '\x1b'
 /** The colours of our own output, as `styleText` of Node.js writes them. */
-const ownColour = new RegExp(`${ESCAPE}\\[(?:3[1-3]|39)m`, 'y')
+const ownColour = new RegExp(`${ESCAPE}\\[(?:3[1-3]|39|22?)m`, 'y')
 
 /**
  * Unprintable characters become `\uXXXX`, which is their form in JSON too: a line of JSON keeps its meaning. Line ends, tabs, a

@@ -47,6 +47,8 @@ interface Changes<Item> {
 
 export interface ChangedLimits {
   readonly client: string
+  /** The plan that it has then. */
+  readonly plan: string
   readonly from: Limits
   readonly to: Limits
 }
@@ -112,9 +114,16 @@ export function* loweredIn(
   for (const is of differing(next, current)) {
     const was = is && current.get(is.id)
     const isFound = is && was && isLowered(was.limits, is.limits)
-    yield isFound ? { client: is.id, from: was.limits, to: is.limits } : undefined
+    yield isFound ? changedLimits(was, is) : undefined
   }
 }
+
+const changedLimits = (was: ClientConfig, is: ClientConfig): ChangedLimits => ({
+  client: is.id,
+  plan: is.plan,
+  from: was.limits,
+  to: is.limits,
+})
 
 /** Whether the limit of at least one window is lower. */
 export const isLowered = (from: Limits, to: Limits): boolean =>
@@ -177,7 +186,7 @@ class ClientChanges {
       this.#add('clients.moved', this.clients.moved, { client, from: was.plan, to: is.plan })
     const { perMinute, perDay } = was.limits
     if (limits.perMinute === perMinute && limits.perDay === perDay) return
-    const changed = { client, from: was.limits, to: limits }
+    const changed = changedLimits(was, is)
     if (isLowered(was.limits, limits)) this.#add('limits.lowered', this.limits.lowered, changed)
     else this.#add('limits.raised', this.limits.raised, changed)
   }

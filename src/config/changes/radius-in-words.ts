@@ -1,21 +1,31 @@
 /** What a configuration changes for whom, as lines of text. */
-import type { Limits } from '../config.ts'
 import type { BlastRadius, BoundedRadius, ChangedLimits } from './blast-radius.ts'
 
 /** Names shown of a list; the rest is counted. */
 const NAMES_SHOWN = 20
 const RESTART = 'taken at a start only, a reload refuses the whole file for this'
 
-/** Returns a heading, then a line per kind of change. */
-export function inWords(radius: BlastRadius & Partial<BoundedRadius>): string[] {
+/** Changes of limits shown, and clients named of each. */
+const SHOWN = 10
+
+/** What a person should know besides what changes. */
+interface Known {
+  /** Returns FILE:LINE of a plan. Default: nothing is said about places. */
+  locationOf?(plan: string): string | undefined
+  /** The clients that are hit first, such as those above their new limits now. They are named first. */
+  readonly nearest?: readonly string[] | undefined
+}
+
+/** Returns a heading, then a line per kind of change; of limits a table by plan, and whom they hit. */
+export function inWords(radius: BlastRadius & Partial<BoundedRadius>, known: Known = {}): string[] {
   const { from, to, clients, limits, keys, routes, settings, needsRestart, counts = {} } = radius
   const line = wordsWith(counts)
   const lines = [
     line('-', 'client', 'clients.removed', clients.removed),
     line('+', 'client', 'clients.added', clients.added),
     line('>', 'client moved', 'clients.moved', clients.moved, movedInWords),
-    line('v', 'limit lowered', 'limits.lowered', limits.lowered, limitsInWords),
-    line('^', 'limit raised', 'limits.raised', limits.raised, limitsInWords),
+    ...limitsInWords('v', limits.lowered, counts['limits.lowered'], known),
+    ...limitsInWords('^', limits.raised, counts['limits.raised'], known),
     line('-', 'key', 'keys.revoked', keys.revoked, keyInWords),
     line('+', 'key', 'keys.added', keys.added, keyInWords),
     line('~', 'key with another expiry', 'keys.changed', keys.changed, keyInWords),
@@ -28,6 +38,45 @@ export function inWords(radius: BlastRadius & Partial<BoundedRadius>): string[] 
   const head = from === to ? `${from}: the same file` : `${from} to ${to}`
   return [lines.length === 0 ? `${head}, nothing changes` : head, ...lines]
 }
+
+/** The same before it is taken: also says that nothing needs a restart. */
+export const plannedInWords = (...[radius, known]: Parameters<typeof inWords>): string[] => {
+  const lines = inWords(radius, known)
+  const isQuiet = lines.length === 1 || radius.needsRestart.length > 0
+  return isQuiet ? lines : [...lines, 'Nothing needs a restart.']
+}
+
+/** A row for each plan and change, those that hit the most clients first, with some of them below. total: of a list that is cut. */
+function limitsInWords(
+  sign: string,
+  changed: readonly ChangedLimits[],
+  total = changed.length,
+  { locationOf, nearest = [] }: Known,
+): string[] {
+  const groups = [...Map.groupBy(changed, (one) => `${one.plan}  ${changeInWords(one)}`)]
+  const shown = groups.sort(([, one], [, other]) => other.length - one.length).slice(0, SHOWN)
+  const lines = shown.flatMap(([change, hit]) => {
+    const location = locationOf?.(hit[0]?.plan ?? '')
+    const row = [`${sign} ${change}`, clientsInWords(hit.length), ...(location ? [location] : [])]
+    const all = new Set(hit.map(({ client }) => client))
+    const names = [...new Set([...nearest.filter((id) => all.has(id)), ...all])].slice(0, SHOWN)
+    const others = all.size - names.length
+    const more = others > 0 ? `, and ${inDigits(others)} more` : ''
+    return [row.join('  '), `    ${names.join(', ')}${more}`]
+  })
+  const rest = total - shown.reduce((sum, [, hit]) => sum + hit.length, 0)
+  return rest > 0 ? [...lines, `${sign} and ${clientsInWords(rest)} more, not listed`] : lines
+}
+
+const inDigits = (value: number): string => value.toLocaleString('en-US')
+const clientsInWords = (many: number): string => `${inDigits(many)} client${many === 1 ? '' : 's'}`
+
+/** Such as `perDay 1,000 to 500`: the windows that change. */
+const changeInWords = ({ from, to }: ChangedLimits): string =>
+  (['perMinute', 'perDay'] as const)
+    .filter((key) => from[key] !== to[key])
+    .map((key) => `${key} ${inDigits(from[key])} to ${inDigits(to[key])}`)
+    .join(', ')
 
 /** counts: full lengths of cut lists, by path. The returned function takes a sign, a noun with its kind of change, the path and the list. */
 const wordsWith =
@@ -53,6 +102,3 @@ const keyInWords = ({ key, client }: { key: string; client: string }): string =>
   `${key} (${client})`
 const movedInWords = ({ client, from, to }: BlastRadius['clients']['moved'][number]): string =>
   `${client} ${from} to ${to}`
-const inFigures = ({ perMinute, perDay }: Limits): string => `${perMinute}/min ${perDay}/day`
-const limitsInWords = ({ client, from, to }: ChangedLimits): string =>
-  `${client} ${inFigures(from)} to ${inFigures(to)}`

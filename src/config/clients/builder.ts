@@ -1,12 +1,11 @@
 /** Builds the table of all clients, those of the configuration itself and of its client files: the whole table, or every fault with its place. The same code runs in a thread and without one. */
 import type { WrittenClient } from '../config.ts'
-import { sameDigest, sameId } from '../cross-checks.ts'
+import { sameDigest, sameId } from '../plans.ts'
 import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts'
 import type { Group } from '../tree.ts'
 import { EXPIRING_MS, keyIsOver } from './warnings.ts'
-import { Columns, countEnding } from './columns.ts'
-import { Faults, type FileFault } from './faults.ts'
-import { placesIn, type Sought } from './places.ts'
+import { columnsOf, countEnding, type Columns } from './columns.ts'
+import { Faults, placesIn, type FileFault, type Sought } from './faults.ts'
 import { readFile, type ClientFile } from './read-file.ts'
 import type { ClientTableParts } from './client-table.ts'
 import { Scratch, type Same } from './scratch.ts'
@@ -45,11 +44,9 @@ type Ends = readonly number[]
 export const build = (request: BuildRequest): Built => {
   const { own, files, plans, isLarge } = request
   const textBytes = files.reduce((sum, { bytes }) => sum + bytes, JSON.stringify(own).length)
-  const scratch = new Scratch(textBytes, isLarge)
+  const scratch = new Scratch(Object.keys(plans), textBytes, isLarge)
   const faults = new Faults()
-  const planNames = Object.keys(plans)
-  for (const [index, client] of own.entries())
-    scratch.add(client, planNames.indexOf(client.plan), index)
+  for (const [index, client] of own.entries()) scratch.add(client, index)
   const ends = [scratch.clients]
   const sha256 = files.map((file) => {
     const read = readFile(file, { scratch, faults, plans })
@@ -57,11 +54,11 @@ export const build = (request: BuildRequest): Built => {
     return read ?? ''
   })
   const twice: Same[] = []
-  const table = scratch.finish(planNames, (same) => {
+  const table = scratch.finish((same) => {
     if (faults.count + twice.length < PROBLEMS_AT_MOST) twice.push(same)
     else faults.dropped++
   })
-  const columns = new Columns(table.buffer, table.counts)
+  const columns = columnsOf(table.buffer, table.counts)
   const found = new Found(request, columns, ends)
   for (const fault of found.places(twice.map((same) => found.repeated(same)))) faults.add(fault)
   const isSound = faults.count === 0

@@ -1,6 +1,7 @@
 /** The clients of a configuration, read from columns: each object is made when it is asked for, and none is kept. */
-import type { ClientConfig, Clients, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
-import { Columns, countEnding, DIGEST_BYTES, type Counts } from './columns.ts'
+import type { ClientConfig, Clients, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
+import { columnsOf, countEnding, DIGEST_BYTES, type Columns, type Counts } from './columns.ts'
+import { byLimit, limitKeys, windows } from '../time.ts'
 import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
 
 /** A whole table, as it goes from thread to thread and from process to process. */
@@ -27,7 +28,7 @@ export class ClientTable implements Clients {
 
   constructor(parts: ClientTableParts, plans: ReadonlyMap<string, PlanConfig>) {
     this.parts = parts
-    this.#columns = new Columns(parts.buffer, parts.counts)
+    this.#columns = columnsOf(parts.buffer, parts.counts)
     this.#plans = parts.planNames.map((name) => plans.get(name))
   }
 
@@ -94,15 +95,14 @@ export class ClientTable implements Clients {
   }
 
   *notIn(other: Clients): Generator<ClientConfig | undefined> {
-    if (!(other instanceof ClientTable))
-      throw new TypeError('the clients of a configuration are a ring')
-    const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
+    const before = clientTableOf({ clients: other })
+    const [ids, others] = [this.#columns.clientIds, before.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
       if (client % COMPARED_AT_ONCE === 0) yield undefined
       // Most clients have the same number as before.
-      const isThere = client < other.size && isSameId(ids, client, others, client)
+      const isThere = client < before.size && isSameId(ids, client, others, client)
       const found = isThere ? client : findSameId(ids, client, others)
-      if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
+      if (found === undefined || !this.#isAs(client, before, found)) yield this.#client(client)
     }
   }
 
@@ -114,7 +114,7 @@ export class ClientTable implements Clients {
     const [otherFrom, otherTo] = other.#keysOf(found)
     if (!isPlan || to - from !== otherTo - otherFrom) return false
     const [a, b] = [this.#limits(client) ?? is.limits, other.#limits(found) ?? was.limits]
-    if (a?.perMinute !== b?.perMinute || a?.perDay !== b?.perDay) return false
+    if (limitKeys.some((key) => a?.[key] !== b?.[key])) return false
     for (let key = 0; key < to - from; key++)
       if (!this.#isSameKey(from + key, other, otherFrom + key)) return false
     return true
@@ -178,6 +178,27 @@ export class ClientTable implements Clients {
     const { clientLimits, limits } = this.#columns
     const own = clientLimits[client] ?? 0
     if (own === 0) return undefined
-    return { perMinute: limits[2 * own - 2] ?? 0, perDay: limits[2 * own - 1] ?? 0 }
+    const from = (own - 1) * windows.length
+    return byLimit((window) => limits[from + windows.indexOf(window)] ?? 0)
   }
+}
+
+/** A configuration as plain data, which can be sent to another process; the bytes of its clients travel separately. */
+export interface PlainConfig extends Omit<Config, 'clients'> {
+  readonly clients: Omit<ClientTableParts, 'buffer'>
+}
+
+export const toPlainConfig = (config: Config): PlainConfig => {
+  const { counts, planNames } = clientTableOf(config).parts
+  return { ...config, clients: { counts, planNames } }
+}
+
+export const fromPlainConfig = (plain: PlainConfig, buffer: ArrayBuffer): Config => ({
+  ...plain,
+  clients: new ClientTable({ ...plain.clients, buffer }, plain.plans),
+})
+
+export const clientTableOf = ({ clients }: Pick<Config, 'clients'>): ClientTable => {
+  if (clients instanceof ClientTable) return clients
+  throw new TypeError('the clients of a configuration are a ring')
 }

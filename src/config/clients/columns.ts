@@ -1,11 +1,13 @@
 /** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the table reads them. */
 
+import { windows } from '../time.ts'
+
 export interface Counts {
   readonly clients: number
   readonly keys: number
   /** Bytes of all ids together. */
   readonly idBytes: number
-  /** Pairs of limits that belong to single clients. */
+  /** Sets of limits that belong to single clients. */
   readonly limits: number
   /** Slots of the indexes: clients by id, keys by id and keys by digest. */
   readonly clientSlots: number
@@ -23,71 +25,58 @@ export interface Ids {
   readonly slots: Uint32Array
 }
 
-/**
- * Typed views of the buffer, the widest elements first so that each is aligned. All ids are ASCII and stand one after the
- * other in `ids`. An index slot holds the number of a client or key plus one; 0 means free.
- */
-export class Columns {
-  /** Unix time in ms; Infinity: never. */
-  readonly keyExpiresAtMs: Float64Array
-  /** perMinute and perDay alternate. */
-  readonly limits: Float64Array
-  /** Eight words per digest, as many bytes as in `digests`. */
-  readonly digestWords: Uint32Array
-  readonly keyClient: Uint32Array
-  readonly keyIdAt: Uint32Array
-  readonly clientIdAt: Uint32Array
-  readonly clientFirstKey: Uint32Array
-  /** Index of the client's own limits plus one; 0: its plan's limits. */
-  readonly clientLimits: Uint32Array
-  /** Line in the client's file, from 1. */
-  readonly clientLine: Uint32Array
-  readonly byClientId: Uint32Array
-  readonly byKeyId: Uint32Array
-  readonly byDigest: Uint32Array
-  readonly clientPlan: Uint16Array
-  readonly keyIdLength: Uint8Array
-  readonly clientIdLength: Uint8Array
-  readonly ids: Buffer
-  readonly digests: Buffer
-  readonly clientIds: Ids
-  readonly keyIds: Ids
+const DIGEST_WORDS = DIGEST_BYTES / 4
 
-  constructor(buffer: ArrayBuffer, counts: Counts) {
-    const { clients, keys, idBytes, limits, clientSlots, keySlots } = counts
-    let at = 0
-    const take = <View>(
-      kind: {
-        new (buffer: ArrayBuffer, at: number, length: number): View
-        BYTES_PER_ELEMENT: number
-      },
-      length: number,
-    ): View => {
-      const view = new kind(buffer, at, length)
-      at += length * kind.BYTES_PER_ELEMENT
-      return view
-    }
-    this.keyExpiresAtMs = take(Float64Array, keys)
-    this.limits = take(Float64Array, 2 * limits)
-    this.digests = Buffer.from(buffer, at, keys * DIGEST_BYTES)
-    this.digestWords = take(Uint32Array, (keys * DIGEST_BYTES) / 4)
-    this.keyClient = take(Uint32Array, keys)
-    this.keyIdAt = take(Uint32Array, keys)
-    this.clientIdAt = take(Uint32Array, clients)
-    this.clientFirstKey = take(Uint32Array, clients)
-    this.clientLimits = take(Uint32Array, clients)
-    this.clientLine = take(Uint32Array, clients)
-    this.byClientId = take(Uint32Array, clientSlots)
-    this.byKeyId = take(Uint32Array, keySlots)
-    this.byDigest = take(Uint32Array, keySlots)
-    this.clientPlan = take(Uint16Array, clients)
-    this.keyIdLength = take(Uint8Array, keys)
-    this.clientIdLength = take(Uint8Array, clients)
-    this.ids = Buffer.from(buffer, at, idBytes)
-    const { ids, clientIdAt, clientIdLength, keyIdAt, keyIdLength } = this
-    this.clientIds = { ids, at: clientIdAt, length: clientIdLength, slots: this.byClientId }
-    this.keyIds = { ids, at: keyIdAt, length: keyIdLength, slots: this.byKeyId }
-  }
+/**
+ * The columns in the order of the buffer, the widest elements first so that each is aligned: kind of the elements, what there is
+ * a row for, elements a row. All ids are ASCII and stand one after the other in `ids`. An index slot holds the number of a client
+ * or key plus one; 0 means free.
+ */
+const layout = {
+  /** Unix time in ms; Infinity: never. */
+  keyExpiresAtMs: [Float64Array, 'keys', 1],
+  /** Limits of all windows, in their order. */
+  limits: [Float64Array, 'limits', windows.length],
+  digestWords: [Uint32Array, 'keys', DIGEST_WORDS],
+  keyClient: [Uint32Array, 'keys', 1],
+  keyIdAt: [Uint32Array, 'keys', 1],
+  clientIdAt: [Uint32Array, 'clients', 1],
+  clientFirstKey: [Uint32Array, 'clients', 1],
+  /** Index of the client's own limits plus one; 0: its plan's limits. */
+  clientLimits: [Uint32Array, 'clients', 1],
+  /** Line in the client's file, from 1. */
+  clientLine: [Uint32Array, 'clients', 1],
+  byClientId: [Uint32Array, 'clientSlots', 1],
+  byKeyId: [Uint32Array, 'keySlots', 1],
+  byDigest: [Uint32Array, 'keySlots', 1],
+  clientPlan: [Uint16Array, 'clients', 1],
+  keyIdLength: [Uint8Array, 'keys', 1],
+  clientIdLength: [Uint8Array, 'clients', 1],
+  idBytes: [Uint8Array, 'idBytes', 1],
+} as const satisfies Record<string, readonly [unknown, keyof Counts, number]>
+
+type Layout = typeof layout
+export const columnNames = Object.keys(layout) as (keyof Layout)[]
+
+/** Typed views of a buffer. */
+export type Columns = ReturnType<typeof columnsOf>
+
+export const columnsOf = (buffer: ArrayBuffer, counts: Counts) => {
+  let at = 0
+  const views = Object.fromEntries(
+    Object.entries(layout).map(([name, [kind, of, each]]) => {
+      const view = new kind(buffer, at, counts[of] * each)
+      at += view.byteLength
+      return [name, view]
+    }),
+  ) as { readonly [Name in keyof Layout]: InstanceType<Layout[Name][0]> }
+  const asBuffer = (view: Uint8Array | Uint32Array): Buffer =>
+    Buffer.from(buffer, view.byteOffset, view.byteLength)
+  const { clientIdAt, clientIdLength, byClientId, keyIdAt, keyIdLength, byKeyId } = views
+  const ids = asBuffer(views.idBytes)
+  const clientIds: Ids = { ids, at: clientIdAt, length: clientIdLength, slots: byClientId }
+  const keyIds: Ids = { ids, at: keyIdAt, length: keyIdLength, slots: byKeyId }
+  return { ...views, ids, digests: asBuffer(views.digestWords), clientIds, keyIds }
 }
 
 /** Counts the keys that end from the one moment to before the other. */
@@ -105,14 +94,12 @@ export const countEnding = (
   return count
 }
 
-/** Size of a buffer for `new Columns`. */
+/** Size of a buffer for columnsOf. */
 export const columnBytes = (counts: Counts): number =>
-  counts.keys * (8 + DIGEST_BYTES + 4 + 4 + 1) +
-  counts.limits * 16 +
-  counts.clients * (4 * 4 + 2 + 1) +
-  counts.clientSlots * 4 +
-  counts.keySlots * 2 * 4 +
-  counts.idBytes
+  Object.values(layout).reduce(
+    (sum, [kind, of, each]) => sum + counts[of] * each * kind.BYTES_PER_ELEMENT,
+    0,
+  )
 
 /** glibc keeps freed blocks below this size, so memory would grow with each reload; larger blocks go back at once, and untouched pages cost nothing. */
 const LEAST_LARGE_BYTES = 33 * 2 ** 20

@@ -1,4 +1,4 @@
-/** Faults of client files, up to a number that a person can still use. */
+/** Faults of client files with their places, up to a number that a person can still use. */
 import {
   formatPath,
   PROBLEMS_AT_MOST,
@@ -7,7 +7,7 @@ import {
   type PathProblem,
 } from '../problems.ts'
 import { textAt } from '../tree.ts'
-import type { ExactEntry } from './entries.ts'
+import { readClients, type EntryReader, type ExactEntry } from './entries.ts'
 
 export type FileFault = ConfigProblem & { readonly file: string }
 
@@ -59,3 +59,49 @@ export const placed = (file: string, entry: ExactEntry, problem: PathProblem): F
     message,
   }
 }
+
+/** A problem of the client with that id at that line. */
+export interface Sought extends PathProblem {
+  readonly id: string
+  readonly line: number
+}
+
+/**
+ * Places of clients and keys that the columns know by number only: their file is read once more, as this is seldom needed.
+ * Returns faults in the order of the file.
+ */
+export const placesIn = (
+  file: { readonly name: string; readonly path: string },
+  sought: readonly Sought[],
+): FileFault[] => {
+  const byLine = Map.groupBy(sought, ({ line }) => line)
+  const found = new Map<Sought, FileFault>()
+  const reader: EntryReader = {
+    plain: (_bytes, _span, line) => !byLine.has(line),
+    exact: (entry) => {
+      const { tree } = entry.reading
+      const id = textAt(tree, ...entry.path, 'id')
+      for (const one of byLine.get(entry.clientLine) ?? [])
+        // Where the id occurs twice in that line, the later client has the problem.
+        if (one.id === id && textAt(tree, ...entry.path, ...one.path) !== undefined)
+          found.set(one, placed(file.name, entry, one))
+    },
+    fault: () => undefined,
+    restart: () => found.clear(),
+  }
+  try {
+    readClients(file.path, reader)
+  } catch {
+    // The file cannot be read to its end, as another problem reports: the lines are known.
+    for (const one of sought) if (!found.has(one)) found.set(one, atLine(file.name, one))
+  }
+  return [...found.values()]
+}
+
+const atLine = (file: string, { line, path, message }: Sought): FileFault => ({
+  file,
+  line,
+  column: 1,
+  path: formatPath(path),
+  message,
+})

@@ -7,7 +7,7 @@ export const slotsFor = (entries: number): number => Math.ceil(entries / 0.6) + 
 /** Scales a hash of 32 bits to a slot, so that no length has to be a power of two. */
 const slotOf = (hash: number, slots: number): number => Math.floor((hash * slots) / 2 ** 32)
 
-/** FNV-1a with the last step of Murmur 3, as the high bits choose the slot. */
+/** FNV-1a with the last step of MurmurHash3, without which texts that differ in their last letter get similar high bits. */
 const seed = 0x811c9dc5
 const step = (hash: number, byte: number): number => Math.imul(hash ^ byte, 0x01000193)
 const finish = (hash: number): number => {
@@ -22,7 +22,8 @@ const hashBytes = (bytes: Uint8Array, at: number, length: number): number => {
   return finish(hash)
 }
 
-const hashText = (text: string): number => {
+/** 32 bits. */
+export const hashText = (text: string): number => {
   let hash = seed
   for (let i = 0; i < text.length; i++) hash = step(hash, text.charCodeAt(i))
   return finish(hash)

@@ -1,19 +1,11 @@
 /** Reads one client file into the scratch: plain clients as bytes, all others through the schema. */
-import type { WrittenClient } from '../config.ts'
-import { readEntry } from '../entries.ts'
 import { unreadable } from '../files.ts'
+import { readEntry } from '../parse.ts'
 import { valueAt, type Group } from '../tree.ts'
-import {
-  isJsonLines,
-  readClients,
-  type EntryReader,
-  type ExactEntry,
-  type Span,
-} from './entries.ts'
+import { isJsonLines, readClients, type EntryReader } from './entries.ts'
 import { placed, placedFault, type Faults } from './faults.ts'
 import { TooLong } from './pieces.ts'
-import { PlainJson } from './plain-json.ts'
-import { readPlainItem } from './plain-yaml.ts'
+import { parsePlainItem, parsePlainLine, PlainClients } from './plain-clients.ts'
 import type { Scratch } from './scratch.ts'
 
 export interface ClientFile {
@@ -45,35 +37,26 @@ export const readFile = (file: ClientFile, into: Into): string | undefined => {
 }
 
 const entryReader = (file: ClientFile, { scratch, faults, plans }: Into): EntryReader => {
-  const planNames = Object.keys(plans)
   const atStart = { scratch: scratch.mark(), faults: faults.count }
-  const add = (client: WrittenClient, line: number): void =>
-    scratch.add(client, planNames.indexOf(client.plan), line)
-
-  const json = new PlainJson(scratch, plans)
-  const plainYaml = (bytes: Buffer, { start, end }: Span, line: number): boolean => {
-    const tree = readPlainItem(bytes.toString('latin1', start, end))
-    if (tree === undefined) return false
-    const { client, problems } = readEntry(tree, plans)
-    if (client === undefined || problems.length > 0) return false
-    add(client, line)
-    return true
-  }
-  const exact = (entry: ExactEntry): void => {
-    const { reading, path, clientLine } = entry
-    const before = faults.count
-    for (const fault of reading.faults) faults.add(placedFault(file.name, entry, fault))
-    if (reading.tree === undefined) return
-    const { client, problems } = readEntry(valueAt(reading.tree, ...path) ?? '', plans)
-    for (const each of problems)
-      if (!reading.isHole([...path, ...each.path])) faults.add(placed(file.name, entry, each))
-    if (client !== undefined && faults.count === before) add(client, clientLine)
-  }
+  const plain = new PlainClients(plans)
+  const parse = isJsonLines(file.path) ? parsePlainLine : parsePlainItem
   return {
-    plain: isJsonLines(file.path)
-      ? (bytes, { start, end }, line) => json.take(bytes, start, end, line)
-      : plainYaml,
-    exact,
+    plain: (bytes, { start, end }, line) => {
+      // Only ASCII is plain, so the bytes need no decoding.
+      const client = plain.read(parse(bytes.toString('latin1', start, end)))
+      if (client !== undefined) scratch.add(client, line)
+      return client !== undefined
+    },
+    exact: (entry) => {
+      const { reading, path, clientLine } = entry
+      const before = faults.count
+      for (const fault of reading.faults) faults.add(placedFault(file.name, entry, fault))
+      if (reading.tree === undefined) return
+      const { client, problems } = readEntry(valueAt(reading.tree, ...path) ?? '', plans)
+      for (const each of problems)
+        if (!reading.isHole([...path, ...each.path])) faults.add(placed(file.name, entry, each))
+      if (client !== undefined && faults.count === before) scratch.add(client, clientLine)
+    },
     fault: (place, message) => faults.add({ file: file.name, ...place, path: '(file)', message }),
     restart: () => {
       scratch.rewind(atStart.scratch)

@@ -2,8 +2,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import { columnBytes } from './columns.ts'
-import { clientTableOf } from './plain-config.ts'
-import { ClientTable } from './client-table.ts'
+import { ClientTable, clientTableOf } from './client-table.ts'
 
 /** Smaller buffers are left to the garbage collector. */
 const LARGE_BYTES = 32 * 2 ** 20

@@ -1,10 +1,36 @@
-/** A backend is one machine that requests are forwarded to: its URL, parsed once, and its health. */
+/** A backend is one machine that requests are forwarded to: its URL, parsed once, its health and what became of its requests. */
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { Config } from '../../config/config.ts'
-import { noOutcomes, type Outcomes } from './outcomes.ts'
+import {
+  backendFailureKinds,
+  type BackendFailureKind,
+  type FailedAttempt,
+} from '../rules/backend-failure.ts'
 import { attemptBounds, HistogramSeries } from './histogram-series.ts'
 import { Standing } from './standing.ts'
+
+/** The status of a complete answer, the failure, or `abandoned` when nobody waits for the answer any more. */
+export type Outcome = number | FailedAttempt | 'abandoned'
+
+/** The sender of a request. startedMs: performance.now() when the backend was sent the request. */
+export interface Sender {
+  readonly clientId: string
+  readonly startedMs: number
+}
+
+const classes = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
+type Outcomes = Record<(typeof classes)[number] | BackendFailureKind | 'abandoned', number>
+
+const noOutcomes = (): Outcomes =>
+  Object.fromEntries(
+    [...classes, ...backendFailureKinds, 'abandoned'].map((name) => [name, 0]),
+  ) as Outcomes
+
+export function countOutcome(outcomes: Outcomes, outcome: Outcome): void {
+  if (typeof outcome === 'number') outcomes[classes[Math.trunc(outcome / 100) - 1] ?? '5xx']++
+  else outcomes[outcome === 'abandoned' ? outcome : outcome.kind]++
+}
 
 export type BackendTls = Required<
   Pick<ConnectionOptions, 'servername' | 'rejectUnauthorized' | 'secureContext'>

@@ -1,11 +1,10 @@
 /** The balancer gives each request a permit for one backend, or a place in line, and judges backends by the results. */
 import type { Config } from '../../config/config.ts'
 import { couldNotConnect, isGatewayFault, speaksAgainstBackend } from '../rules/backend-failure.ts'
-import type { Backend } from './backend.ts'
 import { Choice, type Asker } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Place } from './line.ts'
-import { countOutcome, type Outcome, type Sender } from './outcomes.ts'
+import { countOutcome, type Backend, type Outcome, type Sender } from './backend.ts'
 import type { ClientFailure } from './standing.ts'
 
 /** connections: the number of permits of each backend. */

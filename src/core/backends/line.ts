@@ -1,6 +1,48 @@
 /** Requests wait for a backend in one line: clients take turns, and each client's requests keep their order. */
 import type { Backend } from './backend.ts'
-import { Ring, type Linked } from './ring.ts'
+
+/** An item that is in no ring links to itself. */
+interface Linked<Item> {
+  next: Item
+  previous: Item
+}
+
+/** A circular linked list adds and removes items in constant time. */
+class Ring<Item extends Linked<Item>> {
+  /** The first item; undefined: the ring is empty. Written here only. */
+  first: Item | undefined
+
+  /** Adds the item as the last one. */
+  append(item: Item): void {
+    const { first } = this
+    if (first === undefined) {
+      this.first = item
+      return
+    }
+    item.next = first
+    item.previous = first.previous
+    first.previous.next = item
+    first.previous = item
+  }
+
+  remove(item: Item): void {
+    const { next, previous } = item
+    if (this.first === item) this.first = next === item ? undefined : next
+    previous.next = next
+    next.previous = previous
+    item.next = item
+    item.previous = item
+  }
+
+  items(): Item[] {
+    const items: Item[] = []
+    for (let item = this.first; item !== undefined;) {
+      items.push(item)
+      item = item.next === this.first ? undefined : item.next
+    }
+    return items
+  }
+}
 
 export interface Waiter {
   readonly clientId: string

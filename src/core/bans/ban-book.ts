@@ -1,6 +1,6 @@
 /** Keeps the bans known to this process, in memory and in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../../config/config.ts'
-import type { Count, Counter } from '../../state/counter.ts'
+import type { Count, Counter } from '../../state/contract.ts'
 import { isBanned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
 import { BanTable, setBounded } from './ban-table.ts'
@@ -26,6 +26,8 @@ export interface BanBookOptions {
   readonly observer: BanObserver
   /** The store's Unix time in ms. */
   readonly now: () => number
+  /** The same at this Unix time of the process's own clock. */
+  readonly nowAt: (ownMs: number) => number
 }
 
 /** Nothing here touches quota counters: a ban never costs quota, and its end never gives any back. */
@@ -36,16 +38,18 @@ export class BanBook {
   #policy: BansConfig
   /** The store's Unix time in ms, by which bans end. */
   readonly now: () => number
+  readonly nowAt: BanBookOptions['nowAt']
   readonly #table: BanTable
   readonly #synchroniser: Synchroniser
   /** The first 429 of each key's newest window. Written by refused. */
   readonly #firstRefusals = new Map<string, { windowEndMs: number; atMs: number }>()
 
   constructor(options: BanBookOptions) {
-    const { policy, counter, store, observer, now } = options
+    const { policy, counter, store, observer, now, nowAt } = options
     this.#options = options
     this.#policy = policy
     this.now = now
+    this.nowAt = nowAt
     this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#onLift(keyId, lift))
     this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
     this.operators = new OperatorBans({ table: this.#table, store, now })
@@ -82,9 +86,8 @@ export class BanBook {
     return known !== undefined && isBanned(known, this.now()) ? known : undefined
   }
 
-  /** Called on each 429 for quota. `windowEndMs`: the store's Unix time in ms at which the exhausted window ends. Never throws. */
-  refused(keyId: string, windowEndMs: number): void {
-    const nowMs = this.now()
+  /** Called on each 429 for quota. The store's Unix time in ms: `windowEndMs` when the exhausted window ends, `nowMs` when the refusal was decided. Never throws. */
+  refused(keyId: string, windowEndMs: number, nowMs: number): void {
     const { observer } = this.#options
     const { graceMs } = this.#policy
     const first = this.#firstRefusals.get(keyId)

@@ -51,7 +51,8 @@ export class CheckBudget {
 /** No address contains a space. */
 const nameOf = ({ address, clientId }: Sender): string => `${address} ${clientId}`
 
-function keepLatest<Value>(
+/** Sets a value that the map keeps for the longest; beyond the most it forgets the oldest. */
+export function keepLatest<Value>(
   kept: Map<string, Value>,
   key: string,
   value: Value,

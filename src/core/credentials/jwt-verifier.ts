@@ -10,7 +10,7 @@ import {
   type TokenRules,
   type TokenStatement,
 } from '../rules/token-claims.ts'
-import { CheckBudget } from './check-budget.ts'
+import { CheckBudget, keepLatest } from './check-budget.ts'
 import type { JwksTiming } from './jwks-source.ts'
 import {
   covers,
@@ -172,7 +172,8 @@ export class JwtVerifier {
       if (isGood === undefined) return this.#refuseUnavailable('busy')
       if (!isGood) return BAD_SIGNATURE
       // The set may have changed while the signature was checked; such a token is believed once, not remembered.
-      if (this.#source.current === keys) this.#remember(digest, statement)
+      if (this.#source.current === keys)
+        keepLatest(this.#remembered, digest, statement, maxRemembered)
       return statement
     } finally {
       this.#underway.delete(digest)
@@ -191,11 +192,5 @@ export class JwtVerifier {
   #refuseUnavailable(reason: UnavailableReason): Refusal {
     this.#observer.unavailable(reason)
     return unavailable[reason]
-  }
-
-  #remember(digest: string, statement: TokenStatement): void {
-    const [oldest = ''] = this.#remembered.size >= maxRemembered ? this.#remembered.keys() : []
-    this.#remembered.delete(oldest)
-    this.#remembered.set(digest, statement)
   }
 }

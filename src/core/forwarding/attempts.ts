@@ -1,8 +1,7 @@
 /** Decides for all engines which backend a request goes to, and whether another one gets it after a failure. */
-import type { Backend } from '../backends/backend.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { Place, type Waiter } from '../backends/line.ts'
-import type { Outcome } from '../backends/outcomes.ts'
+import type { Backend, Outcome } from '../backends/backend.ts'
 import { answered, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
 import type { AttemptSink, Engine, ForwardHandle, ForwardJob, ForwardSink } from './forwarder.ts'
 import { readOn } from './request-body.ts'

@@ -1,6 +1,6 @@
 /** Wraps the client's request body in a stream that counts it, reads on demand and never destroys the client's request. */
 import { Readable } from 'node:stream'
-import type { IncomingRequest } from '../http/messages.ts'
+import type { BodySource } from '../http/messages.ts'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
 import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 
@@ -12,7 +12,7 @@ import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 export class RequestBody extends Readable {
   /** Bytes beyond the received ones were read: the body cannot be sent from its start again. */
   touched = false
-  readonly #request: IncomingRequest
+  readonly #request: BodySource
   readonly #limitBytes: number
   /** The received part; undefined once it is passed on. */
   #received: ReceivedBody | undefined

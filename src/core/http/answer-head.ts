@@ -168,10 +168,3 @@ function framed(
   }
   return { status, headers, framing, bodyBytes, persists, keepAliveSeconds }
 }
-
-/** Reports whether this text (latin1) can be the beginning of an answer's head. */
-export function mayBecomeHead(text: string): boolean {
-  if (!'HTTP/1.'.startsWith(text.slice(0, 7))) return false
-  // A CR at the end may still get its LF.
-  return !/[^\r]\n|^\n|\r[^\n]|\0/.test(text)
-}

@@ -14,12 +14,12 @@ export function chunkSize(line: string): number | undefined {
   return digits === undefined ? undefined : Number.parseInt(digits, 16)
 }
 
-const trailerSection = new RegExp(`^(?:${tchar}+:[\\t\\x20-\\x7e\\x80-\\xff]*\\r\\n)*\\r\\n$`)
+const fieldLine = new RegExp(`^${tchar}+:[\\t\\x20-\\x7e\\x80-\\xff]*$`)
 
 /** Framing fields must not stand in a trailer section (RFC 9110 section 6.5.1). */
-const framingField = /^(?:content-length|transfer-encoding):/im
+const framingField = /^(?:content-length|transfer-encoding):/i
 
-/** Checks a trailer section. text: latin1, including the empty line. */
-export function isTrailerSection(text: string): boolean {
-  return trailerSection.test(text) && !framingField.test(text)
+/** Checks a line of a trailer section. line: latin1, without its line end. */
+export function isTrailer(line: string): boolean {
+  return fieldLine.test(line) && !framingField.test(line)
 }

@@ -1,7 +1,6 @@
 /** Limits connections in total and per address, and chooses which one to close for a new one. */
 import { readFileSync } from 'node:fs'
-import type { Config } from '../../config/config.ts'
-import { defaults } from '../../config/defaults.ts'
+import { DEFAULT_CONNECTIONS, type Config } from '../../config/config.ts'
 
 /** descriptors: the limit of open files allows fewer connections than configured. */
 export const connectionBounds = ['total', 'address', 'descriptors'] as const
@@ -40,8 +39,7 @@ export function roomForConnections(
   const possible = Math.max(1, Math.floor(openFiles - toBackends - OWN_DESCRIPTORS))
   if (possible >= connections) return unbound
   const ofOne = Math.min(connectionsPerAddress, Math.max(1, Math.floor(possible / 4)))
-  const { connections: standard } = defaults.server.limits
-  const isFar = connections !== Number(standard) && possible < connections / 2
+  const isFar = connections !== DEFAULT_CONNECTIONS && possible < connections / 2
   return { connections: possible, connectionsPerAddress: ofOne, openFiles, isFar }
 }
 

@@ -6,9 +6,7 @@ import type {
   CountedConnection,
   Use,
 } from './connection-limits.ts'
-import { Inflow } from './inflow.ts'
-import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
-import { endWithSocket, isLast, lingerOnClose } from './node-internals.ts'
+import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { SharedTurn } from './shared-turn.ts'
 
 /** Connections accepted with the same client authorities, or all without TLS, share a door. */
@@ -40,20 +38,18 @@ export interface Entry extends Origin, CountedConnection {
 
 /** A connection keeps this of a request in flight. */
 export interface InFlight {
+  /** The connection or stream that it came on. */
+  readonly connection: ConnectionState<InFlight>
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** The request announced a body. */
   readonly hasBody: boolean
-  /** Declared length; 0: no body; undefined: the body is chunked. */
-  readonly bodyBytes: number | undefined
   /** Key of the client's address in the anonymous limit. */
   readonly addressKey: string
   /** Caller with a valid credential; undefined: the request carries none, or the check is not finished. */
   readonly caller: object | undefined
   /** Reason of the gateway's refusal; undefined: it has not refused the request. */
   readonly refusal: string | undefined
-  /** Bytes of the body received so far. Written by Inflow; for a stream by Connections. */
-  receivedBytes: number
   /** Index of the request in Connections.inFlight. Written by Connections only. */
   slot: number | undefined
   /** Number of refused requests in a row before it on the same connection. Written by Connections only. */
@@ -63,11 +59,11 @@ export interface InFlight {
 /** State of a connection or stream. Written by Connections, unless a member names another writer. */
 export interface ConnectionState<Request extends InFlight> {
   readonly origin: Origin
-  /** undefined: a stream, or an unknown connection. */
-  entry: Entry | undefined
+  /** The connection's entry; a stream has that of its carrier. undefined: the request came on no connection. */
+  readonly entry: Entry | undefined
   /** The connection that carries the stream; undefined: this is no stream. */
   readonly carrier: ConnectionState<Request> | undefined
-  /** Number of requests without a complete answer. */
+  /** Number of requests without a complete answer: at most one, unless the connection carries streams. */
   pending: number
   /** A request has begun since the last look for idle connections. */
   isUsed: boolean
@@ -77,25 +73,12 @@ export interface ConnectionState<Request extends InFlight> {
   isKnown: boolean
   /** Number of streams that the client ended before their answers. */
   brokenOff: number
-  /** The latest pending request. */
-  latest: Request | undefined
+  /** The pending request; undefined on a connection that carries streams. */
+  current: Request | undefined
   /** Later requests on this connection are not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
   closing: boolean
-  /** The last request was answered before its whole body had arrived; the rest may still come. */
-  isBodyLeft: boolean
-  /** Runs once when pending falls to zero. Written by the front door and refuse-unparsed, for an answer that must wait its turn. */
-  whenIdle: (() => void) | undefined
-  /** undefined: the connection is a stream, or http has handed it over. */
-  inflow: Inflow | undefined
-  /** Reports whether the connection closes: later requests on it must not be served, even if they were already sent. */
-  isClosing(): boolean
-}
-
-const UNKNOWN_ORIGIN: Origin = {
-  address: '',
-  isNamed: false,
-  proto: 'http',
-  door: { isClosed: false },
+  /** Reports whether bytes have come behind the pending request. Written by the server of the protocol. */
+  hasMore: () => boolean
 }
 
 export class Connections<Request extends InFlight> {
@@ -107,7 +90,6 @@ export class Connections<Request extends InFlight> {
   readonly turn = new SharedTurn()
   /** keyed: requests with a valid credential. others: other requests, and connections without a valid credential so far. Also written by the code that admits connections. */
   readonly arrivals = { keyed: 0, others: 0 }
-  readonly #states = new WeakMap<object, ConnectionState<Request>>()
   readonly #limits: ConnectionLimits
 
   constructor(limits: ConnectionLimits) {
@@ -146,18 +128,9 @@ export class Connections<Request extends InFlight> {
     this.#limits.leave(entry)
   }
 
-  /** The HTTP/1.1 server has taken the connection of an entry. */
-  opened(socket: Socket, entry: Entry): void {
-    const state = this.carries(socket, entry)
-    // The client may have sent more before it sees the last answer.
-    lingerOnClose(socket)
-    state.inflow = new Inflow(socket, state, this.turn)
-  }
-
   /** The connection of an entry now carries requests, or streams of requests. */
-  carries(socket: Socket, entry: Entry): ConnectionState<Request> {
-    const state = this.of(socket, entry)
-    state.entry = entry
+  carries(entry: Entry): ConnectionState<Request> {
+    const state = newState<Request>(entry, entry)
     entry.look = () => {
       if (state.pending > 0) return 'busy'
       const use = state.isUsed ? 'recent' : 'idle'
@@ -168,54 +141,25 @@ export class Connections<Request extends InFlight> {
   }
 
   /** A request on it has carried a valid key: connections without one are closed first. */
-  proved(channel: ClientChannel): void {
-    const state = this.of(channel)
-    const { entry } = state.carrier ?? state
-    if (entry !== undefined && !entry.isProven) this.#limits.prove(entry)
+  proved({ entry }: Pick<ConnectionState<Request>, 'entry'>): void {
+    if (entry?.isProven === false) this.#limits.prove(entry)
   }
 
   /** Adds a stream with a state of its own: its end does not end other streams. */
-  joined(channel: ClientChannel, carrier: ConnectionState<Request>): ConnectionState<Request> {
-    const state = newState(carrier.origin, carrier)
-    this.#states.set(channel, state)
-    return state
-  }
-
-  /** Returns the state of a connection. origin: used if the connection has no state yet. */
-  of(socket: Pick<ClientChannel, 'once'>, origin = UNKNOWN_ORIGIN): ConnectionState<Request> {
-    const known = this.#states.get(socket)
-    if (known !== undefined) return known
-    const state = newState<Request>(origin)
-    this.#states.set(socket, state)
-    endWithSocket(socket, () =>
-      state.pending === 0
-        ? []
-        : this.inFlight
-            .filter(({ request }) => request.socket === socket)
-            .map((one) => one.response),
-    )
-    return state
-  }
-
-  /** Reports whether the latest pending request has a chunked body. */
-  isInChunks(socket: ClientChannel): boolean {
-    const { latest } = this.of(socket)
-    return latest !== undefined && latest.hasBody && latest.bodyBytes === undefined
+  joined(carrier: ConnectionState<Request>): ConnectionState<Request> {
+    return newState(carrier.origin, carrier.entry, carrier)
   }
 
   began(exchange: Request): void {
-    const state = this.of(exchange.request.socket)
-    const { latest } = state
-    // The previous request may be refused but not ended.
-    exchange.refusedBefore =
-      latest?.refusal === undefined ? (state.carrier ?? state).refused : latest.refusedBefore + 1
+    const state = exchange.connection
+    const counted = state.carrier ?? state
+    exchange.refusedBefore = counted.refused
+    state.current = exchange
     state.pending += 1
     state.isUsed = true
-    state.latest = exchange
-    state.isBodyLeft = false
-    if (state.carrier !== undefined) {
-      state.carrier.pending += 1
-      state.carrier.isUsed = true
+    if (counted !== state) {
+      counted.pending += 1
+      counted.isUsed = true
     }
     exchange.slot = this.inFlight.push(exchange) - 1
   }
@@ -227,50 +171,41 @@ export class Connections<Request extends InFlight> {
       this.inFlight[slot] = last
       last.slot = slot
     }
-    const state = this.of(exchange.request.socket)
+    const state = exchange.connection
     state.pending -= 1
+    state.current = undefined
     const counted = state.carrier ?? state
     counted.refused = exchange.refusal === undefined ? 0 : counted.refused + 1
     const isKeyed = exchange.caller !== undefined
     this.arrivals[isKeyed ? 'keyed' : 'others'] += 1
     if (isKeyed && !counted.isKnown) this.arrivals.others -= 1
     counted.isKnown ||= isKeyed
-    if (state.carrier !== undefined) {
-      state.carrier.pending -= 1
-      const { socket } = exchange.request
-      if (!exchange.response.writableFinished && !socket.isCutOff) state.carrier.brokenOff += 1
-      exchange.receivedBytes = socket.bytesRead
+    if (counted !== state) {
+      counted.pending -= 1
+      if (!exchange.response.writableFinished && !exchange.request.socket.isCutOff)
+        counted.brokenOff += 1
     }
-    if (isLast(exchange.response)) state.closing = true
-    state.isBodyLeft = exchange.hasBody && !exchange.request.complete
-    if (state.latest === exchange) state.latest = undefined
-    state.inflow?.answered()
-    if (state.pending > 0) return
-    const { whenIdle } = state
-    state.whenIdle = undefined
-    whenIdle?.()
+    if (!exchange.response.shouldKeepAlive) state.closing = true
   }
 }
 
-function newState<Request extends InFlight>(
+/** The state of a connection or stream that has just begun. */
+export function newState<Request extends InFlight>(
   origin: Origin,
+  entry?: Entry,
   carrier?: ConnectionState<Request>,
 ): ConnectionState<Request> {
-  const state: ConnectionState<Request> = {
+  return {
     origin,
-    entry: undefined,
+    entry,
     carrier,
     pending: 0,
     isUsed: false,
     refused: 0,
     isKnown: false,
     brokenOff: 0,
-    latest: undefined,
+    current: undefined,
     closing: false,
-    isBodyLeft: false,
-    whenIdle: undefined,
-    inflow: undefined,
-    isClosing: () => state.closing || (state.latest !== undefined && isLast(state.latest.response)),
+    hasMore: () => false,
   }
-  return state
 }

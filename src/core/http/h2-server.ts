@@ -44,18 +44,18 @@ export function createHttp2Server<Request extends InFlight>(
     take(socket, entry) {
       // A connection may fail while it is being closed.
       socket.on('error', () => {})
-      const state = connections.carries(socket, entry)
+      const state = connections.carries(entry)
       const begin = (request: StreamRequest): void =>
-        events.stream(request, new StreamResponse(request), connections.joined(request, state))
+        events.stream(request, new StreamResponse(request), connections.joined(state))
       const server = entry.addressKey === undefined ? servers.ofProxies : servers.ofClients
       server.once('session', (session: ServerHttp2Session) => {
         endHandOver(session, socket)
         const connection = new Http2Connection(watch, { entry, session, socket, state, begin })
         watch.add(connection)
-        session.on('stream', (stream, headers, _flags, rawHeaders: readonly string[]) => {
+        session.on('stream', (stream, _headers, _flags, rawHeaders: readonly string[]) => {
           // An error without a listener ends the process.
           stream.on('error', () => {})
-          connection.arrived(new StreamRequest(stream, connection, headers, rawHeaders))
+          connection.arrived(new StreamRequest(stream, connection, rawHeaders))
         })
         session.on('error', (error) => {
           if (isForbidden(error)) watch.endFor('frames', connection)

@@ -1,9 +1,10 @@
 /** Presents an HTTP/2 stream (RFC 9113) as a request, which is its own channel, and a response. */
-import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
+import { constants, type ServerHttp2Stream } from 'node:http2'
 import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endHasCome, watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
+import { StreamedRequest } from './streamed-request.ts'
 
 /** The connection that a stream belongs to. */
 export interface Carrier {
@@ -15,17 +16,14 @@ export interface Carrier {
   leave(): void
 }
 
-type StreamEvent = 'data' | 'end' | 'close' | 'error'
-
-export class StreamRequest implements IncomingRequest, ClientChannel {
+export class StreamRequest extends StreamedRequest implements IncomingRequest, ClientChannel {
   readonly httpVersion = '2.0'
   readonly method: string | undefined
   readonly url: string
   readonly rawHeaders: string[]
-  readonly headers: IncomingHttpHeaders
   /** A body follows, with or without a declared length. */
   readonly bodyFollows: boolean
-  bytesRead = 0
+  receivedBytes = 0
   /** The body's own share of the turn, on a connection of many clients; undefined: the connection's share counts. Written by its carrier. */
   share: Share | undefined
   /** Bytes given to the stream. Written by StreamResponse only. */
@@ -33,17 +31,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   readonly stream: ServerHttp2Stream
   readonly carrier: Carrier
 
-  constructor(
-    stream: ServerHttp2Stream,
-    carrier: Carrier,
-    headers: IncomingHttpHeaders,
-    rawHeaders: readonly string[],
-  ) {
+  constructor(stream: ServerHttp2Stream, carrier: Carrier, rawHeaders: readonly string[]) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
+    super()
     this.stream = stream
     this.carrier = carrier
     this.method = method
-    this.headers = headers
     this.rawHeaders = fields
     // A scheme other than the connection's names another origin; it is judged like the absolute form of a target.
     this.url =
@@ -55,7 +48,7 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     // A reset with NO_ERROR would otherwise look like the end of the body.
     stream.once('aborted', () => stream.destroy())
     watchPieces(stream, (bytes) => {
-      this.bytesRead += bytes
+      this.receivedBytes += bytes
       carrier.took(this, bytes)
     })
   }
@@ -63,6 +56,10 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   /** Each request is its own channel: its end does not end others. */
   get socket(): ClientChannel {
     return this
+  }
+
+  get bytesRead(): number {
+    return this.receivedBytes
   }
 
   get takenBytes(): number {
@@ -73,36 +70,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     return !this.bodyFollows || (endHasCome(this.stream) && !this.stream.aborted)
   }
 
-  get destroyed(): boolean {
-    return this.stream.destroyed
+  protected get body(): ServerHttp2Stream {
+    return this.stream
   }
 
   get isCutOff(): boolean {
     return this.stream.errored === CUT_OFF
-  }
-
-  get readableEnded(): boolean {
-    return this.stream.readableEnded
-  }
-
-  get readableFlowing(): boolean | null {
-    return this.stream.readableFlowing
-  }
-
-  get readableLength(): number {
-    return this.stream.readableLength
-  }
-
-  read(bytes: number): unknown {
-    return this.stream.read(bytes)
-  }
-
-  pause(): void {
-    this.stream.pause()
-  }
-
-  resume(): void {
-    this.stream.resume()
   }
 
   destroy(): void {
@@ -112,28 +85,12 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   endConnection(): void {
     this.carrier.leave()
   }
-
-  on(event: StreamEvent, listener: (chunk: Buffer) => void): this {
-    this.stream.on(event, listener)
-    return this
-  }
-
-  once(event: 'end' | 'close', listener: () => void): this {
-    this.stream.once(event, listener)
-    return this
-  }
-
-  off(event: StreamEvent, listener: (chunk: Buffer) => void): this {
-    this.stream.off(event, listener)
-    return this
-  }
 }
 
 export class StreamResponse implements OutgoingResponse {
   /** Other streams of the connection go on, whatever is written here. */
   shouldKeepAlive = true
   headersSent = false
-  readonly socket: object
   readonly #stream: ServerHttp2Stream
   readonly #request: StreamRequest
   /** The head, until it is sent with the first bytes of the body or the end. */
@@ -144,7 +101,6 @@ export class StreamResponse implements OutgoingResponse {
   constructor(request: StreamRequest) {
     this.#stream = request.stream
     this.#request = request
-    this.socket = request.stream
   }
 
   get destroyed(): boolean {
@@ -209,12 +165,8 @@ export class StreamResponse implements OutgoingResponse {
     cutOff(this.#stream)
   }
 
-  once(event: 'close' | 'drain' | 'socket', listener: () => void): void {
+  once(event: 'close' | 'drain', listener: () => void): void {
     this.#stream.once(event, listener)
-  }
-
-  emit(event: 'close'): boolean {
-    return this.#stream.emit(event)
   }
 
   #begin(endStream: boolean): void {

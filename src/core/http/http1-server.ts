@@ -1,12 +1,10 @@
-/** Serves HTTP/1.1 on connections accepted elsewhere: with Node's strict parser, its limits and time-outs, and every event that can bring a request. */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+/** Serves HTTP/1.1 (RFC 9112) on connections accepted elsewhere, plain or TLS. */
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
 import type { Config } from '../../config/config.ts'
-import type { Entry } from './connections.ts'
-import type { ParserError } from './inflow.ts'
-import { feed, keepEveryField, serveUnbound } from './node-internals.ts'
-import { ServerLimits } from './server-limits.ts'
+import type { Refusal } from '../rules/refusals.ts'
+import type { Connections, ConnectionState, Entry, InFlight } from './connections.ts'
+import { Http1Connection } from './http1-connection.ts'
+import type { Http1Request, Http1Response } from './http1-messages.ts'
 
 /** Serves connections whose protocol is known; does not listen itself. */
 export interface ProtocolServer {
@@ -22,58 +20,90 @@ export interface ProtocolServer {
   close(): void
 }
 
-export interface Http1Events {
-  /** Node's http has taken a connection. */
-  connection(socket: Socket, entry: Entry): void
-  /** Never throws or rejects. */
-  request(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void
-  /** Decides whether a request with an Upgrade field goes to `upgrade`; all others are plain requests. */
-  isHandshake(request: IncomingMessage): boolean
-  /** Never throws or rejects. */
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
-  /** Receives CONNECT, which Node hands over as a bare socket. */
-  connect(request: IncomingMessage, socket: Duplex): void
-  /** The parser failed, or a time-out of the server passed. */
-  clientError(error: ParserError, socket: Socket): void
+export interface Http1Events<Request extends InFlight = InFlight> {
+  /** Must call framed() of the request before it returns. Never throws or rejects. */
+  request(
+    request: Http1Request,
+    response: Http1Response,
+    connection: ConnectionState<Request>,
+  ): void
+  /** What came is no request, or came too late. seen: the beginning of the head, as latin1; '' in a body. Never throws or rejects. */
+  unreadable(connection: Http1Connection, refusal: Refusal, seen: string): void
 }
 
-export function createHttp1Server(config: Config, events: Http1Events): ProtocolServer {
-  const { timeouts } = config.server
-  const server = createServer(
-    {
-      // Time-outs act only when this check runs; Node's default of 30 s would let a 10 s limit last 40.
-      connectionsCheckingInterval: Math.min(1_000, timeouts.headersMs, timeouts.requestMs),
-      // The gateway counts Host fields itself, so that their refusal has the same form as all others.
-      requireHostHeader: false,
-      insecureHTTPParser: false,
-      shouldUpgradeCallback: (request) => events.isHandshake(request),
-      optimizeEmptyRequests: true,
-    },
-    (request, response) => begin(request, response, false),
-  )
-  const begin: Http1Events['request'] = (request, ...others) => {
-    const { socket } = request
-    // Node renews the time-out only after an answer: the first request after a reload would have the old one.
-    if (socket.timeout !== server.timeout) socket.setTimeout(server.timeout)
-    events.request(request, ...others)
-  }
-  // ServerLimits bounds the bytes, and the gateway's own count refuses too many fields.
-  keepEveryField(server)
-  const limits = new ServerLimits(server, config)
-  server.on('checkContinue', (request, response) => begin(request, response, true))
-  server.on('checkExpectation', (request, response) => begin(request, response, false))
-  server.on('upgrade', events.upgrade)
-  server.on('connect', events.connect)
-  server.on('clientError', (error, socket) => events.clientError(error, socket as Socket))
-  serveUnbound(server)
+/** Sizes and times of a configuration. */
+export interface Http1Limits {
+  readonly maxHeadBytes: number
+  readonly headersMs: number
+  readonly requestMs: number
+  readonly idleMs: number
+  /** A connection on which nothing moves for this long while a request is under way is destroyed. */
+  readonly inactivityMs: number
+  /** Fields of an answer after which the connection stays open. */
+  readonly keepAliveFields: string
+}
+
+/** Line ends and method, which are no part of either limit; the gateway's own check comes later and is exact. */
+const SLACK_BYTES = 4_096
+/** Time to write the answer after the last time-out that can produce one. */
+const SLACK_MS = 10_000
+const LOOK_EVERY_MS = 1_000
+
+export function createHttp1Server<Request extends InFlight>(
+  config: Config,
+  connections: Connections<Request>,
+  events: Http1Events<Request>,
+): ProtocolServer {
+  const all = new Set<Http1Connection>()
+  let limits = limitsOf(config)
+  const current = () => limits
+  // A wait may be shorter than the usual interval.
+  const everyMs = Math.min(LOOK_EVERY_MS, limits.headersMs, limits.requestMs)
+  const looks = setInterval(() => {
+    const nowMs = performance.now()
+    for (const connection of all) connection.onLook(nowMs)
+  }, everyMs).unref()
   return {
-    take: (socket, entry) => {
-      feed(server, socket)
-      events.connection(socket, entry)
+    take(socket, entry) {
+      const state = connections.carries(entry)
+      const { turn } = connections
+      const connection = new Http1Connection(socket, {
+        entry,
+        state,
+        turn,
+        events,
+        limits: current,
+      })
+      state.hasMore = () => connection.hasMore
+      all.add(connection)
+      socket.once('close', () => all.delete(connection))
     },
-    use: (next) => limits.use(next),
-    closeIdle: () => server.closeIdleConnections(),
-    destroy: () => server.closeAllConnections(),
-    close: () => void server.close(),
+    use: (next) => void (limits = limitsOf(next)),
+    closeIdle: () => {
+      for (const connection of all) if (connection.isIdle) connection.destroy()
+    },
+    destroy: () => {
+      for (const connection of all) connection.destroy()
+    },
+    close: () => clearInterval(looks),
+  }
+}
+
+function limitsOf({ server, upstream, routes }: Config): Http1Limits {
+  const { limits, timeouts } = server
+  const responseMs = Math.max(
+    upstream.timeouts.responseMs,
+    ...routes.map((route) => route.responseTimeoutMs ?? 0),
+  )
+  // A client that reuses the connection after this would meet its end.
+  const idleSeconds = Math.floor(timeouts.idleMs / 1000)
+  return {
+    maxHeadBytes: limits.headerBytes + limits.urlBytes + SLACK_BYTES,
+    headersMs: timeouts.headersMs,
+    requestMs: timeouts.requestMs,
+    idleMs: timeouts.idleMs,
+    inactivityMs:
+      Math.max(timeouts.requestMs, 2 * upstream.timeouts.connectMs + responseMs) + SLACK_MS,
+    keepAliveFields: `Connection: keep-alive\r\nKeep-Alive: timeout=${idleSeconds}\r\n`,
   }
 }

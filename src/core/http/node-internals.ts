@@ -2,104 +2,13 @@
  * All code that relies on undocumented behaviour of Node's net, http and http2. Each function names that behaviour, and
  * test/core/http/node-internals.test.ts fails with a Node.js that differs. "Ever since" means since 22.19, the oldest supported version.
  */
-import {
-  ServerResponse,
-  type Agent,
-  type ClientRequest,
-  type IncomingMessage,
-  type Server,
-} from 'node:http'
+import type { Agent, ClientRequest, Server } from 'node:http'
 import type { ServerHttp2Session } from 'node:http2'
 import * as net from 'node:net'
-import type { Duplex, Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../../config/config.ts'
-import type { ClientChannel, OutgoingResponse } from './messages.ts'
-
-/** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
-const LINGER_MS = 1_000
-
-/** Ever since: http reads `shouldKeepAlive` when it writes the head. false: it writes `Connection: close`, and closes after the answer. */
-export function makeLast(response: OutgoingResponse): void {
-  response.shouldKeepAlive = false
-}
-
-/** Ever since: http reads the server's `maxHeaderSize` for each connection that it takes. */
-export function limitHeads(server: Server, bytes: number): void {
-  ;(server as Server & { maxHeaderSize: number }).maxHeaderSize = bytes
-}
-
-/** Ever since: http sets `shouldKeepAlive` from the request's version and Connection field before it emits the request. */
-export function isLast(response: OutgoingResponse): boolean {
-  return !response.shouldKeepAlive
-}
-
-/**
- * Writes 100 Continue in its turn: while an earlier answer has the socket, it would be buffered and go out after the final head.
- * Ever since: a response emits 'socket' when it gets the socket, before any of its own bytes go out.
- */
-export function writeContinue(response: OutgoingResponse): void {
-  const write = (): void => {
-    // A final answer makes 100 Continue superfluous (RFC 9110 10.1.1).
-    if (!response.headersSent) response.writeContinue()
-  }
-  if (response.socket !== null) write()
-  else response.once('socket', write)
-}
-
-/**
- * Makes the close of this connection graceful: the gateway ends its side, reads and drops what the client still sends for
- * LINGER_MS, then destroys the socket. Closing with unread bytes would reset the connection and could lose the answer.
- * Ever since: http closes after a last answer by calling `destroySoon` of the socket, which may be replaced.
- */
-export function lingerOnClose(socket: net.Socket): void {
-  socket.destroySoon = () => {
-    socket.end()
-    socket.resume()
-    const timer = setTimeout(() => socket.destroy(), LINGER_MS)
-    socket.once('close', () => clearTimeout(timer))
-    socket.once('end', () => socket.destroy())
-  }
-}
-
-/**
- * Creates a response for a request that Node handed over with its bare socket (upgrade, CONNECT); the connection ends with it.
- * Ever since: `assignSocket` makes a response write to a socket, and the caller must do what http does at its end.
- */
-export function responseOnSocket(request: IncomingMessage, socket: Duplex): ServerResponse {
-  const response = new ServerResponse(request)
-  makeLast(response)
-  const connection = socket as net.Socket
-  response.assignSocket(connection)
-  response.once('finish', () => {
-    response.detachSocket(connection)
-    response.emit('close')
-    lingerOnClose(connection)
-    connection.destroySoon()
-  })
-  return response
-}
-
-/**
- * Emits the missing 'close' of a closed connection's responses: Node 22 emits none on pipelined responses that had no socket
- * yet. Ever since: the 'close' events that Node does emit have come one turn after the socket's 'close'.
- */
-export function endWithSocket(
-  socket: Pick<ClientChannel, 'once'>,
-  unended: () => readonly Pick<OutgoingResponse, 'emit'>[],
-): void {
-  socket.once('close', () =>
-    setImmediate(() => {
-      for (const response of unended()) response.emit('close')
-    }),
-  )
-}
-
-/** Ever since: a request with more fields than `maxHeadersCount` (2,000 by default) silently loses the rest, or Node 26 refuses it; 0 lets all pass. */
-export function keepEveryField(server: Server): void {
-  server.maxHeadersCount = 0
-}
 
 export interface AgentRests {
   /** Returns the rest of a connection in ms; Infinity: the connection is closed. */
@@ -206,8 +115,7 @@ interface Handle {
  * Returns the written bytes that the kernel has taken. Ever since: a socket's handle counts the bytes it was given in
  * `bytesWritten`, and those that still wait in `writeQueueSize`; the handle of a TLS socket has the one below it in `_parent`.
  */
-export function takenBytes(socket: ClientChannel): number {
-  if (socket.takenBytes !== undefined) return socket.takenBytes
+export function takenBytes(socket: net.Socket): number {
   const handle = Reflect.get(socket, '_handle') as Handle | null
   const below = handle?._parent ?? handle
   return below === null

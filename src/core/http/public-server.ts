@@ -5,27 +5,28 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import type { Entry } from './connections.ts'
+import type { Connections, Entry, InFlight } from './connections.ts'
 import { createHttp1Server, type Http1Events, type ProtocolServer } from './http1-server.ts'
 import type { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import type { TlsIdentity } from './tls-server.ts'
 import { createWayIn, type EntryEvents, type WayIn } from './way-in.ts'
 
-export type PublicServerEvents = EntryEvents & Http1Events
+export type PublicServerEvents<Request extends InFlight> = EntryEvents & Http1Events<Request>
 
-export interface PublicServerParts {
+export interface PublicServerParts<Request extends InFlight> {
+  readonly connections: Connections<Request>
   /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
   readonly penalties: Penalties
-  readonly events: PublicServerEvents
+  readonly events: PublicServerEvents<Request>
   readonly http2: ProtocolServer
 }
 
-export class PublicServer {
+export class PublicServer<Request extends InFlight> {
   readonly #config: Config
-  readonly #events: PublicServerEvents
+  readonly #events: EntryEvents
   readonly #penalties: Penalties
   readonly #server: Server
   readonly #http1: ProtocolServer
@@ -37,11 +38,12 @@ export class PublicServer {
   #way: WayIn
 
   /** Throws Node's error if the identity cannot be used. */
-  constructor(config: Config, { identity, secret, penalties, events, http2 }: PublicServerParts) {
+  constructor(config: Config, parts: PublicServerParts<Request>) {
+    const { connections, identity, secret, penalties, events, http2 } = parts
     this.#config = config
     this.#events = events
     this.#penalties = penalties
-    this.#http1 = createHttp1Server(config, events)
+    this.#http1 = createHttp1Server(config, connections, events)
     this.#http2 = http2
     this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
     this.#way = this.#build(config, identity)

@@ -1,6 +1,8 @@
-/** Writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
+/** Reads and writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
 
-import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
+import { fieldLines, kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
+import { malformed, type Syntax } from './message-reader.ts'
 
 /** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
@@ -15,7 +17,7 @@ export interface RequestParts {
   readonly hasBody: boolean
 }
 
-export interface RequestHead {
+export interface WrittenHead {
   /** The head, which must be written as latin1. */
   readonly text: string
   /** The declared length of the body; undefined: the body is chunked, or there is none. */
@@ -23,16 +25,16 @@ export interface RequestHead {
 }
 
 /** Returns undefined if a part of the job is invalid in a request. host: the backend's, for a job without a Host field. */
-export function requestHead(job: RequestParts, host: string): RequestHead | undefined {
+export function requestHead(job: RequestParts, host: string): WrittenHead | undefined {
   const { method, target, headers, hasBody } = job
   if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
   let fields = ''
+  let count = 0
   let hasHost = false
   let bodyBytes: number | undefined
   for (let at = 0; at < headers.length; at += 2) {
     const name = headers[at] ?? ''
     const value = headers[at + 1] ?? ''
-    if (!isName(name) || !consistsOf(value, VALUE)) return undefined
     // The length is compared first: most fields are none of these.
     if (name.length === 4) hasHost ||= name.toLowerCase() === 'host'
     else if (name.length === 10 && name.toLowerCase() === 'connection') continue
@@ -41,7 +43,9 @@ export function requestHead(job: RequestParts, host: string): RequestHead | unde
       bodyBytes = Number(value)
     } else if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') return undefined
     fields += `${name}: ${value}\r\n`
+    count++
   }
+  if (fieldLines(fields, 0) !== count) return undefined
   let text = `${method} ${target} HTTP/1.1\r\n`
   if (!hasHost) text += `Host: ${host}\r\n`
   text += fields
@@ -62,4 +66,91 @@ function consistsOf(text: string, kind: number): boolean {
     if (((kinds[text.charCodeAt(at)] ?? 0) & kind) === 0) return false
   }
   return true
+}
+
+const TAB = 0x09
+const LF = 0x0a
+const CR = 0x0d
+const SPACE = 0x20
+const COLON = 0x3a
+
+/** Request line and fields, as received. */
+export interface RequestHead {
+  readonly method: string
+  readonly target: string
+  readonly httpVersion: '1.0' | '1.1'
+  /** Flat name, value array; values are trimmed, bytes above ASCII are latin1. */
+  readonly rawHeaders: string[]
+  /** The client may send another request on the connection (RFC 9112 9.3). */
+  readonly persists: boolean
+}
+
+const NO_REQUEST_LINE = malformed('malformed request line')
+const NO_FIELD = malformed('malformed header field')
+
+/** text: the head as latin1, including the empty line. */
+function readRequestHead(text: string): RequestHead | Refusal {
+  let at = 0
+  while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
+  const targetAt = at + 1
+  if (at === 0 || text.charCodeAt(at) !== SPACE) return NO_REQUEST_LINE
+  at = targetAt
+  while (((kinds[text.charCodeAt(at)] ?? 0) & TARGET) !== 0) at++
+  if (at === targetAt || !text.startsWith(' HTTP/1.', at)) return NO_REQUEST_LINE
+  const httpVersion = text[at + 8] === '1' ? '1.1' : '1.0'
+  if (!text.startsWith(httpVersion === '1.1' ? '1\r\n' : '0\r\n', at + 8)) return NO_REQUEST_LINE
+  const method = text.slice(0, targetAt - 1)
+  const target = text.slice(targetAt, at)
+  const rawHeaders: string[] = []
+  const persists = readFields(text, at + 11, rawHeaders, httpVersion)
+  if (persists === undefined) return NO_FIELD
+  return { method, target, httpVersion, rawHeaders, persists }
+}
+
+/** Adds the fields to the list; returns whether the connection persists, or undefined for what is no field. */
+function readFields(
+  text: string,
+  from: number,
+  rawHeaders: string[],
+  httpVersion: string,
+): boolean | undefined {
+  let at = from
+  let closes = false
+  let keepsAlive = false
+  const end = text.length - 2
+  while (at < end) {
+    const nameAt = at
+    while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
+    if (at === nameAt || text.charCodeAt(at) !== COLON) return undefined
+    const name = text.slice(nameAt, at)
+    let code = text.charCodeAt(++at)
+    while (code === SPACE || code === TAB) code = text.charCodeAt(++at)
+    const valueAt = at
+    while (((kinds[text.charCodeAt(at)] ?? 0) & VALUE) !== 0) at++
+    if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) return undefined
+    let valueEnd = at
+    while (valueEnd > valueAt && isBlank(text.charCodeAt(valueEnd - 1))) valueEnd--
+    const value = text.slice(valueAt, valueEnd)
+    rawHeaders.push(name, value)
+    at += 2
+    // What follows may be of the other protocol, though it was not switched.
+    if (name.length === 7) closes ||= name.toLowerCase() === 'upgrade'
+    else if (name.length === 10 && name.toLowerCase() === 'connection') {
+      const options = value.toLowerCase()
+      closes ||= /(?:^|[,\t ])close(?:$|[,\t ])/.test(options)
+      keepsAlive ||= /(?:^|[,\t ])keep-alive(?:$|[,\t ])/.test(options)
+    }
+  }
+  if (at !== end) return undefined
+  return !closes && (keepsAlive || httpVersion === '1.1')
+}
+
+const isBlank = (code: number): boolean => code === SPACE || code === TAB
+
+export const requestSyntax: Syntax<RequestHead> = {
+  read: readRequestHead,
+  beginning:
+    /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?: [\x21-\x7e\x80-\xff]*(?: (?:H(?:T(?:T(?:P(?:\/.*)?)?)?)?)?)?)?$/s,
+  mayFollowEmptyLine: true,
+  longLine: refuse('uri_too_long', { cause: 'a request line that is too long' }),
 }

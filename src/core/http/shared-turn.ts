@@ -68,13 +68,14 @@ export class Share {
     if (this.#begun === OWN_REQUESTS / 2) this.#turn.endSoon()
   }
 
-  /** Counts a piece of a body; returns false if the pieces are more framing than content. */
-  take(bytes: number): boolean {
+  /** Counts pieces of a body; returns false if they are more framing than content. */
+  take(bytes: number, pieces = 1): boolean {
     this.#renew()
-    this.#pieces += 1
+    const before = this.#pieces
+    this.#pieces += pieces
     this.#bytes += bytes
     // The turn is ended early, as for requests: pieces of separate reads count in several turns.
-    if (this.#pieces === PIECES / 2) this.#turn.endSoon()
+    if (before < PIECES / 2 && this.#pieces >= PIECES / 2) this.#turn.endSoon()
     return this.#pieces < PIECES || this.#bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#pieces
   }
 
@@ -140,12 +141,12 @@ export class SharedTurn {
     this.endSoon()
   }
 
-  /** Counts a piece of a body of any connection. */
-  took(bytes: number): void {
-    if (bytes >= SMALL_BYTES) return
-    this.#smallPieces += 1
-    if (this.#smallPieces === SMALL_PIECES / 2) this.endSoon()
-    else if (this.#smallPieces >= SMALL_PIECES) this.#stopOthers()
+  /** Counts pieces of a body of any connection. */
+  took(bytes: number, pieces = 1): void {
+    if (bytes >= SMALL_BYTES * pieces) return
+    this.#smallPieces += pieces
+    if (this.#smallPieces >= SMALL_PIECES) this.#stopOthers()
+    else if (this.#smallPieces >= SMALL_PIECES / 2) this.endSoon()
   }
 
   endSoon(): void {

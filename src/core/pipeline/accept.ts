@@ -1,5 +1,4 @@
 /** First stage: makes the exchange with its id and client address, and ensures that it is recorded whatever happens to it. */
-import { makeLast } from '../http/node-internals.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import { Exchange, type Arrival, type PipelineParts } from './exchange.ts'
@@ -28,12 +27,8 @@ export function accept(
     record(parts, exchange)
   })
   parts.metrics.requestStarted()
-  // Else keep-alive clients would delay the end of the process.
-  const isEnding = parts.isDraining || arrival.connection.origin.door.isClosed
-  if (isEnding || isHttp10Close(arrival.request)) makeLast(response)
+  // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
+  const { origin, hasMore } = arrival.connection
+  if (origin.door.isClosed || (parts.isDraining && !hasMore())) response.shouldKeepAlive = false
   return exchange
 }
-
-/** Whether Connection contains close (RFC 9112 9.3) in HTTP/1.0, where node:http ignores it. */
-const isHttp10Close = ({ httpVersion, headers }: Arrival['request']): boolean =>
-  httpVersion === '1.0' && /\bclose\b/i.test(headers.connection ?? '')

@@ -4,7 +4,7 @@
  * use up what the pages of its neighbours need.
  */
 import type { Cors } from '../rules/cors.ts'
-import { isFieldName } from '../rules/field-names.ts'
+import { fieldOf, isFieldName } from '../rules/field-names.ts'
 import { isMethod } from '../rules/framing.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import type { Refusal } from '../rules/refusals.ts'
@@ -27,11 +27,12 @@ export function createAnswerPreflight(deps: PreflightDeps) {
     exchange: Exchange,
     path: string,
   ): 'answered' | Refusal | undefined {
-    const { method, headers } = exchange.request
-    const { origin, 'access-control-request-method': asked } = headers
+    const { method, rawHeaders } = exchange.request
+    if (method !== 'OPTIONS') return undefined
+    const origin = fieldOf(rawHeaders, 'origin')
+    const asked = fieldOf(rawHeaders, 'access-control-request-method')
     // A method is a token, as the name of a field is (RFC 9110 5.6.2).
-    if (method !== 'OPTIONS' || origin === undefined || asked === undefined || !isFieldName(asked))
-      return undefined
+    if (origin === undefined || asked === undefined || !isFieldName(asked)) return undefined
     if (load.shed !== 'nothing') return OVERLOADED
     const methods = table.methodsAt(path)
     const named =

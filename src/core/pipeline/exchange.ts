@@ -1,5 +1,4 @@
 /** The record of one request, from its first byte to its log line, and what all requests share. */
-import type { Duplex } from 'node:stream'
 import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
 import type { ClientTurns } from './client-turns.ts'
 import type { Connections, ConnectionState } from '../http/connections.ts'
@@ -21,7 +20,7 @@ import type { Route } from '../rules/routes.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import type { ShadowCharge } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
-import type { UniqueTimestamps } from '../record/unique-timestamps.ts'
+import type { UniqueTimestamps } from '../record/access-record.ts'
 
 /** Parts that all requests share, whatever configuration they began under. */
 export interface PipelineParts {
@@ -38,18 +37,10 @@ export interface PipelineParts {
   isDraining: boolean
 }
 
-export interface Tunnel {
-  readonly socket: Duplex
-  /** Bytes that arrived behind the request's head. */
-  readonly head: Buffer
-}
-
 export interface Arrival {
-  readonly connection: Pick<ConnectionState<Exchange>, 'origin' | 'isClosing'>
+  readonly connection: ConnectionState<Exchange>
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
-  readonly expectsContinue: boolean
-  readonly tunnel: Tunnel | undefined
 }
 
 /** The part of its configuration that a request needs after the decision. It is kept small, since a WebSocket keeps it for days. */
@@ -86,6 +77,8 @@ const NO_HEADERS: readonly string[] = []
 export class Exchange {
   // accept, and all read-only fields
   readonly terms: Terms
+  /** The connection or stream that the request came on. */
+  readonly connection: ConnectionState<Exchange>
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** X-Request-Id of the request, the answer and the log line. */
@@ -106,8 +99,6 @@ export class Exchange {
   readonly proto: 'http' | 'https'
   /** Index among the requests in flight. Written by Connections alone. */
   slot: number | undefined
-  /** Bytes of the body received so far. Written by Inflow and Connections alone. */
-  receivedBytes = 0
   /** Refused requests in a row directly before this one on the same connection. Written by Connections alone. */
   refusedBefore = 0
   /** The request announced `Expect: 100-continue`: its body is not sent before the gateway says so. */
@@ -116,8 +107,6 @@ export class Exchange {
   readonly hasBody: boolean
   /** Declared length; 0 without a body, undefined when it comes in chunks or the framing is not sound. */
   readonly bodyBytes: number | undefined
-  /** The bare connection of a request that came with an Upgrade field. */
-  readonly tunnel: Tunnel | undefined
 
   // match-route
   /** Path as routed, forwarded and logged; undefined until the target was found sound. */
@@ -197,7 +186,7 @@ export class Exchange {
   /** clientAddress and terms are those of the policy that the request begins under. */
   constructor(
     requestId: RequestIdOf,
-    { connection, request, response, expectsContinue, tunnel }: Arrival,
+    { connection, request, response }: Arrival,
     framing: Framing | Refusal,
     { clientAddress, terms }: { clientAddress: ClientAddressOf; terms: Terms },
   ) {
@@ -208,6 +197,7 @@ export class Exchange {
     const { address, key, proxies } = client
     const peerTrusted = isNamed && client.peerTrusted
     this.terms = terms
+    this.connection = connection
     this.request = request
     this.response = response
     const inbound = peerTrusted ? sound?.requestId : undefined
@@ -219,10 +209,9 @@ export class Exchange {
     this.peerTrusted = peerTrusted
     this.proxies = proxies
     this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? proto
-    this.expectsContinue = expectsContinue
+    this.expectsContinue = sound?.expectsContinue ?? false
     this.hasBody = sound === undefined || sound.body !== 'none'
     this.bodyBytes = sound === undefined || sound.body === 'chunked' ? undefined : sound.bodyBytes
-    this.tunnel = tunnel
   }
 
   /** Whether the request was answered, or the client left, while it was being decided. */

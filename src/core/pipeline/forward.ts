@@ -1,7 +1,6 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
 import type { ForwardSink } from '../forwarding/forwarder.ts'
 import type { OutgoingResponse } from '../http/messages.ts'
-import { makeLast } from '../http/node-internals.ts'
 import { clientHeaders } from '../rules/client-headers.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
@@ -25,11 +24,8 @@ export function createForward(deps: ForwardDeps) {
     const { request } = exchange
     // The client left, or its body broke off, while the request was being decided.
     if (exchange.isOver) return giveUp(deps, exchange)
-    if (exchange.tunnel !== undefined && framing.websocket && exchange.route?.websocket) {
-      return void upgrade(deps, admitted, exchange.tunnel)
-    }
-    // Reading is the only way to notice that the client leaves; what it sends is dropped.
-    exchange.tunnel?.socket.resume().once('end', () => exchange.tunnel?.socket.destroy())
+    if (framing.websocket && exchange.route?.websocket && request.takeOver !== undefined)
+      return void upgrade(deps, admitted, request.takeOver())
     const startedMs = (exchange.backendStartedMs = performance.now())
     const headers = backendHeaders(backendIdentity(admitted, deps.host))
     exchange.forwarding = deps.forwarder.forward(
@@ -97,7 +93,7 @@ class ResponseSink implements ForwardSink {
       return this.fail(UNUSABLE)
     }
     // The rest of a body nobody wants must not be read as the next request.
-    if (exchange.hasBody && !request.complete) makeLast(response)
+    if (exchange.hasBody && !request.complete) response.shouldKeepAlive = false
     exchange.status = status
     this.#bodyAllowed = passed.bodyAllowed
     this.#bodyBytes = passed.bodyBytes

@@ -1,8 +1,9 @@
 /** Takes a request through all stages. Their order is written here and nowhere else. */
-import type { ClientChannel } from '../http/messages.ts'
+import type { ConnectionState } from '../http/connections.ts'
 import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
+import { fieldOf } from '../rules/field-names.ts'
 import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
@@ -56,11 +57,12 @@ export function handle(
 ): Promise<void> | undefined {
   const { connections, log, tracing } = parts
   // Bytes after a request that closes its connection are not requests.
-  if (arrival.connection.isClosing()) return undefined
+  if (arrival.connection.closing) return undefined
   const framing = stages.checkFraming(arrival.request)
+  arrival.request.framed?.(isRefusal(framing) ? undefined : framing)
   const exchange = accept(parts, arrival, framing, stages)
   if (tracing.isOn) {
-    const fields = isRefusal(framing) ? undefined : arrival.request.headers
+    const fields = isRefusal(framing) ? undefined : arrival.request.rawHeaders
     exchange.trace = tracing.begin(fields, exchange.peerTrusted)
   }
   // RFC 6797 7.2: never over plain HTTP, where anybody could have answered.
@@ -86,10 +88,9 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
-/** Marks connections: nothing more is read on a closing one; a proved one has carried a valid credential. */
+/** Marks connections: a proved one has carried a valid credential. */
 export interface ConnectionMarks {
-  of(socket: ClientChannel): { closing: boolean }
-  proved(socket: ClientChannel): void
+  proved(connection: ConnectionState<Exchange>): void
 }
 
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
@@ -103,14 +104,12 @@ export function walk(
   framing: Framing | Refusal,
 ): End | Promise<End> {
   const { cors } = stages
-  if (cors !== undefined) exchange.corsHeaders = cors.answerHeaders(exchange.request.headers.origin)
+  if (cors !== undefined)
+    exchange.corsHeaders = cors.answerHeaders(fieldOf(exchange.request.rawHeaders, 'origin'))
   // Framing comes first: nothing can be believed in a request that two parsers could read differently.
-  if (isRefusal(framing)) return beforeAuthentication(stages, connections, exchange, framing)
-  if (exchange.tunnel !== undefined && exchange.hasBody) {
-    return beforeAuthentication(stages, connections, exchange, BODY_BEHIND_UPGRADE)
-  }
+  if (isRefusal(framing)) return beforeAuthentication(stages, exchange, framing)
   const target = stages.checkTarget(exchange.request, framing.host, exchange.proto)
-  if (isRefusal(target)) return beforeAuthentication(stages, connections, exchange, target)
+  if (isRefusal(target)) return beforeAuthentication(stages, exchange, target)
   if (target.asterisk) {
     return whenKnown(stages.peekAnonymous(exchange.addressKey), (headers) => {
       exchange.quotaHeaders = headers
@@ -121,13 +120,13 @@ export function walk(
 
   // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
   const unrouted = stages.matchRoute(exchange, target.path)
-  if (unrouted === OUTSIDE) return beforeAuthentication(stages, connections, exchange, unrouted)
+  if (unrouted === OUTSIDE) return beforeAuthentication(stages, exchange, unrouted)
   const preflight = stages.answerPreflight?.(exchange, target.path)
   if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) => {
     if (isRefusal(known)) return known
-    connections.proved(exchange.request.socket)
+    connections.proved(exchange.connection)
     return walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted)
   })
 }
@@ -188,18 +187,14 @@ function walkAdmitted(stages: Stages, request: Admitted): End | Promise<End> {
   })
 }
 
-/** Node before 24.9 hands every upgrade over with its bare socket, and has not read where a body ends. */
-const BODY_BEHIND_UPGRADE = refuse('invalid_request', { cause: 'a body behind an Upgrade field' })
-
 function beforeAuthentication(
   { peekAnonymous }: Stages,
-  connections: ConnectionMarks,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
   if (exchange.path === undefined) exchange.target = exchange.request.url
   // This comes before any await: what follows in the same packet may be the smuggled half of this request.
-  if (refusalKinds[refusal.code].close) connections.of(exchange.request.socket).closing = true
+  if (refusalKinds[refusal.code].close) exchange.connection.closing = true
   return whenKnown(peekAnonymous(exchange.addressKey), (headers) => {
     exchange.quotaHeaders = headers
     return refusal

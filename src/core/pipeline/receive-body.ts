@@ -1,7 +1,6 @@
 /** Reads the body of an admitted request before any backend is chosen, up to a bound: a slow sender holds no backend meanwhile. */
 import type { ReceivedBody } from '../forwarding/forwarder.ts'
 import type { IncomingRequest } from '../http/messages.ts'
-import { writeContinue } from '../http/node-internals.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -18,7 +17,7 @@ type Received = Refusal | undefined
 export function createReceiveBody(options: ReceiveBodyOptions) {
   return function receiveBody(exchange: Exchange): Promise<Received> | undefined {
     if (!exchange.hasBody || exchange.isOver) return undefined
-    if (exchange.expectsContinue) writeContinue(exchange.response)
+    if (exchange.expectsContinue) exchange.response.writeContinue()
     return options.bufferedBytes === 0 ? undefined : receive(exchange, options)
   }
 }

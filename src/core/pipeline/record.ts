@@ -1,4 +1,5 @@
 /** Last stage, run exactly once for every exchange: one log line and one set of metrics. */
+import { fieldOf } from '../rules/field-names.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
 
 export function record(parts: PipelineParts, exchange: Exchange): void {
@@ -18,7 +19,7 @@ export function record(parts: PipelineParts, exchange: Exchange): void {
   if (caller !== undefined) {
     tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal)
     if (route?.deprecated === true) {
-      const { 'user-agent': agent } = exchange.request.headers
+      const agent = fieldOf(exchange.request.rawHeaders, 'user-agent')
       tally.deprecated.called(route.name, caller.clientId, agent, Date.now())
     }
   }

@@ -1,7 +1,6 @@
 /** Writes every answer that the gateway itself makes. */
 import { STATUS_CODES } from 'node:http'
-import type { Socket } from 'node:net'
-import { makeLast } from '../http/node-internals.ts'
+import { dateField } from '../http/http1-messages.ts'
 import type { Exchange } from './exchange.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { VIA } from '../rules/field-names.ts'
@@ -39,28 +38,22 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   headers.push('Via', VIA)
   for (const text of fields) headers.push(text)
   const unwelcome = isUnwelcome(exchange, refusal)
-  if (kind.close || hasUnreadBody(exchange) || unwelcome) makeLast(response)
+  if (kind.close || hasUnreadBody(exchange) || unwelcome) response.shouldKeepAlive = false
   if (unwelcome) exchange.request.socket.endConnection?.()
   exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
   response.writeHead(kind.status, headers)
-  response.end(body)
+  // Text of ASCII alone leaves in one string with its head.
+  response.end(body, bodyBytes === body.length ? 'latin1' : 'utf8')
 }
 
-/**
- * Answers on a bare socket, where Node's parser gave up before there was a request to answer, then closes it.
- * headers: quota fields and request id, flat.
- */
-export function respondRaw(socket: Socket, refusal: Refusal, headers: readonly string[]): void {
-  // An earlier answer was the last one: the connection is being closed.
-  if (!socket.writable) return
+/** Returns the last answer of an HTTP/1.1 connection on which no request could be read, as latin1. headers: quota fields and request id, flat. */
+export function answerText(refusal: Refusal, headers: readonly string[]): string {
   const { status } = refusalKinds[refusal.code]
   const { body, headers: own } = refusal.answer
-  const fields = [...headers, 'Via', VIA, 'Date', new Date().toUTCString(), 'Connection', 'close']
-  fields.push(...own)
+  const fields = [...headers, 'Via', VIA, ...own]
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
-  for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`
-  socket.write(`${head}\r\n${body}`)
-  socket.destroySoon()
+  for (let at = 0; at < fields.length; at += 2) head += `${fields[at]}: ${fields[at + 1]}\r\n`
+  return `${head}${dateField()}Connection: close\r\n\r\n${body}`
 }
 
 /** Answers OPTIONS *, which asks what the gateway itself can do (RFC 9110 9.3.7); it concerns no backend and no quota. */
@@ -79,12 +72,12 @@ export function answerEmpty(
   // A body may break off while something is waited for, and is refused then.
   if (exchange.refusal !== undefined) return
   exchange.status = status
-  if (hasUnreadBody(exchange)) makeLast(response)
+  if (hasUnreadBody(exchange)) response.shouldKeepAlive = false
   response.writeHead(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])
   response.end()
 }
 
-/** Whether an unread body could be read as the next request; Node drains a small declared one. */
+/** Whether an unread body has to end the connection; a small declared one is read and dropped. */
 function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
   if (!hasBody || request.complete) return false
   // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).

@@ -1,5 +1,4 @@
 /** Ends the exchanges of clients that send or read more slowly than server.limits.minimumRate, as they hold what others need. */
-import { takenBytes } from '../http/node-internals.ts'
 import { creditAfter, initialCredit } from '../rules/minimum-rate.ts'
 import { refuse } from '../rules/refusals.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
@@ -43,10 +42,11 @@ export class SlowClients {
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       const { request, response, responseBytes } = exchange
       const rateBytes = exchange.terms.minimumRateBytes
-      if (isLate(exchange, nowMs)) refuseSlow(this.#parts, exchange, 'ERR_HTTP_REQUEST_TIMEOUT')
+      if (isLate(exchange, nowMs))
+        refuseSlow(this.#parts, exchange, 'the body did not arrive in time')
       else if (rateBytes === 0) continue
       else if (isAnswerBlocked(exchange)) {
-        const bytes = takenBytes(request.socket)
+        const bytes = request.socket.takenBytes
         // The kernel has taken this much of the answer's body.
         const before = Math.max(0, responseBytes - response.writableLength)
         const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
@@ -61,10 +61,9 @@ export class SlowClients {
   }
 }
 
-/** Whether a body over HTTP/2 takes too long; for HTTP/1.1 Node's server sees to it. */
+/** Whether the body takes too long to arrive. */
 function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
-  if (request.httpVersion !== '2.0' || !hasBody || request.complete) return false
-  return nowMs - startedMs > terms.requestMs
+  return hasBody && !request.complete && nowMs - startedMs > terms.requestMs
 }
 
 function isTooSlow(
@@ -84,20 +83,19 @@ function paceOf(paces: Paces, exchange: Exchange, bytes: number, rateBytes: numb
   return pace
 }
 
-/** Whether the client has to read on. Further answers of a connection wait for the first one instead; tunnels do not count. */
+/** Whether the client has to read on; tunnels do not count. */
 function isAnswerBlocked({ response, status }: Exchange): boolean {
-  return status !== 101 && response.socket !== null && response.writableLength > 0
+  return status !== 101 && response.writableLength > 0
 }
 
-/** Whether the client has to send on: nothing holds it back, and it got a 100 if it asked for one. */
-function isBodyWanted({ request, response, hasBody, expectsContinue }: Exchange): boolean {
-  if (!hasBody || request.complete || request.readableFlowing !== true) return false
-  return !expectsContinue || response.socket !== null
+/** Whether the client has to send on: nothing holds it back. */
+function isBodyWanted({ request, hasBody }: Exchange): boolean {
+  return hasBody && !request.complete && request.readableFlowing === true
 }
 
 function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): void {
   if (exchange.isOver) return
-  parts.connections.of(exchange.request.socket).closing = true
+  exchange.connection.closing = true
   interrupt(parts, exchange, refuse('request_timeout', { cause }))
 }
 

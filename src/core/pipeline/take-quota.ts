@@ -9,7 +9,7 @@ import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
 import type { JudgeByShadow } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
-import type { UniqueTimestamps } from '../record/unique-timestamps.ts'
+import type { UniqueTimestamps } from '../record/access-record.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
 
@@ -45,7 +45,8 @@ export function createTakeQuota(
     // Limits that are only tried come after the decision, which never waits for them.
     if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
     const settle = (decided: QuotaDecision): Admission | Refusal => {
-      const atMs = decidedAt(decided, exchange.decidedMs ?? timestamps.next())
+      const ownMs = exchange.decidedMs ?? timestamps.next()
+      const atMs = decidedAt(decided, ownMs)
       exchange.decidedMs = atMs
       if (decided.kind === 'unavailable') {
         exchange.degraded = true
@@ -56,7 +57,10 @@ export function createTakeQuota(
         // A refusal made without the store may be unjust, so it is no strike.
         if (!decided.degraded) {
           const { view, window } = decided
-          bans.refused(caller.keyId, (view?.[window].resetAtSeconds ?? 0) * 1000)
+          const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
+          // A ban begins when the log says that its last strike was decided, though by the store's clock.
+          const refusedMs = decidedAt(decided, bans.nowAt(ownMs))
+          bans.refused(caller.keyId, windowEndMs, refusedMs)
         }
         tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))
         return deny(answers, exchange, caller, decided)
@@ -105,14 +109,14 @@ export function setQuota(exchange: Judged, caller: Caller, view: QuotaView | und
   exchange.quotaHeaders = view === undefined ? NO_HEADERS : quotaHeaders(view, caller.policy)
 }
 
-/** Time of a decision, moved into the minute in which the store has counted it. */
+/** Time of a decision, moved into the minute in which the store has counted it, if that is known. */
 function decidedAt(decided: QuotaDecision, nowMs: number): number {
   if (decided.kind === 'unavailable' || decided.degraded) return nowMs
   const { kind, view } = decided
-  const endMs =
-    kind === 'admitted'
-      ? (decided.minuteIndex + 1) * MINUTE_MS
-      : (view?.minute.resetAtSeconds ?? 0) * 1000
+  const endSeconds =
+    kind === 'admitted' ? (decided.minuteIndex + 1) * 60 : view?.minute.resetAtSeconds
+  if (endSeconds === undefined) return nowMs
+  const endMs = endSeconds * 1000
   if (nowMs >= endMs) return endMs - 1
   return Math.max(nowMs, endMs - MINUTE_MS)
 }

@@ -1,9 +1,9 @@
 /** The access record of one request and the fields of its log line. */
-import type { IncomingMessage } from 'node:http'
+import type { WindowName } from '../../config/time.ts'
 import type { QuotaView } from '../../state/quota.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
-import { plainText } from './log-text.ts'
+import { plainText } from './line-writer.ts'
 
 /** One request, for its log line. Strings from clients may hold anything: accessFields cuts and escapes them. */
 export interface AccessRecord {
@@ -16,9 +16,11 @@ export interface AccessRecord {
     { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
   /** The owner of a refused key, where it is known. */
   readonly refusedCaller: AccessRecord['caller']
-  readonly request: Pick<IncomingMessage, 'method'>
-  /** Bytes received of the body, whether complete or not. */
-  readonly receivedBytes: number
+  readonly request: {
+    readonly method?: string | undefined
+    /** Bytes received of the body, whether complete or not. */
+    readonly receivedBytes: number
+  }
   readonly path: string | undefined
   /** The request target as received, where it holds no valid path. */
   readonly target: string | undefined
@@ -27,7 +29,7 @@ export interface AccessRecord {
   /** Unix time in ms when a request with a valid credential was decided, and when its charge was refunded; see UniqueTimestamps. */
   readonly decidedMs: number | undefined
   readonly refundedMs: number | undefined
-  readonly refusedWindow: 'minute' | 'day' | undefined
+  readonly refusedWindow: WindowName | undefined
   readonly backend: string | undefined
   readonly retried: string | undefined
   readonly degraded: boolean
@@ -75,7 +77,7 @@ export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs
     gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),
-    requestBytes: exchange.receivedBytes,
+    requestBytes: exchange.request.receivedBytes,
     responseBytes: exchange.responseBytes,
     address: exchange.clientAddress,
     minuteLeft: quota?.minute.remaining,
@@ -90,5 +92,28 @@ export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs
     refundAgoMs: refundedMs === undefined ? undefined : micros(nowMs - refundedMs),
     rev: decidedMs === undefined ? undefined : exchange.terms.revision,
     process: exchange.process,
+  }
+}
+
+const MOST_IN_A_MS = 999
+
+/** Gives the decisions of this process timestamps of which no two are the same, so that a log shows their order. */
+export class UniqueTimestamps {
+  readonly #epochMs: () => number
+  #ms = 0
+  /** How many timestamps of #ms were given before the latest one. */
+  #before = 0
+
+  /** epochMs: returns Unix time in ms. */
+  constructor(epochMs: () => number = Date.now) {
+    this.#epochMs = epochMs
+  }
+
+  /** Returns Unix time in ms; its fraction counts, in thousandths, the timestamps given earlier in the same ms. */
+  next(): number {
+    const ms = this.#epochMs()
+    this.#before = ms === this.#ms ? Math.min(this.#before + 1, MOST_IN_A_MS) : 0
+    this.#ms = ms
+    return ms + this.#before / 1000
   }
 }

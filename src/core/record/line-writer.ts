@@ -1,4 +1,7 @@
-/** Writes log lines of the configured levels: one flat JSON object per line, or readable text on a terminal. */
+/**
+ * Writes log lines of the configured levels: one flat JSON object per line, or readable text on a terminal. Text from outside is
+ * made safe first: short, and without characters that a terminal or a log reader acts upon.
+ */
 import { isatty } from 'node:tty'
 import type { LogFormat, LogLevel } from '../../config/config.ts'
 import { DescriptorDestination } from './log-destination.ts'
@@ -41,12 +44,11 @@ export function createLineWriter(
   const isTerminal = typeof destination === 'number' && isatty(destination)
   const timestamp = createTimestamp(worker)
   let lowest = 0
-  let text: ((lines: string) => string) | undefined
-  let readable = text
+  let readable: ((lines: string) => string) | undefined
   const use = ({ level, format = 'auto' }: LineStyle): void => {
     lowest = severities.indexOf(level)
     const isText = worker === undefined && (format === 'text' || (format === 'auto' && isTerminal))
-    readable = isText ? (text ??= createReadableText({ colour: isTerminal })) : undefined
+    readable = isText ? createReadableText({ colour: isTerminal }) : undefined
   }
   use(first)
   const pass = (lines: string): void => target.write(readable?.(lines) ?? lines)
@@ -95,3 +97,30 @@ const nothingPending = {
   flushSync: () => {},
   close: () => Promise.resolve(),
 }
+
+// Printable ASCII only. JSON escapes what is below 0x20, but not DEL, the C1 controls (0x9B begins an
+// escape sequence), U+2028 or the characters that reverse the direction of writing.
+const unprintable = /[^\x20-\x7e]/
+const everyUnprintable = /[^\x20-\x7e]/g
+
+/** Cuts the text to `maxChars`, and three more for an ellipsis; odd characters become `\u{hex}`. */
+export function plainText(value: string, maxChars: number): string {
+  const short = value.length > maxChars ? `${value.slice(0, maxChars)}...` : value
+  return unprintable.test(short)
+    ? short.replace(everyUnprintable, (char) => `\\u{${char.charCodeAt(0).toString(16)}}`)
+    : short
+}
+
+/** Copies only these fields: libraries attach commands and their arguments to errors, and those may hold credentials. */
+export function describeError(error: unknown): { error: string; code?: string; stack?: string } {
+  if (!(error instanceof Error)) return { error: plainText(String(error), 500) }
+  const { code } = error as NodeJS.ErrnoException
+  return {
+    error: plainText(`${error.name}: ${error.message}`, 500),
+    ...(typeof code === 'string' && { code }),
+    ...(error.stack !== undefined && { stack: error.stack.slice(0, 4_000) }),
+  }
+}
+
+/** Makes a field from outside safe to log, with at most 500 characters. */
+export const text = (value: string): string => plainText(value, 500)

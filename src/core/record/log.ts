@@ -1,21 +1,22 @@
 /** Every log line of the gateway, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
+import type { OutageMode } from '../../config/config.ts'
+import type { FileEvent } from '../../state/sqlite/thread.ts'
 import type { ConnectionRoom } from '../http/connection-limits.ts'
 import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
-import { configLines, type AuditLine } from './config-lines.ts'
 import {
   createLineWriter,
+  describeError,
+  text,
   type LineLevel,
   type LineStyle,
   type LineWriter,
   type LineWriterOptions,
   type Say,
 } from './line-writer.ts'
-import { describeError, text } from './log-text.ts'
-import { storeLines } from './store-lines.ts'
 
 export type Log = ReturnType<typeof createLog>
 
@@ -24,6 +25,13 @@ export interface SupervisionLine {
   readonly event: string
   readonly worker?: number | undefined
   readonly [field: string]: string | number | undefined
+}
+
+export interface AuditLine {
+  /** The client address, or the beginning of the token's digest. */
+  readonly who: string
+  readonly action: string
+  readonly [detail: string]: unknown
 }
 
 export interface LogStyle extends LineStyle {
@@ -185,6 +193,55 @@ const lifecycleLines = (say: Say) => ({
   draining: (line: { inFlight: number; timeoutMs: number }) =>
     say('info', { event: 'draining', ...line }),
   drained: (line: { cutOff: number }) => say('info', { event: 'drained', ...line }),
+})
+
+/** Lines about the configuration and about changes by operators. */
+const configLines = (say: Say) => ({
+  /** store: on the first line, at the start; blastRadius: on later lines, with a bounded number of names. */
+  configTaken: (line: { revision: string } & ({ store: string } | { blastRadius: object })) =>
+    say('info', { event: 'configTaken', ...line }),
+  /** A new configuration was refused; the one in force, of this revision, stays. */
+  reloadRefused: (line: { revision: string; problems: readonly string[] }) =>
+    say('error', { event: 'configRefused', ...line }),
+  /** A change requested on the admin listener, and its outcome. */
+  audit: (line: AuditLine) => say('info', { event: 'audit', ...line }),
+  /** One of Config.warnings. */
+  configWarning: ({ problem }: { problem: string }) =>
+    say('warn', { event: 'configWarning', problem: text(problem) }),
+})
+
+/** Lines about the stores of quotas, bans and totals. */
+const storeLines = (say: Say) => ({
+  /** server: of Redis; undefined: the store is the supervisor. */
+  storeLost: (line: { mode: OutageMode; server: string | undefined; cause: string }) =>
+    say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
+  storeBack: (line: { server: string | undefined; outageMs: number }) =>
+    say('info', { event: 'storeBack', ...line }),
+  /** See StoreHealth. */
+  storeWarning: ({ warning }: { warning: string }) =>
+    say('warn', { event: 'storeWarning', warning: text(warning) }),
+  /** The store's clock went back, so that minutes are counted anew; each process that notices writes one line. */
+  clockWentBack: (line: { bySeconds: number }) => say('warn', { event: 'clockWentBack', ...line }),
+  keyBanned: (line: { client: string; key: string; forMs: number; strikes: number | undefined }) =>
+    say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
+  /** Bans are kept in memory alone from now on, until banStoreBack. */
+  banStoreLost: () => say('error', { event: 'banStoreLost' }),
+  banStoreBack: () => say('info', { event: 'banStoreBack' }),
+  /** A stored ban could not be read and was left out. */
+  banMalformed: ({ where }: { where: string }) =>
+    say('warn', { event: 'banMalformed', where: text(where) }),
+  /** store.file was damaged, removed or replaced; see FileEvent. */
+  storeFile: (line: FileEvent) => say('error', line),
+  /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
+  countersNotKept: (error: unknown) =>
+    say('error', { event: 'countersNotKept', ...describeError(error) }),
+  countersKept: () => say('info', { event: 'countersKept' }),
+  /** The totals of days cannot be written; they wait in memory, until usageKept. */
+  usageNotKept: (error: unknown) =>
+    say('error', { event: 'usageNotKept', ...describeError(error) }),
+  usageKept: () => say('info', { event: 'usageKept' }),
+  /** Too much waits, or the gateway ends first: some requests will be missing from the totals of days. */
+  usageDropped: () => say('error', { event: 'usageDropped' }),
 })
 
 const faultLines = (say: Say) => ({

@@ -1,4 +1,4 @@
-/** Counts events in plain numbers and renders them through prom-client's registry. */
+/** Composes the metrics of a process and renders them through prom-client's registry. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import {
   AggregatorRegistry,
@@ -8,49 +8,31 @@ import {
   type MetricObjectWithValues,
   type MetricValue,
 } from 'prom-client'
-import type { Http2Abuse } from '../rules/http2-abuse.ts'
-import type { UnavailableReason } from '../credentials/verdicts.ts'
-import type { ConnectionBound, ConnectionRefusal } from '../http/connection-limits.ts'
-import type { HandshakeFault } from '../http/tls-server.ts'
-import type { RefusalCode } from '../rules/refusals.ts'
-import type { BackendFailureKind } from '../rules/backend-failure.ts'
-import type { TunnelEnd } from '../rules/websocket.ts'
-import type { BackendsView } from './backend-families.ts'
 import type { Family } from './family.ts'
-import { liveCounters } from './live-counters.ts'
-import { metricFamilies, newState, type ConfigNames } from './metric-families.ts'
-import { quotaObserver } from './quota-observer.ts'
-import { countRefusal, countRequest, type RefusedWindow } from './request-series.ts'
+import {
+  backendMetrics,
+  connectionMetrics,
+  credentialMetrics,
+  processMetrics,
+  quotaMetrics,
+  requestMetrics,
+  type ConfigNames,
+  type RequestRecord,
+} from './metric-families.ts'
 import {
   lossFamilies,
-  type Losses,
+  ownWhole,
   wholeFamilies,
-  type ReloadsView,
+  type Losses,
   type WholeGateway,
 } from './whole-families.ts'
 
-export type { ConfigNames }
-
-export interface RequestRecord {
-  /** Name of the configured route; undefined when none matched. */
-  readonly route: string | undefined
-  /** undefined or empty for a request without a valid credential. */
-  readonly plan: string | undefined
-  readonly method: string
-  /** 0 when the connection ended before a status was sent. */
-  readonly status: number
-  /** Time spent in the gateway itself, without waiting for the backend. */
-  readonly gatewaySeconds: number
-  /** undefined when no backend was asked. */
-  readonly backendSeconds: number | undefined
-  readonly refusal: RefusalCode | undefined
-  /** The window whose limit refused the request; undefined: it was refused for another reason, if at all. */
-  readonly refusedWindow?: RefusedWindow | undefined
-  /** The route is deprecated. */
-  readonly deprecated: boolean
-}
+export type { ConfigNames, RequestRecord }
 
 export type Metrics = ReturnType<typeof createMetrics>
+
+/** A snapshot of the counters for the live view, where each second is the difference of two snapshots. */
+export type LiveCounters = ReturnType<Metrics['live']>
 
 export interface MetricsPage {
   readonly contentType: string
@@ -69,48 +51,39 @@ export function createMetrics(
   },
 ) {
   const { version, isWorker = false } = options
-  const state = newState(options, version)
-  const alone = {
-    listening: () => 1,
-    restarts: () => 0,
-    unsavedSeconds: () => state.unsavedSeconds,
-    reloads: () => state.reloads,
-    topClients: () => state.topClients(),
-    deprecatedCallers: () => state.deprecatedCallers(),
-  }
+  const [requests, connections, backends] = [
+    requestMetrics(options),
+    connectionMetrics(),
+    backendMetrics(),
+  ]
+  const [quota, credentials, own] = [quotaMetrics(), credentialMetrics(), processMetrics(version)]
+  const whole = ownWhole(options)
+  const groups = [requests, connections, backends, quota, credentials, own]
   const registry = createRegistry([
-    ...metricFamilies(state),
-    ...(isWorker ? [] : wholeFamilies(alone)),
+    ...groups.flatMap(({ families }) => families),
+    ...lossFamilies(whole.losses),
+    ...(isWorker ? [] : wholeFamilies(whole.gateway)),
   ])
   return {
-    requestStarted: () => void state.inFlight++,
-    /** Called once for every requestStarted. */
-    requestDone(record: RequestRecord): void {
-      state.inFlight--
-      const route = state.requests.route(record.route)
-      const plan = state.requests.plan(route, record.plan)
-      countRequest(plan, record.method, record.status)
-      route.gateway.observe(record.gatewaySeconds)
-      if (record.backendSeconds !== undefined) route.backend.observe(record.backendSeconds)
-      if (record.refusal !== undefined)
-        countRefusal(state.refusals, plan, record.refusal, record.refusedWindow)
-      if (record.deprecated) plan.deprecated++
-    },
-    /** Counts the refusal of something that never became a request. */
-    refusedUnparsed: (code: RefusalCode) =>
-      countRefusal(state.refusals, state.requests.unparsed, code),
+    ...requests.write,
+    ...connections.write,
+    ...backends.write,
+    ...quota.write,
+    ...credentials.write,
+    ...own.write,
+    ...whole.write,
     /** Takes the names of a new configuration. */
     use(names: ConfigNames): void {
-      state.requests.use(names)
-      for (const plan of state.shadowRefusals.keys())
-        if (!names.plans.includes(plan)) state.shadowRefusals.delete(plan)
+      requests.use(names)
+      quota.use(names)
     },
-    ...backendWriters(state),
-    ...connectionWriters(state),
-    quota: quotaObserver(state),
-    ...credentialWriters(state),
-    live: () => liveCounters(state),
-    ...wholeWriters(state),
+    live: () => ({
+      ...requests.live(),
+      ...connections.live(),
+      ...backends.live(),
+      ...quota.live(),
+      ...own.live(),
+    }),
     /** Renders the page for a scrape. Rejects only if one of the Node.js collectors fails. */
     render: async (): Promise<MetricsPage> => ({
       contentType: registry.contentType,
@@ -120,54 +93,6 @@ export function createMetrics(
     snapshot: () => snapshot(registry),
   }
 }
-
-const wholeWriters = (state: ReturnType<typeof newState>) => ({
-  /** Sets what each scrape reads, as all watch methods do. */
-  watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
-  watchDeprecated: (of: WholeGateway['deprecatedCallers']) => void (state.deprecatedCallers = of),
-  /** Adds a source of requests that are missing from the totals of days. */
-  watchUsage: (dropped: () => number) => void state.usageDropped.push(dropped),
-  /** Sets the source of lines that are missing from the log. */
-  watchLog: (dropped: () => number) => void (state.logLinesDropped = dropped),
-  countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
-})
-
-const backendWriters = (state: ReturnType<typeof newState>) => ({
-  watchBackends: (backends: BackendsView) => void (state.backends = backends),
-  watchTopClients: (top: WholeGateway['topClients']) => void (state.topClients = top),
-  backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
-  spans: (outcome: 'exported' | 'dropped', count: number) => void (state.spans[outcome] += count),
-})
-
-const credentialWriters = (state: ReturnType<typeof newState>) => ({
-  /** The key set of the token issuer was fetched, or could not be. */
-  keySetFetched(isGood: boolean): void {
-    if (isGood) state.keySet.fetchedAtMs = Date.now()
-    else state.keySet.failures++
-  },
-  /** The validity of a credential could not be determined. */
-  credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
-  banned: () => void state.bans++,
-  strike: () => void state.strikes++,
-  /** How many keys are banned now, as far as this process knows. */
-  bannedKeys: (count: number) => void (state.bannedKeys = count),
-})
-
-const connectionWriters = (state: ReturnType<typeof newState>) => ({
-  watchConnections: (connections: () => number) => void (state.connections = connections),
-  /** lagMs: the smallest of the latest measurements. */
-  eventLoopLag: (lagMs: number) => void (state.eventLoopLagMs = lagMs),
-  connectionRefused: (reason: ConnectionRefusal) => void state.connectionRefusals[reason]++,
-  connectionDisplaced: (reason: ConnectionBound) => void state.connectionsDisplaced[reason]++,
-  http2Abuse: (kind: Http2Abuse) => void state.http2Abuses[kind]++,
-  /** connections: returns how many speak HTTP/2. */
-  watchHttp2: (connections: () => number) => void (state.http2Connections = connections),
-  handshakeFailed: (reason: HandshakeFault) => void state.handshakeFaults[reason]++,
-  tunnelOpened: () => void state.tunnels++,
-  /** Called once for every tunnelOpened, as is tunnelClosed. */
-  tunnelEnded: (end: TunnelEnd) => void state.tunnelEnds[end]++,
-  tunnelClosed: () => void state.tunnels--,
-})
 
 function createRegistry(families: readonly Family[]): Registry {
   const registry = new Registry()

@@ -2,9 +2,11 @@
  * The latest decisions of one process. Refusals of keys, refusals without a valid credential and all others have rings of their
  * own, so that none displaces another; refusals of keys have several, so that one key displaces those of few others.
  */
+import { hashText } from '../../config/clients/index-slots.ts'
+import type { WindowName } from '../../config/time.ts'
 import type { SeenUse } from './tally.ts'
 import { loggedPath, type AccessRecord } from './access-record.ts'
-import { plainText } from './log-text.ts'
+import { plainText } from './line-writer.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
 
@@ -44,7 +46,7 @@ export interface Decision {
   readonly status: number
   readonly refusal: RefusalCode | null
   /** The window whose limit refused the request. */
-  readonly window: 'minute' | 'day' | null
+  readonly window: WindowName | null
   readonly retryAfterSeconds: number | null
   readonly minute: SeenUse | null
   readonly day: SeenUse | null
@@ -146,7 +148,7 @@ export class RecentDecisions {
   #ringOf({ refusal, caller, refusedCaller }: Decided): Ring {
     if (refusal === undefined) return this.#others
     const key = (caller ?? refusedCaller)?.keyId
-    return (key && this.#refused[hashOf(key) % REFUSED_RINGS]) || this.#keyless
+    return (key && this.#refused[hashText(key) % REFUSED_RINGS]) || this.#keyless
   }
 
   /** listener: undefined: nobody listens any more. */
@@ -217,14 +219,6 @@ class Ring {
   all(): readonly Noted[] {
     return this.#all
   }
-}
-
-/** FNV-1a, 32 bits. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5
-  for (let at = 0; at < text.length; at++)
-    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193) >>> 0
-  return hash
 }
 
 const copied = (text: string): string => Buffer.from(text.slice(0, 2 * TARGET_CHARS)).toString()

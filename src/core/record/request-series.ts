@@ -1,4 +1,5 @@
 /** The per-request counters, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
+import { windowNames, type WindowName } from '../../config/time.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import { sample, type Sample } from './family.ts'
 import { HistogramSeries, backendBounds, gatewayBounds } from '../backends/histogram-series.ts'
@@ -17,8 +18,8 @@ const UNKNOWN_PLAN = 'other'
 
 const codes = Object.keys(refusalKinds) as RefusalCode[]
 /** The window whose limit refused the request, if one did. */
-const windows = ['none', 'minute', 'day'] as const
-export type RefusedWindow = Exclude<(typeof windows)[number], 'none'>
+const windows = ['none', ...windowNames] as const
+export type RefusedWindow = WindowName
 
 export interface PlanSeries {
   /** Refusals by code and window; undefined before the first one. */

@@ -1,6 +1,6 @@
 /** Counts whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
 import type { PlanConfig } from '../../config/config.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, type WindowName } from '../../config/time.ts'
 
 /** Clients kept for a day; those that come later count for their plan alone. */
 const KEPT_CLIENTS = 100_000
@@ -8,9 +8,9 @@ const KEPT_CLIENTS = 100_000
 /** The result for one request. */
 export interface Judgement {
   /** degraded: the request could not be judged. */
-  readonly shadow: 'admitted' | 'minute' | 'day' | 'degraded'
+  readonly shadow: 'admitted' | WindowName | 'degraded'
   /** The window whose live limit refused the request. */
-  readonly live: 'minute' | 'day' | undefined
+  readonly live: WindowName | undefined
 }
 
 const columns = [

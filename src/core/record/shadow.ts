@@ -3,6 +3,7 @@
  * under an id that no client can have. No request waits for it, and none is refused.
  */
 import type { PlanConfig } from '../../config/config.ts'
+import type { WindowName } from '../../config/time.ts'
 import type { Lessee, LesseeOptions } from '../quota/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../state/quota.ts'
 import type { Caller } from '../rules/credentials.ts'
@@ -20,7 +21,7 @@ export interface ShadowOptions {
   openLessee(own: Pick<LesseeOptions, 'authority' | 'outage'>): Lessee
   readonly counts: ShadowCounts
   /** Called for every refusal, and for every request that could not be judged. */
-  refused(plan: string, by: 'minute' | 'day' | 'unjudged'): void
+  refused(plan: string, by: WindowName | 'unjudged'): void
 }
 
 /** live: the decision of the live limits on the same request. Returns undefined where its plan has no shadow limits. */

@@ -1,6 +1,6 @@
 /** Counts the requests of each key second by second; all figures about the use of clients are summed up from these counts. */
 import type { Admission, QuotaView, WindowView } from '../../state/quota.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import { DeprecatedCallers } from './deprecated-callers.ts'
@@ -65,7 +65,7 @@ export class Tally {
   /** view: the client's standing; undefined: unknown. */
   refused(
     caller: Caller,
-    by: 'minute' | 'day' | 'ban',
+    by: WindowName | 'ban',
     view: QuotaView | undefined,
     dayIndex: number,
   ): void {

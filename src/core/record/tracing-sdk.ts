@@ -18,7 +18,7 @@ import {
   TracerProvider,
   type SpanExporter,
 } from '@opentelemetry/sdk-trace'
-import { text } from './log-text.ts'
+import { text } from './line-writer.ts'
 import type { Span, Trace } from './trace.ts'
 
 export interface SpanSinkOptions {

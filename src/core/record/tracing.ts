@@ -1,5 +1,6 @@
 /** Decides which requests are traced. Without `telemetry` the SDK is not loaded. */
 import type { Config } from '../../config/config.ts'
+import { fieldOf } from '../rules/field-names.ts'
 import { readTraceParent, readTraceState, SAMPLED } from '../rules/trace-context.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -7,12 +8,6 @@ import { Trace, type TracedRequest } from './trace.ts'
 import type * as Sdk from './tracing-sdk.ts'
 
 type Telemetry = NonNullable<Config['telemetry']>
-
-/** Header fields as Node.js gives them: several of one name are joined by commas. */
-interface TraceFields {
-  readonly traceparent?: string | string[] | undefined
-  readonly tracestate?: string | string[] | undefined
-}
 
 interface TracingParts {
   /** Version of the gateway. */
@@ -52,12 +47,12 @@ export class Tracing {
 
   /**
    * The trace id of any client is kept, so that its own trace is found in our log. Only a trusted proxy may say whether its
-   * request is recorded: else anybody could have everything traced. fields: undefined where nothing of the request can be
+   * request is recorded: else anybody could have everything traced. fields: flat; undefined where nothing of the request can be
    * trusted.
    */
-  begin(fields: TraceFields | undefined, isTrusted: boolean): Trace {
-    const parent = readTraceParent(String(fields?.traceparent))
-    const state = parent && readTraceState(String(fields?.tracestate ?? ''))
+  begin(fields: readonly string[] | undefined, isTrusted: boolean): Trace {
+    const parent = fields && readTraceParent(fieldOf(fields, 'traceparent') ?? '')
+    const state = parent && readTraceState(fieldOf(fields, 'tracestate') ?? '')
     const isDrawn =
       parent !== undefined && isTrusted
         ? (parent.flags & SAMPLED) !== 0

@@ -1,8 +1,11 @@
 /** The metrics of the whole gateway, however many processes it has. */
 import type { CertificateEnd } from '../../config/certificates.ts'
 import type { Clients } from '../../config/config.ts'
+import { EXPIRING_MS } from '../../config/clients/warnings.ts'
 import { by, counter, gauge, sample, type Family } from './family.ts'
-import { keysExpiringFamily } from './keys-expiring.ts'
+import type { ConfigNames } from './metric-families.ts'
+
+const HOUR_MS = 60 * 60 * 1000
 
 /** The configuration in force, and the outcome of attempts to load another. */
 export interface ReloadsView {
@@ -78,6 +81,22 @@ export function wholeFamilies(whole: WholeGateway): Family[] {
   ]
 }
 
+/** The keys are counted once for each configuration and hour, as there may be millions. clients: those of the configuration in force. */
+export function keysExpiringFamily(
+  clients: () => Pick<Clients, 'countEnding'> | undefined,
+): Family {
+  let counted: { of: Pick<Clients, 'countEnding'>; hour: number; count: number } | undefined
+  return gauge.max('tollgate_keys_expiring', 'Keys that end within 30 days.', () => {
+    const of = clients()
+    if (of === undefined) return 0
+    const nowMs = Date.now()
+    const hour = Math.floor(nowMs / HOUR_MS)
+    if (counted?.of !== of || counted.hour !== hour)
+      counted = { of, hour, count: of.countEnding(nowMs, nowMs + EXPIRING_MS) }
+    return counted.count
+  })
+}
+
 /** Counts of what each process has lost for good since it started. */
 export interface Losses {
   /** Requests missing from the totals of days. */
@@ -85,15 +104,45 @@ export interface Losses {
   logLines(): number
 }
 
-export const lossFamilies = ({ usage, logLines }: Losses): Family[] => [
+export const lossFamilies = (losses: Losses): Family[] => [
   counter(
     'tollgate_usage_dropped_total',
     'Requests that are in no total of a day: memory was full, or the gateway ended while the store was away.',
-    usage,
+    () => losses.usage(),
   ),
   counter(
     'tollgate_log_lines_dropped_total',
     'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
-    logLines,
+    () => losses.logLines(),
   ),
 ]
+
+/** What a process knows of the whole gateway while it is all of it, and its losses. Each watch method sets what a scrape reads. */
+export function ownWhole(config: ConfigNames) {
+  const counts = { taken: 0, refused: 0 }
+  const first: ReloadsView = { config, takenAtMs: Date.now(), counts, fault: undefined }
+  const gateway: WholeGateway = {
+    listening: () => 1,
+    restarts: () => 0,
+    unsavedSeconds: () => 0,
+    reloads: () => first,
+    topClients: () => [],
+    deprecatedCallers: () => new Map(),
+  }
+  const usage: (() => number)[] = []
+  const losses: Losses = {
+    usage: () => usage.reduce((sum, dropped) => sum + dropped(), 0),
+    logLines: () => 0,
+  }
+  const write = {
+    watchReloads: (of: ReloadsView) => void (gateway.reloads = () => of),
+    watchTopClients: (of: WholeGateway['topClients']) => void (gateway.topClients = of),
+    watchDeprecated: (of: WholeGateway['deprecatedCallers']) =>
+      void (gateway.deprecatedCallers = of),
+    countersUnsaved: (seconds: number) => void (gateway.unsavedSeconds = () => seconds),
+    /** Adds a source of requests that are missing from the totals of days. */
+    watchUsage: (dropped: () => number) => void usage.push(dropped),
+    watchLog: (dropped: () => number) => void (losses.logLines = dropped),
+  }
+  return { gateway, losses, write }
+}

@@ -86,3 +86,13 @@ export function connectionOptions(
   for (const part of value.split(',')) names.add(part.trim().toLowerCase())
   return names
 }
+
+/** Returns the value of a field, of several of that name joined by commas (RFC 9110 5.3). raw: flat. name: in lower case. */
+export function fieldOf(raw: readonly string[], name: string): string | undefined {
+  let found: string | undefined
+  for (let at = 0; at < raw.length; at += 2) {
+    if (raw[at]?.length !== name.length || raw[at]?.toLowerCase() !== name) continue
+    found = found === undefined ? raw[at + 1] : `${found}, ${raw[at + 1]}`
+  }
+  return found
+}

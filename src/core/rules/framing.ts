@@ -14,6 +14,8 @@ export interface Framing {
   readonly authorizationCount: number
   /** Lower-case names that Connection nominates for removal. */
   readonly nominated: ReadonlySet<string>
+  /** The client sends its body once it is told to (RFC 9110 10.1.1). */
+  readonly expectsContinue: boolean
   /** The client asks for a WebSocket; any other upgrade is served as a plain request (RFC 9110 7.8). */
   readonly websocket: boolean
   /** All X-Forwarded-For fields in order, joined. Only trusted proxies are believed, here and in the next two. */
@@ -25,11 +27,11 @@ export interface Framing {
 
 type FramingLimits = Pick<Config['server']['limits'], 'headerCount' | 'headerBytes' | 'bodyBytes'>
 
-/** The part of a request that is read here; in practice a request is Node's IncomingMessage. */
+/** The part of a request that is read here. */
 interface FramingSource {
   readonly method?: string | undefined
   readonly httpVersion: string
-  /** Flat name, value array. Node must be set to keep more fields than headerCount, since it drops the rest silently. */
+  /** Flat name, value array. */
   readonly rawHeaders: readonly string[]
   /** Whether a body follows, where the protocol says so whatever the fields say: HTTP/2 (RFC 9113 8.1). */
   readonly bodyFollows?: boolean | undefined
@@ -49,7 +51,7 @@ interface FramingInput extends FramingSource {
 
 /**
  * Refuses with invalid_request, headers_too_large, body_too_large, length_required or method_not_implemented.
- * Field names are taken to be tokens, as Node's strict parser guarantees.
+ * Field names are taken to be tokens, as the readers of both protocols guarantee.
  */
 export function checkFraming(input: FramingInput): Framing | Refusal {
   const { method, httpVersion, rawHeaders, limits, bodyFollows } = input
@@ -199,7 +201,8 @@ function bodyFault(
     if (httpVersion === '1.0') return invalid('Transfer-Encoding in HTTP/1.0')
     if (transferEncoding.toLowerCase() !== 'chunked') return invalid('unknown Transfer-Encoding')
   } else if (contentLength !== undefined) {
-    if (!/^[0-9]+$/.test(contentLength)) return invalid('malformed Content-Length')
+    // A number represents 15 digits exactly.
+    if (!/^[0-9]{1,15}$/.test(contentLength)) return invalid('malformed Content-Length')
     if (Number(contentLength) > limits.bodyBytes) {
       return refuse('body_too_large', { cause: 'declared Content-Length' })
     }
@@ -230,6 +233,8 @@ function settle(head: Head, { method, httpVersion, bodyFollows }: FramingInput):
     authorization: head.authorization,
     authorizationCount: head.authorizationCount,
     nominated,
+    // RFC 9110 10.1.1: in HTTP/1.0 it means nothing.
+    expectsContinue: head.expectsContinue && httpVersion !== '1.0',
     // RFC 6455 4.1.
     websocket:
       head.upgrade === 'websocket' &&

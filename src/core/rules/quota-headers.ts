@@ -1,14 +1,15 @@
 /** Writes a client's quota into header fields: X-RateLimit-* for the window that refuses first, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../../config/config.ts'
+import { windows, type WindowName } from '../../config/time.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 
 /** RateLimit-Policy of a client (draft-ietf-httpapi-ratelimit-headers): quota and length in seconds of each window. */
-export function policyHeader({ perMinute, perDay }: Limits): string {
-  return `${minutePolicy(perMinute)}, "day";q=${perDay};w=86400`
+export function policyHeader(limits: Limits): string {
+  return windows.map((window) => policyOf(window, limits[window.limit])).join(', ')
 }
 
-function minutePolicy(perMinute: number): string {
-  return `"minute";q=${perMinute};w=60`
+function policyOf({ name, lengthMs }: (typeof windows)[number], quota: number): string {
+  return `"${name}";q=${quota};w=${lengthMs / 1000}`
 }
 
 /** Returns a fresh flat array. policy: the client's policyHeader; undefined leaves RateLimit and RateLimit-Policy out. */
@@ -20,7 +21,7 @@ export function quotaHeaders(view: QuotaView, policy: string | undefined): strin
 /** Builds the fields of a 429. window: the exhausted one with the longest wait; it counts as empty whatever the view says. */
 export function refusedHeaders(
   view: QuotaView,
-  window: 'minute' | 'day',
+  window: WindowName,
   policy: string | undefined,
 ): string[] {
   const shown = { ...view[window], remaining: 0 }
@@ -48,7 +49,7 @@ export function anonymousHeaders(minute: WindowView, isStructured: boolean): str
   return fields({
     shown: minute,
     rateLimit: standing('minute', minute),
-    policy: isStructured ? minutePolicy(minute.limit) : undefined,
+    policy: isStructured ? policyOf(windows[0], minute.limit) : undefined,
   })
 }
 
@@ -86,12 +87,13 @@ function refusesFirst({ minute, day }: QuotaView): WindowView {
   return minute.resetAtSeconds > day.resetAtSeconds ? minute : day
 }
 
+/** Written out for each window, as every answer has it. */
 function standings({ minute, day }: QuotaView): string {
   return `${standing('minute', minute)}, ${standing('day', day)}`
 }
 
 function standing(
-  name: 'minute' | 'day',
+  name: WindowName,
   { remaining, resetAfterSeconds }: Pick<WindowView, 'remaining' | 'resetAfterSeconds'>,
 ): string {
   return `"${name}";r=${remaining};t=${resetAfterSeconds}`

@@ -1,4 +1,5 @@
 /** Lists everything that the gateway itself may answer with. Codes are public and are never reused. */
+import type { WindowName } from '../../config/time.ts'
 
 interface RefusalKind {
   readonly status: number
@@ -49,7 +50,7 @@ export type RefusalCode = keyof typeof refusalKinds
 /** Fields in the body of a 429, beside the wait, so that no client has to parse its message. */
 export interface LimitFields {
   /** The exhausted window; absent: the limit belongs to no window. */
-  readonly window?: 'minute' | 'day'
+  readonly window?: WindowName
   readonly limit?: number
   /** Why a key is banned: it went on after 429 answers, or an operator banned it. The operator's own reason is not sent. */
   readonly reason?: 'strikes' | 'operator'
@@ -64,7 +65,7 @@ export interface RefusalDetails {
   /** Retry-After in whole seconds, at least 1. */
   readonly retryAfterSeconds?: number | undefined
   /** The exhausted window of the quota. */
-  readonly window?: 'minute' | 'day' | undefined
+  readonly window?: WindowName | undefined
   /** Fields of the body of a 429. */
   readonly limited?: LimitFields | undefined
   /** Methods for the Allow header of a 405. */
@@ -82,7 +83,7 @@ export class Refusal implements RefusalDetails {
   readonly cause: string | undefined
   readonly detail: string | undefined
   readonly retryAfterSeconds: number | undefined
-  readonly window: 'minute' | 'day' | undefined
+  readonly window: WindowName | undefined
   readonly limited: LimitFields | undefined
   readonly allow: string | undefined
   readonly fields: readonly string[] | undefined

@@ -44,11 +44,11 @@ const quota: Change = ({ config, caller, callerKnown, known }, { window }) => {
   const wanted = isBoth
     ? `${above('perDay', 'day')} and ${above('perMinute', 'minute')}`
     : above(window === 'day' ? 'perDay' : 'perMinute', window)
-  return [
-    `${owner}${wanted}`,
-    `tollgate usage reset ${clientId} --window ${isBoth ? 'both' : window}`,
-  ]
+  return [`${owner}${wanted}`, resetOf(clientId, isBoth ? 'both' : window)]
 }
+
+const resetOf = (clientId: string, window: 'minute' | 'day' | 'both'): string =>
+  `tollgate usage reset ${clientId} ${window === 'both' ? '--minute --day' : `--${window}`}`
 
 function usedUpOf({ limits }: Caller, { use }: CallerKnown): 'both' | 'minute' | 'day' | undefined {
   if (use === undefined) return undefined
@@ -62,8 +62,7 @@ const banned: Change = ({ caller, callerKnown }) => {
   if (caller === undefined) return []
   const lift = `tollgate bans lift ${caller.keyId}`
   const window = usedUpOf(caller, callerKnown)
-  const reset = `tollgate usage reset ${caller.clientId} --window ${window}`
-  return [window === undefined ? lift : `${lift} and ${reset}`]
+  return [window === undefined ? lift : `${lift} and ${resetOf(caller.clientId, window)}`]
 }
 
 const sized: Change = ({ config, question: { headers } }, refusal) => {

@@ -1,8 +1,9 @@
 /** Builds an explanation from the answers of the stages. */
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
+import type { AskedPlace, PlacesFound } from '../../config/clients/setting-locations.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { changesOf } from './changes.ts'
-import { finders, findingOf, type Material } from './findings.ts'
+import { finders, findingOf, setting, type Finding, type Material } from './findings.ts'
 import { isoOf } from './words.ts'
 
 /** Stages in the order in which a request meets them. */
@@ -10,14 +11,38 @@ export const stageNames = Object.keys(finders) as readonly StageName[]
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 
-export function explanationOf(material: Material): Explanation {
+/** undefined: the locations are not known. */
+export type FindLocations = (asked: readonly AskedPlace[]) => Promise<PlacesFound | undefined>
+
+/** An explanation whose settings are named, but not yet located in the files. */
+type Unlocated = Omit<Explanation, 'stages'> & {
+  readonly stages: readonly (Omit<ExplainedStage, 'config'> & Finding)[]
+}
+
+/** Locates all settings that the explanation names in one reading of the files. */
+export async function explanationOf(
+  material: Material,
+  find: FindLocations | undefined,
+): Promise<Explanation> {
+  const explained = unlocated(material)
+  const asked = explained.stages.flatMap(({ config }) => config ?? [])
+  const found = await find?.(asked)
+  const locations = new Map(asked.map((place, at) => [place, found?.[at] ?? null]))
+  const stages = explained.stages.map((stage) => ({
+    ...stage,
+    config: stage.config && (locations.get(stage.config) ?? null),
+  }))
+  return { ...explained, stages }
+}
+
+function unlocated(material: Material): Unlocated {
   const explained = explanationBy(material)
-  const { config, locations, callerKnown, walked } = material
+  const { config, callerKnown, walked } = material
   if (!callerKnown.isAway || !walked.verdicts.has('take-quota')) return explained
   const quotaAt = stageNames.indexOf('take-quota')
   const rule = `the store is away: store.onOutage (${config.store.onOutage}) decides, in each process`
-  const location = locations.of('store', 'onOutage')
-  const unknown = { ...NOT_REACHED, verdict: 'unknown', rule, config: location } as const
+  const decides = setting('store', 'onOutage')
+  const unknown = { ...NOT_REACHED, verdict: 'unknown', rule, config: decides } as const
   const stages = explained.stages.map((found, at) =>
     at < quotaAt ? found : { stage: found.stage, ...(at > quotaAt ? NOT_REACHED : unknown) },
   )
@@ -25,7 +50,7 @@ export function explanationOf(material: Material): Explanation {
   return { ...explained, ...none, stages, decidedBy: 'take-quota', charged: false, change: [] }
 }
 
-function explanationBy(material: Material): Explanation {
+function explanationBy(material: Material): Unlocated {
   const { question, walked, caller } = material
   const { exchange, verdicts, refusal, isSent } = walked
   const decidedBy = decider(material)
@@ -61,7 +86,7 @@ function explanationBy(material: Material): Explanation {
   }
 }
 
-function stageOf(stage: StageName, material: Material): ExplainedStage {
+function stageOf(stage: StageName, material: Material): Unlocated['stages'][number] {
   const { verdicts, isSent } = material.walked
   if (!verdicts.has(stage)) return { stage, ...NOT_REACHED }
   const refusal = verdicts.get(stage)

@@ -5,14 +5,14 @@ import type { Config } from '../../config/config.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
-import type { CallerKnown, Known, Question, SettingLocations } from './question.ts'
+import type { AskedPlace } from '../../config/clients/setting-locations.ts'
+import type { CallerKnown, Known, Question } from './question.ts'
 import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
 import type { Walked } from './walk.ts'
 
 /** Everything that an explanation is made from. */
 export interface Material {
   readonly config: Config
-  readonly locations: SettingLocations
   readonly question: Question
   readonly known: Known
   readonly walked: Walked
@@ -20,7 +20,10 @@ export interface Material {
   readonly callerKnown: CallerKnown
 }
 
-export type Finding = Pick<ExplainedStage, 'rule' | 'config' | 'numbers'>
+export interface Finding extends Pick<ExplainedStage, 'rule' | 'numbers'> {
+  /** The setting that decided; null: a default, or no setting has a say. */
+  readonly config: AskedPlace | null
+}
 
 /** refusal: the stage's own; undefined: it let the request pass. */
 export function findingOf(
@@ -33,6 +36,8 @@ export function findingOf(
 
 type Found = Pick<Finding, 'rule'> & Partial<Finding>
 type Finder = (material: Material, refusal: Refusal | undefined) => Found
+
+export const setting = (...path: readonly (string | number)[]): AskedPlace => ({ path })
 
 /** Whether the limits are the client's own, and not its plan's. */
 export function hasOwnLimits({ plans }: Config, { plan }: Caller): boolean {
@@ -49,45 +54,45 @@ export function limitOf({ code, cause = '' }: Refusal) {
 
 const causeOf = (refusal: Refusal): string => refusal.cause ?? refusalKinds[refusal.code].message
 
-const accept: Finder = ({ config, locations, question }, refusal) => {
+const accept: Finder = ({ config, question }, refusal) => {
   const own = question.target === '*' ? ': asks what the gateway can do' : ''
   if (refusal === undefined)
-    return { rule: `framing, sizes within limits${own}`, config: locations.of('server', 'limits') }
+    return { rule: `framing, sizes within limits${own}`, config: setting('server', 'limits') }
   const limit = limitOf(refusal)
   if (limit === undefined) return { rule: causeOf(refusal) }
   return {
     rule: `${causeOf(refusal)}: above ${limit}`,
-    config: locations.of('server', 'limits', limit),
+    config: setting('server', 'limits', limit),
     numbers: { limit: config.server.limits[limit] },
   }
 }
 
-const matchRoute: Finder = ({ config, locations, walked }, refusal) => {
+const matchRoute: Finder = ({ config, walked }, refusal) => {
   const { route, status } = walked.exchange
   if (refusal?.code === 'method_not_allowed')
     return { rule: `this path takes ${refusal.allow}`, numbers: { allow: refusal.allow ?? null } }
   if (refusal !== undefined && route === undefined) {
     const { basePath } = config.server
-    return { rule: `outside of ${basePath}`, config: locations.of('server', 'basePath') }
+    return { rule: `outside of ${basePath}`, config: setting('server', 'basePath') }
   }
   if (route?.template === undefined)
     return {
       rule: refusal === undefined ? 'no route: forwarded all the same' : 'no route has this path',
-      config: locations.of('unmatched'),
+      config: setting('unmatched'),
     }
   const at = config.routes.findIndex(({ name }) => name === route.name)
   const marks = [route.deprecated && 'deprecated', route.websocket && 'WebSocket']
   const named = [`${config.routes[at]?.method} ${route.template}`, ...marks]
   return {
     rule: `${named.filter(Boolean).join(', ')}${status === 204 ? '; answers a preflight' : ''}`,
-    config: locations.of('routes', at, 'match'),
+    config: setting('routes', at, 'match'),
   }
 }
 
-const authenticate: Finder = ({ config, locations, walked, caller, question }, refusal) => {
+const authenticate: Finder = ({ config, walked, caller, question }, refusal) => {
   const { atMs } = question
   const known = caller ?? walked.exchange.refusedCaller
-  const location = known === undefined ? null : locations.ofKey(known.clientId, known.keyId)
+  const location = known === undefined ? null : { clientId: known.clientId, keyId: known.keyId }
   const ends = known === undefined || known.expiresAtMs === Infinity ? null : known.expiresAtMs
   if (refusal === undefined && known !== undefined) {
     const what = known.keyDigest === undefined ? 'token' : 'key'
@@ -99,14 +104,14 @@ const authenticate: Finder = ({ config, locations, walked, caller, question }, r
     const { perMinute } = config.anonymous
     return {
       rule: `${perMinute} a minute without a valid key are used up (${refusal.cause})`,
-      config: locations.of('anonymous', 'perMinute'),
+      config: setting('anonymous', 'perMinute'),
       numbers: { limit: perMinute, retryAfterSeconds: refusal.retryAfterSeconds ?? null },
     }
   }
   if (refusal?.code === 'missing_api_key')
     return { rule: refusal.cause ?? 'no Authorization field' }
   if (refusal?.code === 'overloaded')
-    return { rule: causeOf(refusal), config: locations.of('server', 'overload', 'lag') }
+    return { rule: causeOf(refusal), config: setting('server', 'overload', 'lag') }
   if (known !== undefined && ends !== null)
     return {
       rule: `key ended ${dateOf(ends, atMs)}`,
@@ -116,18 +121,18 @@ const authenticate: Finder = ({ config, locations, walked, caller, question }, r
   return { rule: refusal?.cause ?? 'no such key' }
 }
 
-const checkBan: Finder = ({ config, locations, callerKnown, question: { atMs } }, refusal) => {
+const checkBan: Finder = ({ config, callerKnown, question: { atMs } }, refusal) => {
   const { ban, standings } = callerKnown
   const most = standings?.toSorted((one, other) => other.strikes - one.strikes)[0]
   const limit = config.bans.strikes
   const counted = { strikes: most?.strikes ?? null, strikesLimit: limit }
   if (refusal === undefined || ban === undefined) {
     const so = most && `, ${most.strikes} of ${limit} strikes ${placeOf(most)}`
-    return { rule: `no ban${so ?? ''}`, config: locations.of('bans', 'strikes'), numbers: counted }
+    return { rule: `no ban${so ?? ''}`, config: setting('bans', 'strikes'), numbers: counted }
   }
   return {
     rule: banInWords(ban, atMs),
-    config: ban.by === 'operator' ? null : locations.of('bans', 'duration'),
+    config: ban.by === 'operator' ? null : setting('bans', 'duration'),
     numbers: {
       ...counted,
       sinceAt: isoOf(ban.startedMs),
@@ -138,19 +143,19 @@ const checkBan: Finder = ({ config, locations, callerKnown, question: { atMs } }
   }
 }
 
-const shedLoad: Finder = ({ locations }, refusal) => ({
+const shedLoad: Finder = (_, refusal) => ({
   rule: refusal === undefined ? 'nothing is shed' : causeOf(refusal),
-  config: locations.of('server', 'overload', 'lag'),
+  config: setting('server', 'overload', 'lag'),
 })
 
-const checkDeprecation: Finder = ({ config, locations, walked, question: { atMs } }, refusal) => {
+const checkDeprecation: Finder = ({ config, walked, question: { atMs } }, refusal) => {
   const { route } = walked.exchange
   const at = config.routes.findIndex(({ name }) => name === route?.name)
   const deprecated = config.routes[at]?.deprecated
   if (deprecated === undefined) return { rule: 'not deprecated' }
   const { sunsetMs } = deprecated
   const sunset = sunsetMs === undefined ? '' : `, sunset ${dateOf(sunsetMs, atMs)}`
-  const location = (key: string) => locations.of('routes', at, 'deprecated', key)
+  const location = (key: string) => setting('routes', at, 'deprecated', key)
   const numbers = {
     sunsetAt: sunsetMs === undefined ? null : isoOf(sunsetMs),
     retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
@@ -168,13 +173,14 @@ const checkDeprecation: Finder = ({ config, locations, walked, question: { atMs 
   }
 }
 
-const takeQuota: Finder = ({ config, locations, caller, walked }, refusal) => {
+const takeQuota: Finder = ({ config, caller, walked }, refusal) => {
   const { quota } = walked.exchange
   if (caller === undefined || quota === undefined) return { rule: '' }
   const window = refusal?.window
-  const own = hasOwnLimits(config, caller) ? locations.ofLimits(caller.clientId) : undefined
   const key = window === undefined ? [] : [window === 'day' ? 'perDay' : 'perMinute']
-  const location = own === undefined ? locations.of('plans', caller.plan, ...key) : own
+  const location = hasOwnLimits(config, caller)
+    ? { clientId: caller.clientId }
+    : setting('plans', caller.plan, ...key)
   const uses = (['minute', 'day'] as const).map((name) => {
     const { limit, remaining } = quota[name]
     // The refusing window counts as fully used, whatever other processes hold.
@@ -195,22 +201,22 @@ const takeQuota: Finder = ({ config, locations, caller, walked }, refusal) => {
   }
 }
 
-const takeTurn: Finder = ({ locations, caller, callerKnown, known: { isOver } }, refusal) => {
+const takeTurn: Finder = ({ caller, callerKnown, known: { isOver } }, refusal) => {
   const { rule, numbers } = takenBy(callerKnown.standings, refusal !== undefined)
   return {
     rule: `at most ${count(caller?.concurrent)} at once, per worker${isOver ? '' : rule}`,
-    config: caller === undefined ? null : locations.of('plans', caller.plan, 'concurrent'),
+    config: caller === undefined ? null : setting('plans', caller.plan, 'concurrent'),
     numbers: { limit: caller?.concurrent ?? null, ...numbers },
   }
 }
 
-const receiveBody: Finder = ({ config, locations, walked }) => {
+const receiveBody: Finder = ({ config, walked }) => {
   const { hasBody, bodyBytes } = walked.exchange
   if (!hasBody) return { rule: 'no body' }
   const size = bodyBytes === undefined ? 'in chunks' : `of ${count(bodyBytes)} bytes`
   return {
     rule: `a body ${size}`,
-    config: locations.of('server', 'limits', 'bufferedBody'),
+    config: setting('server', 'limits', 'bufferedBody'),
     numbers: {
       bodyBytes: bodyBytes ?? null,
       bufferedBytes: config.server.limits.bufferedBodyBytes,
@@ -218,19 +224,19 @@ const receiveBody: Finder = ({ config, locations, walked }) => {
   }
 }
 
-const forward: Finder = ({ config, locations, known }, refusal) => {
+const forward: Finder = ({ config, known }, refusal) => {
   if (refusal !== undefined) return { rule: causeOf(refusal) }
   const { urls, balance } = config.upstream
   const choice = balance === 'least-requests' ? 'least requests' : 'round robin'
   const { backends } = known
   if (backends === undefined)
-    return { rule: `${choice} of ${urls.length}`, config: locations.of('upstream', 'urls') }
+    return { rule: `${choice} of ${urls.length}`, config: setting('upstream', 'urls') }
   const away = backends.filter(({ state }) => state === 'ejected' || state === 'down')
   const up = backends.length - away.length
   const why = away.map(({ name, state, cause }) => `; ${name} ${state}${cause ? `: ${cause}` : ''}`)
   return {
     rule: `${choice} of ${up > 0 ? `${up} up` : `${backends.length}, none up`}${why.join('')}`,
-    config: locations.of('upstream', 'urls'),
+    config: setting('upstream', 'urls'),
     numbers: { backends: backends.length, up },
   }
 }

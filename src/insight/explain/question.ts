@@ -54,11 +54,3 @@ export interface CallerStanding {
   /** Strikes toward a ban of the key, as far as this process knows. */
   readonly strikes: number
 }
-
-/** FILE:LINE of a setting; null: the files do not contain it. */
-export interface SettingLocations {
-  of(...path: readonly (string | number)[]): string | null
-  ofKey(clientId: string, keyId: string): string | null
-  /** Location of the client's own limits. */
-  ofLimits(clientId: string): string | null
-}

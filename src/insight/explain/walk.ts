@@ -2,6 +2,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import type { StageName } from '../api/explain.ts'
+import { newState } from '../../core/http/connections.ts'
 import { Exchange } from '../../core/pipeline/exchange.ts'
 import { walk, type Stages } from '../../core/pipeline/pipeline.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
@@ -45,15 +46,12 @@ export async function walkThrough(
 ): Promise<Walked> {
   const request = requestOf(question)
   const framing = stages.checkFraming(request)
-  const isHandshake = !isRefusal(framing) && framing.websocket
   const address = question.address ?? '127.0.0.1'
   const origin = { address, isNamed: true, proto, door: { isClosed: false } }
   const arrival = {
-    connection: { origin, isClosing: () => false },
+    connection: newState<Exchange>(origin),
     request,
     response: new ServerResponse(request),
-    expectsContinue: false,
-    tunnel: isHandshake ? { socket: request.socket, head: Buffer.alloc(0) } : undefined,
   }
   const exchange = new Exchange(ID, arrival, framing, stages)
   onAddress(exchange.addressKey)
@@ -67,20 +65,15 @@ export async function walkThrough(
     verdicts.set('forward', refusedLast)
   }
   const watched = watch(stages, verdicts, onCaller)
-  const end = await walk(
-    { ...watched, forward },
-    { of: () => ({ closing: false }), proved: () => undefined },
-    exchange,
-    framing,
-  )
+  const end = await walk({ ...watched, forward }, { proved: () => undefined }, exchange, framing)
   const refusal = end ?? refusedLast
   if (refusal !== undefined) giveUp(stages, exchange)
   if (!verdicts.has('accept')) verdicts.set('accept', verdicts.size === 0 ? refusal : undefined)
   return { exchange, verdicts, refusal, isSent }
 }
 
-const isUpgrade = ({ tunnel, route }: Exchange, framing: Framing | Refusal): boolean =>
-  tunnel !== undefined && !isRefusal(framing) && framing.websocket && route?.websocket === true
+const isUpgrade = ({ route }: Exchange, framing: Framing | Refusal): boolean =>
+  !isRefusal(framing) && framing.websocket && route?.websocket === true
 
 function watch(
   stages: DecidingStages,
@@ -117,22 +110,21 @@ function watch(
 }
 
 /** The body has arrived and is empty, whatever length is declared: no stage decides by its content. */
-function requestOf({ method, target, headers, keyId }: Question): IncomingMessage {
+function requestOf({ method, target, headers, keyId }: Question) {
   const rawHeaders = [...headers]
   const names = new Set(headers.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()))
   if (!names.has('host')) rawHeaders.push('Host', 'gateway')
   if (keyId !== undefined) rawHeaders.push('Authorization', `Bearer ${STAND_IN}`)
-  const request = new IncomingMessage(new Socket())
-  const fields: Record<string, string> = {}
-  for (let at = 0; at < rawHeaders.length; at += 2)
-    fields[(rawHeaders[at] ?? '').toLowerCase()] ??= rawHeaders[at + 1] ?? ''
+  const socket = Object.assign(new Socket(), { takenBytes: 0 })
+  const request = new IncomingMessage(socket)
   request.push(null)
   return Object.assign(request, {
     method,
     url: target,
     httpVersion: '1.1',
     rawHeaders,
-    headers: fields,
     complete: true,
+    socket,
+    receivedBytes: 0,
   })
 }

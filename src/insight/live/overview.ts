@@ -4,7 +4,7 @@ import type { Ban } from '../api/state.ts'
 import type { AdmittedToday } from './admitted-today.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
-import { planInForce } from './plan-in-force.ts'
+import { planInForce } from './seen-clients.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { DAY_MS } from '../../config/time.ts'
 

@@ -2,7 +2,7 @@
 import type { Refused } from '../api/live.ts'
 import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
 import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
-import type { LiveCounters } from '../../core/record/live-counters.ts'
+import type { LiveCounters } from '../../core/record/metrics.ts'
 import type { DeprecatedCalls } from '../../core/record/deprecated-callers.ts'
 import type { ShadowSecond } from '../../core/record/shadow-counts.ts'
 import type { Tally, TallyRow } from '../../core/record/tally.ts'

@@ -1,7 +1,15 @@
 /** Clients as this gateway has seen them: use of their windows, recent refusals, and the last use of each key. Time is an argument, in Unix seconds. */
 import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
 import { RecentRefusals } from './recent-refusals.ts'
-import type { PlanOf } from './plan-in-force.ts'
+import type { Config } from '../../config/config.ts'
+
+/** Returns the current plan, as a reload may have moved or removed the client; undefined: the client is gone. seen: its last plan, which a token may have named. */
+export type PlanOf = (client: string, seen: string) => string | undefined
+
+export const planInForce =
+  ({ clients, plans, jwt }: Pick<Config, 'clients' | 'plans' | 'jwt'>): PlanOf =>
+  (client, seen) =>
+    clients.planOf(client) ?? (jwt && plans.get(seen)?.limits ? seen : undefined)
 
 /** The clients and keys seen last are kept. */
 const KEPT_CLIENTS = 100_000

@@ -4,7 +4,7 @@ import type { Overview } from '../../insight/api/live.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import { shownBan } from '../../admin/ban-operations.ts'
-import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/aside.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { LiveNeeds } from '../../admin/live-operations.ts'
@@ -18,7 +18,7 @@ import type { Live } from '../../insight/live/live.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import type { Reloadable } from './reload.ts'
-import type { RedisStore } from '../../state/redis/store.ts'
+import type { Claims } from '../../state/contract.ts'
 import type { Counters } from '../../state/counters.ts'
 import type { UsageHistory } from '../../insight/usage/usage-history.ts'
 import type { ReadToken } from './read-token.ts'
@@ -53,8 +53,7 @@ export interface AdminSources {
   measure(): Promise<readonly MetricsSnapshot[]>
   processes(): readonly WorkerState[]
   readonly counters: Counters
-  /** undefined: nothing is shared with other gateways. */
-  readonly redis: RedisStore | undefined
+  readonly claims: Claims
   /** undefined: the places are unknown. */
   readonly settingLocations: ReadSettingLocations | undefined
 }

@@ -3,14 +3,13 @@ import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import { createKeyRing, UsedKeys, type KeyRing } from '../../core/credentials/key-ring.ts'
-import { explanationOf } from '../../insight/explain/explanation.ts'
+import { explanationOf, type FindLocations } from '../../insight/explain/explanation.ts'
 import {
   knownThen,
   questionThen,
   withRecord,
   type PastRequest,
 } from '../../insight/explain/past.ts'
-import { withLocations, type FindLocations } from '../../insight/explain/setting-locations.ts'
 import type { CallerKnown, Known, Question } from '../../insight/explain/question.ts'
 import { STAND_IN, walkThrough } from '../../insight/explain/walk.ts'
 import type { BanRecord } from '../../state/bans.ts'
@@ -58,8 +57,7 @@ export async function explain(
     },
   })
   await scratch.close()
-  const found = { config, question, known, walked, caller, callerKnown }
-  return withLocations((locations) => explanationOf({ ...found, locations }), findLocations)
+  return explanationOf({ config, question, known, walked, caller, callerKnown }, findLocations)
 }
 
 /** Explains a past request from what was recorded. ban: the known ban of its key. */

@@ -1,6 +1,4 @@
 /** The public listener with the pipeline behind it: passes every kind of arrival to the policy in force, and drains. Outlives configurations. */
-import type { IncomingMessage } from 'node:http'
-import type { Duplex } from 'node:stream'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
@@ -11,7 +9,6 @@ import {
 } from '../../core/http/connection-limits.ts'
 import { Connections } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
-import { makeLast, responseOnSocket } from '../../core/http/node-internals.ts'
 import { createHttp2Server, type Http2Server } from '../../core/http/h2-server.ts'
 import { Penalties } from '../../core/http/penalties.ts'
 import { PublicServer, type PublicServerEvents } from '../../core/http/public-server.ts'
@@ -22,7 +19,7 @@ import { SlowClients } from '../../core/pipeline/slow-clients.ts'
 import { respond } from '../../core/pipeline/respond.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
-import { isRefusal, refuse } from '../../core/rules/refusals.ts'
+import { refuse } from '../../core/rules/refusals.ts'
 import { createAdmissionEvents } from './admission-events.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
@@ -35,7 +32,7 @@ const REVIEW_TUNNELS_MS = 500
 export class FrontDoor {
   /** Parts that a request uses whatever its policy. */
   readonly #parts: PipelineParts
-  readonly #server: PublicServer
+  readonly #server: PublicServer<Exchange>
   readonly #limits: ConnectionLimits
   readonly #upstreams: Upstreams
   readonly #reviews: NodeJS.Timeout
@@ -69,6 +66,7 @@ export class FrontDoor {
     this.#reviews = setInterval(() => upstreams.review(judge), REVIEW_TUNNELS_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
     this.#server = new PublicServer(config, {
+      connections,
       identity: readServerTls(config.server.tls),
       secret: lasting.ticketSecret,
       penalties: this.#penalties,
@@ -77,35 +75,15 @@ export class FrontDoor {
     })
   }
 
-  #events(): PublicServerEvents {
-    const { connections } = this.#parts
+  #events(): PublicServerEvents<Exchange> {
     return {
       ...createAdmissionEvents(this.#parts, (address) =>
         this.#policy.clientAddress(address, undefined),
       ),
-      connection: (socket, entry) => connections.opened(socket, entry),
-      request: (request, response, expectsContinue) => {
-        const { headers, socket } = request
-        const connection = connections.of(socket)
-        const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
-        // Node.js drops what came in one packet behind a request with an Upgrade field: the rest would lack its beginning.
-        if (headers.upgrade !== undefined) makeLast(response)
-        // A chunked body may turn out to be too large once all of it is read, and then ends the connection.
-        else if (connections.isInChunks(socket))
-          return this.#whenIdle(socket, (policy) => void handle(this.#parts, policy, arrival))
-        void handle(this.#parts, this.#policy, arrival)
-      },
-      isHandshake: (request) => {
-        // The request itself arrives in this same turn, so under this same policy.
-        const framing = this.#policy.checkFraming(request)
-        return !isRefusal(framing) && framing.websocket
-      },
-      upgrade: (request, socket, head) => this.#onSocket(request, socket, head),
-      connect: (request, socket) => this.#onSocket(request, socket, Buffer.alloc(0)),
-      clientError: (error, socket) => {
-        if (connections.of(socket).inflow?.caused(error) === true) return
-        refuseUnparsed(this.#parts, this.#policy, error, socket)
-      },
+      request: (request, response, connection) =>
+        void handle(this.#parts, this.#policy, { connection, request, response }),
+      unreadable: (connection, refusal, seen) =>
+        void refuseUnparsed(this.#parts, this.#policy, connection, { refusal, seen }),
     }
   }
 
@@ -113,9 +91,7 @@ export class FrontDoor {
     const { connections, metrics } = this.#parts
     const server = createHttp2Server(config, connections, {
       stream: (request, response, connection) => {
-        const expectsContinue = request.headers.expect?.toLowerCase() === '100-continue'
-        const arrival = { connection, request, response, expectsContinue, tunnel: undefined }
-        void handle(this.#parts, this.#policy, arrival)
+        void handle(this.#parts, this.#policy, { connection, request, response })
       },
       inPieces: (request) => {
         const exchange = connections.inFlight.find((one) => one.request === request)
@@ -185,31 +161,6 @@ export class FrontDoor {
     this.#server.destroy()
   }
 
-  /** Takes a request that came with its bare socket. */
-  #onSocket(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Node.js removes its own listeners with the socket, and an error without a listener ends the process.
-    socket.on('error', () => {})
-    // Answers to pipelined requests come first: a socket writes one response at a time.
-    this.#whenIdle(socket, (policy) => {
-      const response = responseOnSocket(request, socket)
-      const connection = this.#parts.connections.of(request.socket)
-      const tunnel = { socket, head }
-      const arrival = { connection, request, response, expectsContinue: false, tunnel }
-      void handle(this.#parts, policy, arrival)
-    })
-  }
-
-  /** Serves a request when those before it on its connection have been answered, under the policy of that moment: until then it has not begun. */
-  #whenIdle(socket: Duplex, serve: (policy: RequestPolicy) => void): void {
-    const state = this.#parts.connections.of(socket)
-    const begin = (): void => {
-      // The connection may have ended with the answers that were waited for.
-      if (!socket.destroyed && !state.isClosing()) serve(this.#policy)
-    }
-    if (state.pending > 0) state.whenIdle = begin
-    else begin()
-  }
-
   /** Announces the end at the start of a drain: the last answer of each connection says so, or a close follows it. */
   #sayLast(idleMs: number): void {
     const { connections } = this.#parts
@@ -217,12 +168,11 @@ export class FrontDoor {
     const closeIdle = (): void => {
       if (performance.now() >= keepsIdleUntilMs) this.#server.closeIdle()
     }
-    for (const { request, response } of connections.inFlight) {
+    for (const { connection, response } of connections.inFlight) {
       // An answer whose head has gone out can no longer say that it is the last, so a close follows it.
       response.once('close', () => setImmediate(closeIdle))
-      // Only the last of pipelined requests may say so: those behind it would lose their answers.
-      const { latest } = connections.of(request.socket)
-      if (latest?.response === response && !response.headersSent) makeLast(response)
+      // What came behind it is answered as well.
+      if (!response.headersSent && !connection.hasMore()) response.shouldKeepAlive = false
     }
   }
 
@@ -238,8 +188,7 @@ export class FrontDoor {
   }
 }
 
-/** Same refusal as by the HTTP/1.1 parser. */
-const IN_PIECES = refuse('invalid_request', { cause: 'TOLLGATE_TINY_CHUNKS' })
+const IN_PIECES = refuse('invalid_request', { cause: 'a body of more framing than content' })
 
 /** before: the room that was reported already. */
 function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionRoom {

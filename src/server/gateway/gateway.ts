@@ -1,17 +1,16 @@
 /** The composition root of a gateway of one process; src/server/workers/ has those of several. */
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
-import type { ReadSettingLocations } from '../../config/clients/setting-locations-aside.ts'
+import type { ReadSettingLocations } from '../../config/clients/aside.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { Log } from '../../core/record/log.ts'
 import { createMetrics, type Metrics } from '../../core/record/metrics.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import { storeInWords } from '../../config/store-words.ts'
+import { storeInWords } from '../../config/hosts.ts'
 import { drainDelay, stopIdleMs } from './drain-times.ts'
 import { Live, sampleSeconds } from '../../insight/live/live.ts'
 import type { RecentDecisions } from '../../core/record/recent.ts'
 import { ListenError } from './listen-error.ts'
-import { embeddedHealth } from '../../admin/readiness.ts'
 import type { WorkerState } from '../../admin/state-operations.ts'
 import { healthOf } from '../../core/backends/health.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
@@ -90,6 +89,7 @@ function createParts(
 ) {
   const metrics = createMetrics({ version, ...configNames(config) })
   const stores = openStores({ config, log, metrics })
+  const { embedded } = stores
   const addresses = createAddressCounter()
   let keySetFault: KeySetFault | undefined
   const serving = createServing({
@@ -122,17 +122,17 @@ function createParts(
     counters: stores.counters,
     renderMetrics: () => {
       metrics.bannedKeys(serving.bannedKeys)
-      metrics.countersUnsaved(Math.max(stores.unsaved?.()?.seconds ?? 0, usage.unsavedSeconds))
+      metrics.countersUnsaved(Math.max(embedded?.unsaved?.seconds ?? 0, usage.unsavedSeconds))
       return metrics.render()
     },
     measure: async () => [await metrics.snapshot()],
-    redis: stores.redis,
+    claims: stores.claims,
     settingLocations,
     processes: () => [alone(live.startedAtMs, serving.now())],
     readiness: {
       listener: () => listenerState(isListening()),
-      store: () => stores.redis ?? embeddedHealth,
-      unsaved: () => stores.unsaved?.(),
+      store: () => stores.health,
+      unsaved: () => embedded?.unsaved,
       keySetFault: () => keySetFault,
       sheds: () => [serving.load.shed],
       backends: () => serving.probeBackends(),

@@ -1,6 +1,6 @@
 /** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
 import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain-operations.ts'
-import type { FindLocations } from '../../insight/explain/setting-locations.ts'
+import type { FindLocations } from '../../insight/explain/explanation.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
@@ -49,7 +49,7 @@ class Budget {
 
 /** Reading the client files of a million clients takes less. */
 const LOCATIONS_MS = 5_000
-const OTHER_FILES = 'where settings stand: the files are no longer what was taken; reload first'
+const OTHER_FILES = 'lines of the files, which have changed since they were taken'
 const LATE_FILES = `where settings stand: the files could not be read within ${LOCATIONS_MS / 1000} s`
 
 /** Runs one reading at a time. missing: receives the reason where places are left out. */

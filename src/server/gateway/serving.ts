@@ -19,7 +19,7 @@ import { createLastingParts, type LastingPartsOptions } from './lasting-parts.ts
 import type { LoadWatch } from './load-watch.ts'
 import type { Prepared, Reloadable } from './reload.ts'
 import { Revision, type RevisionParts } from './revision.ts'
-import type { Stores } from './stores.ts'
+import type { State } from '../../state/contract.ts'
 import type { UpstreamParts } from './upstream.ts'
 import { Upstreams } from './upstreams.ts'
 
@@ -34,7 +34,7 @@ export interface ServingParts extends LastingPartsOptions, UpstreamParts {
 export const createServing = (parts: ServingParts): Serving => new Serving(parts)
 
 export class Serving implements Reloadable {
-  readonly #stores: Stores
+  readonly #stores: State
   readonly #parts: RevisionParts
   readonly #onKeySet: ServingParts['onKeySet']
   readonly #upstreams: Upstreams
@@ -75,7 +75,7 @@ export class Serving implements Reloadable {
     const { config } = this.#revision
     await this.#parts.tracing.load(config.telemetry)
     this.#parts.tracing.use(config.telemetry)
-    await this.#stores.redis?.ready()
+    await this.#stores.ready()
     await Promise.all([this.#parts.bans.ready(), this.#revision.verifier?.ready()])
   }
 
@@ -120,10 +120,9 @@ export class Serving implements Reloadable {
     this.#revision.verifier?.close()
     this.#door.close()
     this.load.close()
-    const { authority, redis } = this.#stores
-    await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close(), authority.close()])
+    await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close()])
     await this.#parts.tracing.close()
-    await redis?.close()
+    await this.#stores.close()
   }
 
   /** Number of keys banned now. */

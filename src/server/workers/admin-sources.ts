@@ -1,5 +1,5 @@
 /** Sources of a supervisor's admin listener, which it gets by asking its workers. */
-import { embeddedHealth } from '../../admin/readiness.ts'
+import { embeddedHealth } from '../../state/contract.ts'
 import { worstOf } from '../../core/backends/health.ts'
 import type { BackendProbe } from '../../core/backends/probe.ts'
 import type { AdminSources } from '../gateway/admin-parts.ts'
@@ -11,7 +11,7 @@ import type { WorkerPool } from './worker-pool.ts'
 
 interface SupervisorParts extends Pick<
   AdminSources,
-  'reloads' | 'log' | 'live' | 'usage' | 'version' | 'counters' | 'redis' | 'settingLocations'
+  'reloads' | 'log' | 'live' | 'usage' | 'version' | 'counters' | 'claims' | 'settingLocations'
 > {
   /** undefined: there are no workers yet. */
   pool(): WorkerPool | undefined
@@ -46,7 +46,7 @@ export function createAdminSources(parts: SupervisorParts): AdminSources {
       return renderSnapshots([...ofWorkers, await metrics.snapshot()])
     }),
     measure: async () => (await pool()?.measure()) ?? [],
-    redis: parts.redis,
+    claims: parts.claims,
     settingLocations: parts.settingLocations,
     processes: () => pool()?.processes ?? [],
     readiness: {

@@ -4,7 +4,7 @@ import { Balancer } from '../../core/backends/balancer.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
 import { answerCalls } from '../../state/supervisor/calls.ts'
 import type { Config } from '../../config/config.ts'
-import { storeInWords } from '../../config/store-words.ts'
+import { storeInWords } from '../../config/hosts.ts'
 import { createAdminParts, withAdmin } from '../gateway/admin-parts.ts'
 import { createBackends } from '../gateway/backends.ts'
 import type { Gateway, GatewayOptions } from '../gateway/gateway.ts'
@@ -13,7 +13,7 @@ import type { Prepared, Reloadable } from '../gateway/reload.ts'
 import { Reloader } from '../gateway/reloader.ts'
 import { newGatewayId } from '../gateway/lasting-parts.ts'
 import { ListenError } from '../gateway/listen-error.ts'
-import { createUsageHistory, openStores, type OwnStores } from '../gateway/stores.ts'
+import { createUsageHistory, openStores } from '../gateway/stores.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { Live } from '../../insight/live/live.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
@@ -22,6 +22,7 @@ import { openListenSockets, type ListenSockets } from '../../core/http/bound-soc
 import type { ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import { createAdminSources } from './admin-sources.ts'
+import type { OwnState } from '../../state/contract.ts'
 import type { Counters } from '../../state/counters.ts'
 import type { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { oneAtATime } from './one-at-a-time.ts'
@@ -48,7 +49,7 @@ export const createSupervisor = (config: Config, options: SupervisorOptions): Su
 export class Supervisor implements Gateway, Reloadable {
   readonly #options: SupervisorOptions
   /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
-  readonly #stores: OwnStores
+  readonly #stores: OwnState
   readonly #state: SharedState
   readonly #reloader: Reloader
   /** Used where no worker has reported the state of the backends. Written by prepare. */
@@ -75,13 +76,12 @@ export class Supervisor implements Gateway, Reloadable {
     this.#probe = createProbe(config)
     this.#stores = openStores({ config, log })
     this.#usage = createUsageHistory(this.#stores.usage, log)
-    if (this.#stores.redis === undefined)
-      this.#stores.authority.onNotice((client, notice) =>
-        this.#pool?.notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
-      )
+    this.#stores.embedded?.onNotice?.((client, notice) =>
+      this.#pool?.notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
+    )
     this.#state = createSharedState({
       config,
-      embedded: this.#stores.redis === undefined ? this.#stores : undefined,
+      embedded: this.#stores.embedded,
       banStore: this.#stores.bans,
       clock: this.#stores.clock,
       onBan: (keyId, ban) => this.#pool?.notifyAll({ kind: 'banned', keyId, ban }),
@@ -158,7 +158,7 @@ export class Supervisor implements Gateway, Reloadable {
     await this.#admin?.close()
     await this.#usage.close()
     await this.#state.close()
-    await this.#stores.redis?.close()
+    await this.#stores.close()
     await this.#options.log.close()
   }
 
@@ -173,7 +173,7 @@ export class Supervisor implements Gateway, Reloadable {
       pool: () => this.#pool,
       state: this.#state,
       counters: this.#stores.counters,
-      redis: this.#stores.redis,
+      claims: this.#stores.claims,
       settingLocations: this.#options.settingLocations,
       probe: (seen) => this.#probe(seen),
       isListening: () => this.#isListening,

@@ -1,5 +1,5 @@
 /** A worker's part in a configuration that all workers take together, or none. */
-import { fromPlainConfig, type PlainConfig } from '../../config/clients/plain-config.ts'
+import { fromPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Prepared, Reloadable } from '../gateway/reload.ts'
 
 interface TakingParts {

@@ -1,5 +1,5 @@
 /** Keeps the configured number of workers: starts and replaces them, notifies and asks all of them, and drains them. */
-import { embeddedHealth, type StoreHealth } from '../../admin/readiness.ts'
+import { embeddedHealth, type StoreHealth } from '../../state/contract.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'

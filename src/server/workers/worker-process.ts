@@ -1,8 +1,8 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { embeddedHealth } from '../../admin/readiness.ts'
-import { toPlainConfig } from '../../config/clients/plain-config.ts'
+import { embeddedHealth } from '../../state/contract.ts'
+import { toPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import { MIMEType } from 'node:util'
 import type { Fault } from './answer.ts'
-import { parseInt64 } from './int64.ts'
+import { parseInt64 } from './parameters.ts'
 
 const maxBodyBytes = 1024 * 1024
 /** How much of an oversized body is read and dropped, so that its sender still reads the 413. */

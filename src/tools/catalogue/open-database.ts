@@ -1,6 +1,4 @@
 /** Opens the catalogue's SQLite file, or reports the fault and its remedy. */
-import { existsSync } from 'node:fs'
-import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
 /** "pets" in ASCII marks a file as a catalogue's, so that no other program's file is written to. */
@@ -29,7 +27,7 @@ export function openDatabase(file: string): DatabaseSync {
     return database
   } catch (error) {
     database?.close()
-    throw new Error(`catalogue database "${file}": ${faultAndRemedy(error, file)}`, {
+    throw new Error(`catalogue database "${file}": ${faultAndRemedy(error)}`, {
       cause: error,
     })
   }
@@ -66,31 +64,22 @@ function pragma(database: DatabaseSync, name: string): string | number {
   return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0] as string | number
 }
 
+/** Codes of SQLite that its own message does not explain, https://www.sqlite.org/rescode.html. */
+const CANTOPEN = 14
+const CORRUPT = 11
+const NOTADB = 26
+
 const damaged =
   'it is damaged; restore it from a backup, or move it away to begin with an empty one'
 
-/** Primary result codes of SQLite, https://www.sqlite.org/rescode.html. */
-const remedies: Readonly<Record<number, string>> = {
-  5: 'another process holds it locked; stop that process, or name another file',
-  8: 'it is read-only; give this user write permission on the file and its folder',
-  10: 'the disk reported an error; check the disk and the permissions of the folder',
-  11: damaged,
-  13: 'the disk is full; make room and start again',
-  26: 'it is not an SQLite database; name another file, or move this one away',
-}
-
-function faultAndRemedy(error: unknown, file: string): string {
+function faultAndRemedy(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  if (!('errcode' in error) || typeof error.errcode !== 'number') return error.message
   // The upper bits of an extended result code only refine the primary one in the lowest byte.
-  const code = error.errcode & 0xff
-  if (code === 14) return cannotOpen(file)
-  return remedies[code] ?? error.message
-}
-
-function cannotOpen(file: string): string {
-  const folder = dirname(file)
-  return existsSync(folder)
-    ? 'it cannot be opened; it must be a file that this user may read and write, in a folder where it may create files'
-    : `the folder "${folder}" does not exist; create it, or name a file in an existing folder`
+  const code = 'errcode' in error ? Number(error.errcode) & 0xff : undefined
+  if (code === CORRUPT) return damaged
+  if (code === NOTADB)
+    return 'it is not an SQLite database; name another file, or move this one away'
+  if (code === CANTOPEN)
+    return 'it cannot be opened; it must be a file that this user may read and write, in a folder where it may create files'
+  return error.message
 }

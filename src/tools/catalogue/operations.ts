@@ -2,10 +2,9 @@
 import type { IncomingMessage } from 'node:http'
 import { isFault, type Answer, type Fault } from './answer.ts'
 import { readJsonBody } from './json-body.ts'
-import { petJson } from './pet.ts'
+import { cursorAfter, parsePageQuery, parsePetId, type PageQuery } from './parameters.ts'
+import { parseNewPet, petJson } from './pet.ts'
 import type { PetStore } from './store.ts'
-import { cursorAfter, parseNewPet, parsePageQuery, parsePetId } from './validation.ts'
-import type { PageQuery } from './validation.ts'
 
 const petsPath = '/v1/pets'
 

@@ -1,24 +1,65 @@
-/** An animal as the service stores and returns it. */
+/** An animal as the service takes, stores and returns it. */
+import { z } from 'zod'
+import type { Fault } from './answer.ts'
 
-export const petStatuses = ['available', 'pending', 'sold'] as const
+const petStatuses = ['available', 'pending', 'sold'] as const
+export const petStatus = z.enum(petStatuses, {
+  error: `status must be one of ${petStatuses.join(', ')}`,
+})
+export type PetStatus = z.infer<typeof petStatus>
 
-export type PetStatus = (typeof petStatuses)[number]
+const MAX_NAME_CHARACTERS = 200
 
-export interface NewPet {
-  readonly name: string
-  /** An int64 as a bigint, because a number loses digits beyond 2^53. */
-  readonly categoryId: bigint
-  /** Absent if the client gave none; answers then omit it, and it is never null. */
-  readonly status?: PetStatus
-}
+/** Says what is wrong with a member that has another type, or that is missing. */
+const typeError =
+  (name: string, type: string) =>
+  ({ input }: { readonly input: unknown }): string =>
+    input === undefined ? `${name} is required` : `${name} must be ${type}`
+
+/**
+ * Unknown members are ignored, as JSON Schema does by default, so that a client may send back an
+ * animal it was given; an `id` among them has no effect. The last one of a repeated member counts,
+ * as in JSON.parse (RFC 8259, section 4, leaves it open).
+ */
+const newPet = z.object(
+  {
+    name: z
+      .string({ error: typeError('name', 'a string that is not empty') })
+      .min(1, 'name must be a string that is not empty')
+      // JSON Schema counts code points; the first test avoids copying a huge name.
+      .refine(
+        (name) =>
+          name.length <= 2 * MAX_NAME_CHARACTERS && Array.from(name).length <= MAX_NAME_CHARACTERS,
+        `name must have at most ${MAX_NAME_CHARACTERS} characters`,
+      )
+      // Neither can be returned unchanged: UTF-8 has no lone surrogates, and node:sqlite before Node 24 ends a text at the first NUL.
+      .refine(
+        (name) => name.isWellFormed() && !name.includes('\0'),
+        'name must not contain U+0000 or unpaired surrogates',
+      ),
+    /** An int64 as a bigint, because a number loses digits beyond 2^53. */
+    categoryId: z.bigint({
+      error: typeError(
+        'categoryId',
+        'an integer in the range of int64, without fraction or exponent',
+      ),
+    }),
+    /** Absent if the client gave none; answers then omit it, and it is never null. */
+    status: petStatus.optional(),
+  },
+  { error: 'it must be a JSON object' },
+)
+export type NewPet = Readonly<z.infer<typeof newPet>>
 
 export interface Pet extends NewPet {
   /** An int64 that the service assigns in rising order and never twice. */
   readonly id: bigint
 }
 
-export function isPetStatus(value: unknown): value is PetStatus {
-  return petStatuses.some((status) => status === value)
+export function parseNewPet(body: unknown): NewPet | Fault {
+  const { data, error } = newPet.safeParse(body)
+  if (error === undefined) return data
+  return { fault: 'invalid_body', detail: error.issues.map(({ message }) => message).join('; ') }
 }
 
 /** Writes the Pet resource as JSON text; JSON.stringify has no integers beyond 2^53. */

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { inspect } from 'node:util'
 import { faultAnswer, isFault, type Answer } from './answer.ts'
 import { answerRequest } from './operations.ts'
 import type { NewPet } from './pet.ts'
@@ -34,9 +35,11 @@ export interface Catalogue {
   close(): Promise<void>
 }
 
+const toStandardError = (line: string): void => void process.stderr.write(`${line}\n`)
+
 /** Rejects with an Error that names a remedy if the file cannot be used, or with Node's if it cannot listen. */
 export async function startCatalogue(options: CatalogueOptions): Promise<Catalogue> {
-  const { host, port, file, seed = false, log = logToStandardError } = options
+  const { host, port, file, seed = false, log = toStandardError } = options
   const store = openPetStore(file)
   let closing: Promise<void> | undefined
   /** Connections without a request so far; on close, Node 22 does not treat them as idle. */
@@ -83,13 +86,10 @@ async function answerOrFail(
     return isFault(answer) ? faultAnswer(answer) : answer
   } catch (error) {
     const clientLeft = request.destroyed && !request.complete
-    if (!clientLeft) log(`catalogue: ${request.method} failed: ${describe(error)}`)
+    if (!clientLeft) log(`catalogue: ${request.method} failed: ${inspect(error)}`)
     return faultAnswer({ fault: 'internal_error' })
   }
 }
-
-const describe = (error: unknown): string =>
-  error instanceof Error ? (error.stack ?? error.message) : String(error)
 
 function send(
   response: ServerResponse,
@@ -118,10 +118,6 @@ function drain(server: Server, unused: ReadonlySet<Socket>): Promise<void> {
     })
     for (const socket of unused) socket.destroy()
   })
-}
-
-const logToStandardError = (line: string): void => {
-  process.stderr.write(`${line}\n`)
 }
 
 const firstPets: readonly NewPet[] = [

@@ -1,8 +1,8 @@
 /** Reads and writes the animals in one SQLite file; no other module does. */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import type { NewPet, Pet, PetStatus } from './pet.ts'
 import { openDatabase } from './open-database.ts'
-import type { PageQuery } from './validation.ts'
+import type { PageQuery } from './parameters.ts'
+import type { NewPet, Pet, PetStatus } from './pet.ts'
 
 export type PetStore = ReturnType<typeof openPetStore>
 

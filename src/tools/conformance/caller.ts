@@ -38,9 +38,9 @@ export class Caller {
   admitted = 0
   #refused = 0
   /** End of the minute as last reported, Unix time in ms. */
-  #resetMs: number | undefined
-  /** The counted window lasts at least until then, by the gateway's clock. */
-  #lastsUntilMs = Infinity
+  lastResetMs: number | undefined
+  /** The counted window lasts at least until then, by the gateway's clock, if it tells when its windows end. */
+  countsUntilMs = Infinity
 
   /** key: undefined sends no credential. */
   constructor(target: Target, key: string | undefined) {
@@ -108,7 +108,7 @@ export class Caller {
     if (!first.isRefused && remaining === limits.perMinute - 1 && leftMs !== undefined)
       if (leftMs > timeLeftMs && leftMs <= MINUTE_MS + 2_000) {
         this.admitted = 1
-        this.#lastsUntilMs = resetMs ?? Infinity
+        this.countsUntilMs = resetMs ?? Infinity
         return await sleep(machine, leftMs - (MINUTE_MS - SETTLED_MS))
       }
     await this.nextWindow()
@@ -118,28 +118,23 @@ export class Caller {
   /** Waits for the reported end of this window, or for a minute if none is reported. */
   async nextWindow(): Promise<void> {
     const { clock, machine } = this.#target
-    const resetMs = this.#resetMs
+    const resetMs = this.lastResetMs
     if (resetMs !== undefined) await clock.passed(resetMs)
     else await sleep(machine, MINUTE_MS + 1_000)
     this.admitted = 0
-    this.#lastsUntilMs = (resetMs ?? clock.latest()) + MINUTE_MS
+    this.countsUntilMs = (resetMs ?? clock.latest()) + MINUTE_MS
   }
 
   /** Throws if the counted window may have ended: two windows would be counted as one. */
   stillCounts(): void {
-    if (this.#target.clock.latest() > this.#lastsUntilMs)
+    if (this.#target.clock.latest() > this.countsUntilMs)
       throw new Unexpected('too slow: the minute ended before it was counted')
-  }
-
-  /** End of the minute as last reported, Unix time in ms. */
-  get lastResetMs(): number | undefined {
-    return this.#resetMs
   }
 
   /** End of the minute as last reported. Throws if none was. */
   get resetMs(): number {
-    if (this.#resetMs === undefined) throw new Unexpected('no Reset of the minute is told')
-    return this.#resetMs
+    if (this.lastResetMs === undefined) throw new Unexpected('no Reset of the minute is told')
+    return this.lastResetMs
   }
 
   /** Requests that were not refused, in all windows. */
@@ -174,7 +169,7 @@ export class Caller {
     const { resetMs } = this.reported(answer)
     // When the day is used up, Reset is the end of the day.
     if (resetMs !== undefined && resetMs - this.#target.machine.now() < 2 * MINUTE_MS)
-      this.#resetMs = resetMs
+      this.lastResetMs = resetMs
     return noted
   }
 }

@@ -1,5 +1,5 @@
 /** Checks of the conformance suite, and their findings. */
-import type { Caller, Target } from './caller.ts'
+import type { Caller, KeyedAnswer, Target } from './caller.ts'
 
 /** not claimed: the gateway does not claim to do this. */
 export const verdicts = ['holds', 'broken', 'cannot tell', 'not claimed'] as const
@@ -19,20 +19,25 @@ export interface Setup extends Target {
   readonly spare: Caller
   /** A valid key, from which checks derive invalid ones. */
   readonly sampleKey: string
-  /** Requests admitted in a minute when sent one after the other. Other checks compare with it, so that each names its own fault. */
+  /** Requests admitted when sent one after the other, until some are refused. Other checks compare with it, so that each names its own fault. */
   readonly base: Promise<number>
+  /** Called by the check that finds it. */
+  setBase(admitted: number): void
   /** Why Reset cannot be relied on; undefined: it can. */
   readonly resetFault: Promise<string | undefined>
   /** Callers of all keys. Their journals are complete once all checks that send requests have run. */
   readonly journals: readonly Caller[]
 }
 
-/** Checks by name. keys: the number of keys that this check alone uses; last: it sends nothing, and judges the answers to all callers. */
+/** Checks by name. keys: how many keys it is run with at once, which no other check uses; 0: with one that no check counts; last: it sends nothing, and judges the answers to all callers. */
 export type Checks = Readonly<Record<string, Check>>
 export interface Check {
   readonly keys: number | 'last'
-  run(setup: Setup, callers: readonly Caller[]): Finding | Promise<Finding>
+  run(setup: Setup, caller: Caller): Finding | Promise<Finding>
 }
+
+export const answersOf = (callers: readonly Caller[]): KeyedAnswer[] =>
+  callers.flatMap(({ journal }) => journal)
 
 export const holds = (seen: string, numbers = {}): Finding => ({ verdict: 'holds', seen, numbers })
 export const broken = (seen: string, numbers = {}): Finding => ({

@@ -1,9 +1,8 @@
 /** Checks that the fields of an answer are true and agree with each other. */
 import { MOST_OVER } from './admission.ts'
 import type { Caller, KeyedAnswer } from './caller.ts'
-import { broken, cannotTell, holds, judgeEach, notClaimed } from './check.ts'
+import { answersOf, broken, cannotTell, holds, judgeEach, notClaimed } from './check.ts'
 import type { Checks, Finding, Setup } from './check.ts'
-import { Unexpected } from './connection.ts'
 import { header, retryAfter, rateLimit, xRateLimit } from './standing.ts'
 import { clocksFault, isUnix, spreadMs } from './windows.ts'
 
@@ -11,10 +10,7 @@ const TIME_LEFT_MS = 20_000
 /** Tolerance for a Date, a delta and an end that are each rounded to seconds. */
 const ROUNDING_MS = 2_000
 
-const answersOf = ({ journals }: Setup): KeyedAnswer[] => journals.flatMap(({ journal }) => journal)
-
-async function remaining({ limits }: Setup, [caller]: readonly Caller[]): Promise<Finding> {
-  if (caller === undefined) throw new Unexpected('no key')
+async function remaining({ limits }: Setup, caller: Caller): Promise<Finding> {
   await caller.freshWindow(TIME_LEFT_MS)
   const { admitted: earlier, journal } = caller
   const before = journal.length
@@ -35,7 +31,7 @@ async function remaining({ limits }: Setup, [caller]: readonly Caller[]): Promis
 
 function limit(setup: Setup): Finding {
   const { perMinute, perDay } = setup.limits
-  const reported = answersOf(setup).flatMap((answer) => {
+  const reported = answersOf(setup.journals).flatMap((answer) => {
     const fields = rateLimit(answer)
     const policies = typeof fields === 'object' ? [...fields.values()] : []
     return [xRateLimit(answer).limit, ...policies.map(({ q }) => q)].filter(
@@ -62,7 +58,7 @@ const resetFixed = ({ journals, limits }: Setup): Finding =>
 
 const fields = (setup: Setup): Finding =>
   judgeEach(
-    answersOf(setup).flatMap((answer) => rateLimit(answer) ?? []),
+    answersOf(setup.journals).flatMap((answer) => rateLimit(answer) ?? []),
     'answers with well-formed RateLimit',
     (reported) => (typeof reported === 'string' ? reported : undefined),
   )
@@ -85,7 +81,7 @@ function disagreement(answer: KeyedAnswer): string | undefined {
 
 function agree(setup: Setup): Finding {
   const found = judgeEach(
-    answersOf(setup).filter(
+    answersOf(setup.journals).filter(
       (answer) => xRateLimit(answer).limit !== undefined && typeof rateLimit(answer) === 'object',
     ),
     'answers with both that agree',
@@ -98,7 +94,7 @@ function agree(setup: Setup): Finding {
 
 const refusals = (setup: Setup): Finding =>
   judgeEach(
-    answersOf(setup).filter(({ isRefused }) => isRefused),
+    answersOf(setup.journals).filter(({ isRefused }) => isRefused),
     'refusals that say so',
     (answer) => {
       const wait = retryAfter(answer)

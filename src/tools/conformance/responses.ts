@@ -1,14 +1,7 @@
 /** Checks of the form of refusals, and of the fields that are not about quotas. */
-import type { Caller, KeyedAnswer } from './caller.ts'
-import {
-  broken,
-  holds,
-  judgeEach,
-  notClaimed,
-  type Checks,
-  type Finding,
-  type Setup,
-} from './check.ts'
+import type { KeyedAnswer } from './caller.ts'
+import { answersOf, broken, holds, judgeEach, notClaimed } from './check.ts'
+import type { Checks, Finding, Setup } from './check.ts'
 import { header, headerValues, imfDate } from './standing.ts'
 
 /** A key that nobody has, in the form of a valid one: its letters are reversed. */
@@ -16,8 +9,6 @@ const unknownKey = (sample: string): string => Array.from(sample).toReversed().j
 const MALFORMED = ['x', '!', 'a'.repeat(300)]
 // RFC 9457: problem+json has no charset parameter.
 const JSON_TYPE = /^application\/(json *; *charset="?utf-8"?|problem\+json\b.*)$/i
-
-const all = (callers: readonly Caller[]): KeyedAnswer[] => callers.flatMap(({ journal }) => journal)
 
 async function unauthorized({ anonymous, sampleKey }: Setup): Promise<Finding> {
   const answers = [await anonymous.ask()]
@@ -44,7 +35,7 @@ async function sameRefusal({ anonymous, sampleKey }: Setup): Promise<Finding> {
 
 const errorBody = ({ journals, anonymous }: Setup): Finding =>
   judgeEach(
-    all([...journals, anonymous]).filter(({ status }) => status === 401 || status === 429),
+    answersOf([...journals, anonymous]).filter(({ status }) => status === 401 || status === 429),
     'refusals in JSON',
     (answer) => {
       const type = header(answer, 'content-type') ?? 'no Content-Type'
@@ -59,7 +50,7 @@ const errorBody = ({ journals, anonymous }: Setup): Finding =>
   )
 
 function requestId({ journals, anonymous }: Setup): Finding {
-  const ids = all([...journals, anonymous]).map((answer) => header(answer, 'x-request-id'))
+  const ids = answersOf([...journals, anonymous]).map((answer) => header(answer, 'x-request-id'))
   if (ids.every((id) => id === undefined)) return notClaimed('none is sent')
   const seen = new Set<string>()
   return judgeEach(ids, 'ids, none of them twice', (id) => {
@@ -84,7 +75,7 @@ function lifecycleFault(answer: KeyedAnswer): string | undefined {
 
 const lifecycle = ({ journals }: Setup): Finding =>
   judgeEach(
-    all(journals).filter((answer) =>
+    answersOf(journals).filter((answer) =>
       ['deprecation', 'sunset'].some((name) => header(answer, name) !== undefined),
     ),
     'answers with well-formed Deprecation or Sunset',

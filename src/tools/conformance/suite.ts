@@ -1,15 +1,8 @@
 /** Runs the checks against a gateway, all at the same time, so that they share its minutes. */
 import { admission, isolation } from './admission.ts'
 import { Caller } from './caller.ts'
-import {
-  cannotTell,
-  verdicts,
-  type Check,
-  type Checks,
-  type Finding,
-  type Setup,
-  type Verdict,
-} from './check.ts'
+import { cannotTell, verdicts, worstOf } from './check.ts'
+import type { Check, Checks, Finding, Setup, Verdict } from './check.ts'
 import { GatewayClock } from './clock.ts'
 import { Unexpected } from './connection.ts'
 import { framing } from './framing.ts'
@@ -102,30 +95,33 @@ export async function runSuite(options: Options, machine: Machine = thisMachine)
 }
 
 async function play(
-  given: Omit<Setup, 'base' | 'resetFault'>,
+  given: Omit<Setup, 'base' | 'setBase' | 'resetFault'>,
   nextCaller: () => Caller,
   only: readonly string[],
   tooLate: Promise<Finding>,
 ): Promise<Row[]> {
   const findings = new Map<string, Promise<Finding>>()
+  const { promise: base, resolve: setBase } = Promise.withResolvers<number>()
   const setup: Setup = {
     ...given,
+    base,
+    setBase,
     // Checks read this while they run, when all have begun.
-    get base() {
-      return baseOf(findings.get('exact'), given.limits.perMinute)
-    },
     get resetFault() {
       return faultOf(findings.get('reset'))
     },
   }
   const find = async ({ keys, run }: Check): Promise<Finding> => {
-    const callers = Array.from({ length: keys === 'last' ? 0 : keys }, nextCaller)
-    return Promise.race([run(setup, callers), tooLate]).catch((error: unknown) => {
+    const isOwn = keys !== 'last' && keys > 0
+    const callers = isOwn ? Array.from({ length: keys }, nextCaller) : [given.spare]
+    const all = Promise.all(callers.map(async (caller) => run(setup, caller)))
+    return Promise.race([all.then(worstOf), tooLate]).catch((error: unknown) => {
       if (error instanceof Unexpected) return cannotTell(error.message)
       throw error
     })
   }
-  const first = await find({ keys: 2, run: isolation })
+  const run = (_: Setup, caller: Caller) => isolation(setup, caller, nextCaller())
+  const first = await find({ keys: 1, run })
   const isAsked = (group: string): boolean => only.length === 0 || only.includes(group)
   const rows = rules.filter(({ group, name }) => isAsked(group) || name === 'isolation')
   for (const last of [false, true]) {
@@ -136,16 +132,13 @@ async function play(
       const moot = cannotTell('the keys share their counters')
       findings.set(name, isMoot ? Promise.resolve(moot) : find(check))
     }
+    // Where nothing was found the limit itself is the base.
+    void Promise.resolve(findings.get('exact')).then(() => setBase(given.limits.perMinute))
     await Promise.all(findings.values())
   }
   return Promise.all(
     rows.map(async (row) => ({ ...row, ...((await findings.get(row.name)) ?? first) })),
   )
-}
-
-async function baseOf(exact: Promise<Finding> | undefined, otherwise: number): Promise<number> {
-  const { numbers } = (await exact) ?? {}
-  return numbers?.['admitted'] ?? otherwise
 }
 
 /** Other checks cannot rely on a reset that does not hold. */

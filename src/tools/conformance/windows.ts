@@ -2,7 +2,7 @@
 import { MINUTE_MS } from '../../config/time.ts'
 import { MOST_OVER, ready } from './admission.ts'
 import type { Caller } from './caller.ts'
-import { broken, cannotTell, compared, holds, worstOf } from './check.ts'
+import { broken, cannotTell, compared, holds } from './check.ts'
 import type { Checks, Finding, Setup } from './check.ts'
 import { Unexpected } from './connection.ts'
 import { sleep } from './machine.ts'
@@ -43,8 +43,7 @@ export function clocksFault(caller: Caller, limits: Limits): string | undefined 
   return isProven && isUnix(caller, limits) ? 'Date and Reset are of different clocks' : undefined
 }
 
-async function reset(setup: Setup, [caller]: readonly Caller[]): Promise<Finding> {
-  if (caller === undefined) throw new Unexpected('no key')
+async function reset(setup: Setup, caller: Caller): Promise<Finding> {
   const { clock, limits } = setup
   await caller.freshWindow(TIME_LEFT_MS)
   await caller.exhaust(2, 2 * limits.perMinute)
@@ -79,7 +78,10 @@ async function reset(setup: Setup, [caller]: readonly Caller[]): Promise<Finding
 }
 
 /** Counts the requests admitted in two consecutive minutes, most of them sent around the edge between the two. */
-async function around({ clock, machine }: Setup, caller: Caller, base: number): Promise<Finding> {
+async function edge(setup: Setup, caller: Caller): Promise<Finding> {
+  const { clock, limits, machine } = setup
+  const base = await ready(setup, caller, TIME_LEFT_MS)
+  if (limits.perDay < 2 * base) return cannotTell('the day is too small for two minutes')
   while (caller.admitted < base - 10) await caller.ask()
   caller.stillCounts()
   const { resetMs } = caller
@@ -95,15 +97,10 @@ async function around({ clock, machine }: Setup, caller: Caller, base: number): 
   await caller.exhaust(2, 2 * base + MOST_OVER)
   await clock.passed(resetMs + 4_000)
   await caller.exhaust(1, 2 * base + MOST_OVER)
-  return compared(caller.admitted, 2 * base, ' in two minutes')
-}
-
-async function edge(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
-  const base = await ready(setup, callers, TIME_LEFT_MS)
-  if (setup.limits.perDay < 2 * base) return cannotTell('the day is too small for two minutes')
-  const found = await Promise.all(callers.map((caller) => around(setup, caller, base)))
   const fault = await setup.resetFault
-  return fault === undefined ? worstOf(found) : cannotTell(fault)
+  return fault === undefined
+    ? compared(caller.admitted, 2 * base, ' in two minutes')
+    : cannotTell(fault)
 }
 
 /** Waits for Retry-After, but no longer than until Reset. */
@@ -126,14 +123,15 @@ async function obeyed({ clock, limits, machine }: Setup, caller: Caller): Promis
   return broken(`refused again after Retry-After: ${seconds}`, { shortMs })
 }
 
-async function waiting(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
-  const worst = worstOf(await Promise.all(callers.map((caller) => obeyed(setup, caller))))
-  const fault = worst.verdict === 'broken' ? await setup.resetFault : undefined
-  return fault === undefined ? worst : cannotTell(fault)
+async function waiting(setup: Setup, caller: Caller): Promise<Finding> {
+  const found = await obeyed(setup, caller)
+  const fault = found.verdict === 'broken' ? await setup.resetFault : undefined
+  return fault === undefined ? found : cannotTell(fault)
 }
 
 /** Causes five refusals in one minute, then uses up the next. */
-async function refusedThenUsed(setup: Setup, caller: Caller, base: number): Promise<Finding> {
+async function free(setup: Setup, caller: Caller): Promise<Finding> {
+  const base = await ready(setup, caller, TIME_LEFT_MS)
   while (caller.admitted < base) await caller.ask()
   const first = caller.journal.at(-1)
   const dayBefore = first && caller.reported(first, 'day').remaining
@@ -162,15 +160,9 @@ async function refusedThenUsed(setup: Setup, caller: Caller, base: number): Prom
   return holds(`no trace of them${isSeen ? '' : '; nothing is told of the day'}`)
 }
 
-async function free(setup: Setup, callers: readonly Caller[]): Promise<Finding> {
-  const base = await ready(setup, callers, TIME_LEFT_MS)
-  return worstOf(await Promise.all(callers.map((caller) => refusedThenUsed(setup, caller, base))))
-}
-
-async function day(setup: Setup, [caller]: readonly Caller[]): Promise<Finding> {
-  if (caller === undefined) throw new Unexpected('no key')
+async function day(setup: Setup, caller: Caller): Promise<Finding> {
   const { perDay } = setup.limits
-  const base = await ready(setup, [caller], TIME_LEFT_MS)
+  const base = await ready(setup, caller, TIME_LEFT_MS)
   const isSmall = perDay < 2 * base
   const reported: number[] = []
   let expected = perDay

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { wordsOf } from '../../../src/admin/page/explained.js'
 import type { ExplainedStage, Explanation, StageName } from '../../../src/insight/api/explain.ts'
-import { explainedLines } from '../../../src/cli/operator/explained-text.ts'
+import { explainedLines } from '../../../src/cli/operator/explain.ts'
 
 type Row = readonly [StageName, ExplainedStage['verdict'], string, string | null]
 
@@ -60,11 +60,7 @@ const refused: Explanation = {
   ],
   decidedBy: 'check-ban',
   charged: false,
-  change: [
-    'wait 9 h 52 min',
-    'plans.pro.perDay above 10000',
-    'tollgate usage reset bolt --window day',
-  ],
+  change: ['wait 9 h 52 min', 'plans.pro.perDay above 10000', 'tollgate usage reset bolt --day'],
   assumed: { minute: { used: 0, limit: 300 }, day: { used: 10_000, limit: 10_000 } },
   recorded: ['the store was away', 'another revision was in force, 3f9c21'],
 }
@@ -93,7 +89,7 @@ it('folds what is longer than a line, says what was assumed and what does not fo
     '  forward      –',
     'Charged: no.',
     'Otherwise: wait 9 h 52 min; or plans.pro.perDay above 10000; or tollgate usage',
-    '  reset bolt --window day',
+    '  reset bolt --day',
     'Assumed: minute 0/300, day 10,000/10,000',
     'Recorded then, not derived: the store was away; another revision was in force,',
     '  3f9c21',

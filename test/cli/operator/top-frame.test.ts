@@ -52,12 +52,12 @@ describe('a frame of top', () => {
       'CLIENT  REQ/S  REFUSED/S         MINUTE                   DAY    MEAN    MAX',
       'bolt       31         31  12/300 [    ]  10,000/10,000 [####]       –      –',
       'acme       31          0  12/300 [    ]   8,120/10,000 [### ]  8.2 ms  22 ms',
-      'by requests, error <= 3 · r f l sort · / filter · space pause · q',
+      '10 s by requests, error <= 3 · r f l sort · / filter · space pause · q',
     ])
   })
 
   it.each([
-    [{ filter: 'ac' }, /^acme .*\nby requests, error <= 3 · \/ac · r f l/m],
+    [{ filter: 'ac' }, /^acme .*\n10 s by requests, error <= 3 · \/ac · r f l/m],
     [{ filter: 'zz' }, /^Nobody: \/zz$/m],
     [{ typing: 'b' }, /\n\/b$/],
     [{ isPaused: true }, /PAUSED, space goes on · q$/],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Fault, faultLines, usageFault } from '../../../src/cli/terminal/fault.ts'
-import { eventsIn } from '../../../src/cli/terminal/events.ts'
+import { eventsIn } from '../../../src/cli/operator/top.ts'
 import { all } from '../../support/all.ts'
 
 const whole = new Fault('unreachable', 'cannot reach it', {

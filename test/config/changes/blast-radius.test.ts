@@ -5,6 +5,7 @@ import {
   blastRadiusInSteps,
   type BlastRadius,
 } from '../../../src/config/changes/blast-radius.ts'
+import { inWords, plannedInWords } from '../../../src/config/changes/radius-in-words.ts'
 import { boundedRadius } from '../../../src/config/changes/reload-outcome.ts'
 
 const digest = (character: string): string => character.repeat(64)
@@ -40,7 +41,7 @@ const free = { perMinute: 60, perDay: 1_000 }
 const boltKey = { key: 'bolt-1', client: 'bolt' }
 
 describe('the blast radius of a new configuration', () => {
-  const lowered = (to: object) => [{ client: 'bolt', from: pro, to }]
+  const lowered = (to: object) => [{ client: 'bolt', plan: 'pro', from: pro, to }]
   const restart = ['admin.listen', 'server.listen', 'store.timeout']
   it.each<[string, string, string, Record<string, unknown[]>]>([
     ['a comment', 'routes:', '# why\nroutes:', {}],
@@ -61,7 +62,9 @@ describe('the blast radius of a new configuration', () => {
       'perMinute: 60, perDay: 1000 ',
       'perMinute: 60, perDay: 2000 ',
       {
-        'limits.raised': [{ client: 'acme', from: free, to: { perMinute: 60, perDay: 2_000 } }],
+        'limits.raised': [
+          { client: 'acme', plan: 'free', from: free, to: { perMinute: 60, perDay: 2_000 } },
+        ],
         settings: ['plans.free'],
       },
     ],
@@ -112,7 +115,7 @@ describe('the blast radius of a new configuration', () => {
     const there = blastRadius(one, config(lower))
     const back = blastRadius(config(lower), one)
     expect(back.limits.raised).toEqual(
-      there.limits.lowered.map(({ client, from, to }) => ({ client, from: to, to: from })),
+      there.limits.lowered.map(({ from, to, ...whose }) => ({ ...whose, from: to, to: from })),
     )
   })
 
@@ -131,5 +134,40 @@ describe('the blast radius of a new configuration', () => {
     const [all, fewer] = [step.value, boundedRadius(step.value, 1)]
     expect(all).toMatchObject({ keys: { added: of('e1', 'f1'), revoked: of('d1') }, counts })
     expect(fewer).toMatchObject({ keys: { added: of('e1'), revoked: of('d1') }, counts })
+  })
+})
+
+describe('the blast radius in words', () => {
+  const ids = Array.from({ length: 12 }, (_, at) => `c${at}`)
+  const listed = ids.map((id) => `  - { id: ${id}, plan: free }\n`).join('')
+  const many = first.replace('clients:\n', `clients:\n${listed}`)
+  const lower = many.replace('perMinute: 60, perDay: 1000 ', 'perMinute: 60, perDay: 500 ')
+  const radius = blastRadius(config(many), config(lower))
+  const locationOf = (plan: string) => (plan === 'free' ? 'new.yaml:2' : undefined)
+
+  it('has a row for each plan and change, and names those who are nearest first', () => {
+    const [, ...lines] = inWords(radius, { locationOf, nearest: ['acme', 'c11', 'other'] })
+    expect(lines).toEqual([
+      'v free  perDay 1,000 to 500  13 clients  new.yaml:2',
+      '    acme, c11, c0, c1, c2, c3, c4, c5, c6, c7, and 3 more',
+      '~ 1 setting: plans.free',
+    ])
+  })
+
+  it('counts the clients that a cut list lacks', () => {
+    const { length } = radius.limits.lowered
+    const cut = boundedRadius({ ...radius, counts: { 'limits.lowered': length } }, 2)
+    expect(inWords(cut).slice(1, 4)).toEqual([
+      'v free  perDay 1,000 to 500  2 clients',
+      '    c0, c1',
+      'v and 11 clients more, not listed',
+    ])
+  })
+
+  it('says before anything is taken that nothing needs a restart', () => {
+    expect(plannedInWords(radius).at(-1)).toBe('Nothing needs a restart.')
+    const restart = plannedInWords(after('routes:', 'store: { timeout: 50ms }\nroutes:'))
+    expect(restart.at(-1)).toMatch(/^! 1 setting taken at a start only, .*: store\.timeout$/)
+    expect(plannedInWords(blastRadius(config(first), config(first)))).toHaveLength(1)
   })
 })

@@ -1,10 +1,10 @@
-// Client files, read as bytes where they are plain and by the schema where they are not: what is taken, and all that is wrong with its place.
+// Client files, read at once where they are plain and by the schema where they are not: what is taken, and all that is wrong with its place.
 import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { readPlainItem } from '../../../src/config/clients/plain-yaml.ts'
+import { parsePlainItem } from '../../../src/config/clients/plain-clients.ts'
 import { ClientText } from '../../../src/cli/key-files/client-text.ts'
-import { readEntry } from '../../../src/config/entries.ts'
+import { readEntry } from '../../../src/config/parse.ts'
 import { readYaml } from '../../../src/config/document.ts'
 import { isGroup, isList } from '../../../src/config/tree.ts'
 import { temporaryFolder } from '../../support/processes.ts'
@@ -43,7 +43,7 @@ describe('what is taken in plain form', () => {
         ),
       '',
     )
-    expect(readPlainItem(`${text.replaceAll('\n', '\r\n')}\n# the next\n`)).toEqual({
+    expect(parsePlainItem(`${text.replaceAll('\n', '\r\n')}\n# the next\n`)).toEqual({
       id: 'acme',
       plan: 'pro',
       limits: { perMinute: '5', perDay: '50' },

@@ -2,8 +2,11 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build, type Built } from '../../../src/config/clients/builder.ts'
-import { ClientTable } from '../../../src/config/clients/client-table.ts'
-import { fromPlainConfig, toPlainConfig } from '../../../src/config/clients/plain-config.ts'
+import {
+  ClientTable,
+  fromPlainConfig,
+  toPlainConfig,
+} from '../../../src/config/clients/client-table.ts'
 import { borrowTable } from '../../../src/config/clients/release.ts'
 import type { ClientConfig, Config, PlanConfig, WrittenClient } from '../../../src/config/config.ts'
 

@@ -1,14 +1,18 @@
-/** Clients as people write them, in JSON and in YAML: what is taken of their bytes alone is what the exact reading makes of them. */
+/** Clients as people write them, in JSON and in YAML: what is taken in plain form is what the exact reading makes of them. */
 import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
 import { expect } from 'vitest'
-import { readJson } from '../../../src/config/clients/json.ts'
-import { PlainJson } from '../../../src/config/clients/plain-json.ts'
-import { readPlainItem } from '../../../src/config/clients/plain-yaml.ts'
+import { readJson } from '../../../src/config/clients/entries.ts'
+import {
+  parsePlainItem,
+  parsePlainLine,
+  PlainClients,
+} from '../../../src/config/clients/plain-clients.ts'
 import { ClientTable } from '../../../src/config/clients/client-table.ts'
 import { Scratch } from '../../../src/config/clients/scratch.ts'
+import type { WrittenClient } from '../../../src/config/config.ts'
 import { readYaml } from '../../../src/config/document.ts'
-import { readEntry } from '../../../src/config/entries.ts'
+import { readEntry } from '../../../src/config/parse.ts'
 import { valueAt } from '../../../src/config/tree.ts'
 import { words } from '../../support/words.ts'
 import { planConfigs, plans } from './files.ts'
@@ -16,24 +20,23 @@ import { planConfigs, plans } from './files.ts'
 const sha = (text: string): string => hash('sha256', text)
 const a = sha('a')
 
-const planNames = Object.keys(plans)
-const clientsIn = (scratch: Scratch) => [
-  ...new ClientTable(
-    scratch.finish(planNames, () => undefined),
-    planConfigs,
-  ),
-]
+/** The client as a table gives it. */
+const fromTable = (client: WrittenClient) => {
+  const scratch = new Scratch(Object.keys(plans), JSON.stringify(client).length, false)
+  scratch.add(client, 1)
+  return [
+    ...new ClientTable(
+      scratch.finish(() => undefined),
+      planConfigs,
+    ),
+  ]
+}
 
-/** What is taken of the bytes alone; undefined: they are left to the schema. */
+/** What is taken in plain form; undefined: it is left to the schema. */
 export function scanned(text: string) {
-  const scratch = new Scratch(text.length + 1000, false)
-  const isTaken = new PlainJson(scratch, plans).take(
-    Buffer.from(`${text}\n`),
-    0,
-    Buffer.byteLength(text),
-    1,
-  )
-  return isTaken ? clientsIn(scratch) : undefined
+  const bytes = Buffer.from(text).toString('latin1')
+  const client = new PlainClients(plans).read(parsePlainLine(bytes))
+  return client && fromTable(client)
 }
 
 /** What the schema takes; undefined: it is wrong. */
@@ -41,10 +44,7 @@ export function judged(text: string) {
   const { tree, faults } = readJson(text)
   if (tree === undefined || faults.length > 0) return undefined
   const { client, problems } = readEntry(tree, plans)
-  if (client === undefined || problems.length > 0) return undefined
-  const scratch = new Scratch(text.length + 1000, false)
-  scratch.add(client, planNames.indexOf(client.plan), 1)
-  return clientsIn(scratch)
+  return client === undefined || problems.length > 0 ? undefined : fromTable(client)
 }
 
 export const oneOf = (...texts: string[]) => fc.constantFrom(...texts)
@@ -158,4 +158,4 @@ function agree(
 export const jsonAgrees = (how: { numRuns: number; seed?: number }) =>
   agree(jsonOf, [scanned, judged], how)
 export const yamlAgrees = (how: { numRuns: number; seed?: number }) =>
-  agree(yamlOf, [readPlainItem, exactly], how)
+  agree(yamlOf, [parsePlainItem, exactly], how)

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Balancer, BalancerOptions } from '../../../src/core/backends/balancer.ts'
 import { Place } from '../../../src/core/backends/line.ts'
-import type { Outcome } from '../../../src/core/backends/outcomes.ts'
+import type { Outcome } from '../../../src/core/backends/backend.ts'
 import { balancerOf, eject } from '../../support/balancer.ts'
 
 const unreachable = {

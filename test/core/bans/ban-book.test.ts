@@ -1,5 +1,8 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { BanBook } from '../../../src/core/bans/ban-book.ts'
+import type { Judged } from '../../../src/core/pipeline/exchange.ts'
+import { createTakeQuota, type Deciding } from '../../../src/core/pipeline/take-quota.ts'
+import type { Caller } from '../../../src/core/rules/credentials.ts'
 import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
 import {
   createMemoryBanStore,
@@ -43,7 +46,10 @@ function observer() {
 }
 
 /** A book on a clock of its own, with strikes counted in memory. */
-function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 5000 } = {}) {
+function open(
+  store: BanStore,
+  { clock = { nowMs: startMs }, loadTimeoutMs = 5000, nowAt = (ownMs: number) => ownMs } = {},
+) {
   const seen = observer()
   const book = new BanBook({
     policy,
@@ -51,6 +57,7 @@ function open(store: BanStore, { clock = { nowMs: startMs }, loadTimeoutMs = 500
     loadTimeoutMs,
     observer: seen,
     now: () => clock.nowMs,
+    nowAt,
     counter: strikeCounter(policy),
   })
   closings.push(() => book.close())
@@ -62,7 +69,7 @@ describe('a ban book', () => {
     const { book, settled, clock } = open(createMemoryBanStore())
     const refuse = (atMs: number, windowEndMs: number) => {
       clock.nowMs = startMs + atMs
-      book.refused('a', startMs + windowEndMs)
+      book.refused('a', startMs + windowEndMs, clock.nowMs)
     }
     for (const atMs of [0, 58_000, 59_000]) refuse(atMs, minute)
     for (const atMs of [minute, minute + 100, minute + 1000]) refuse(atMs, 2 * minute)
@@ -77,10 +84,40 @@ describe('a ban book', () => {
     const { book, clock } = open(createMemoryBanStore())
     for (const atMs of [0, 2000, 2001, 2002]) {
       clock.nowMs = startMs + atMs
-      book.refused('a', startMs + minute)
+      book.refused('a', startMs + minute, clock.nowMs)
     }
     expect(book.check('a')).toMatchObject({ startedMs: startMs + 2002 })
   })
+
+  it.each([0, 3 * hour])(
+    'begins a ban at the time that the log has, on a clock that the store is ahead of by %d ms',
+    (aheadMs) => {
+      const { book, clock } = open(createMemoryBanStore(), {
+        nowAt: (ownMs) => ownMs + aheadMs,
+      })
+      const endMs = Math.ceil((startMs + aheadMs) / minute) * minute
+      const usedUp = { limit: 1, remaining: 0, resetAtSeconds: endMs / 1000, resetAfterSeconds: 1 }
+      const view = { minute: usedUp, day: usedUp }
+      const refused = { kind: 'refused', degraded: false, window: 'minute', view }
+      const charges = {
+        lessee: { take: () => refused },
+        tally: { refused: () => undefined },
+        timestamps: { next: () => Number.NaN },
+      }
+      const takeQuota = createTakeQuota(charges as unknown as Deciding, book)
+      let loggedMs: number | undefined
+      for (const beforeEndMs of [2_000, 3, 2, 1]) {
+        const decidedMs = endMs - aheadMs - beforeEndMs
+        // The process was held up in the last request, until the next minute had begun.
+        clock.nowMs = beforeEndMs === 1 ? endMs + 40 : endMs - beforeEndMs
+        const exchange = { decidedMs } as Judged
+        void takeQuota(exchange, { keyId: 'a', clientId: 'a' } as Caller)
+        loggedMs = exchange.decidedMs
+      }
+      if (aheadMs === 0) expect(loggedMs).toBe(endMs - 1)
+      expect(book.check('a')).toMatchObject({ startedMs: endMs - 1 })
+    },
+  )
 
   it('ends a ban to the millisecond, and makes the next one longer', () => {
     const { book, clock, seen } = open(createMemoryBanStore())

@@ -1,7 +1,7 @@
 /** The policy alone, on an engine that does as it is told; with real engines it is held by test/contract/. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import type { Outcome } from '../../../src/core/backends/outcomes.ts'
+import type { Outcome } from '../../../src/core/backends/backend.ts'
 import { Forwarder } from '../../../src/core/forwarding/attempts.ts'
 import type { AttemptSink, ForwardJob } from '../../../src/core/forwarding/forwarder.ts'
 import type { BackendFailure, FailedAttempt } from '../../../src/core/rules/backend-failure.ts'

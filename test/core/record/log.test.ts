@@ -26,9 +26,8 @@ const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): Acces
   decidedMs: undefined,
   refundedMs: undefined,
   refusedWindow: undefined,
-  request: { method: more.method ?? 'GET' },
+  request: { method: more.method ?? 'GET', receivedBytes: 0 },
   clientAddress: '192.0.2.17',
-  receivedBytes: 0,
   path: '/v1/pets',
   target: undefined,
   tunnelEnd: undefined,
@@ -293,13 +292,13 @@ describe('the other lines', () => {
 describe('text for reading along', () => {
   const clock = /^\[\d\d:\d\d:\d\d\.\d{3}\] /
 
-  it('has the time, the level, the event and its fields on one line', () => {
+  it('has the time, the level, the event and its fields on one line; what is looked for first of a request in front', () => {
     const { log, lines } = logs({ format: 'text' })
     log.access(exchange(), times)
     log.relay(`${JSON.stringify({ level: 'warn', worker: 1, event: 'keyBanned' })}\n`)
     expect(lines[0]).toMatch(clock)
     expect(lines[0]?.replace(clock, '')).toMatch(
-      /^INFO: access id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
+      /^INFO: GET \/v1\/pets 200 [\d.]+ ms acme \d+ left id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
     )
     expect(lines[1]).toContain('WARN: keyBanned worker=1\n')
   })

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { keysExpiringFamily } from '../../../src/core/record/keys-expiring.ts'
+import { keysExpiringFamily } from '../../../src/core/record/whole-families.ts'
 import { refusalKinds } from '../../../src/core/rules/refusals.ts'
-import { UniqueTimestamps } from '../../../src/core/record/unique-timestamps.ts'
+import { UniqueTimestamps } from '../../../src/core/record/access-record.ts'
 import {
   createMetrics,
   type Metrics,

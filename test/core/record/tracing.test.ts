@@ -53,7 +53,7 @@ const request: TracedRequest = {
 }
 /** So many requests, of one span each. */
 const serve = (tracing: Tracing, count: number): void => {
-  for (let at = 0; at < count; at++) tracing.ended(request, tracing.begin({}, false), 2)
+  for (let at = 0; at < count; at++) tracing.ended(request, tracing.begin([], false), 2)
 }
 
 describe('a collector', () => {
@@ -96,7 +96,7 @@ describe('a collector', () => {
     const [first, second] = [await collectorOf(), await collectorOf()]
     const { tracing, use, spans, close } = await tracingTo(first.url)
     serve(tracing, 1)
-    const underWay = tracing.begin({}, false)
+    const underWay = tracing.begin([], false)
     await use(second.url)
     tracing.ended(request, underWay, 2)
     await use(undefined)

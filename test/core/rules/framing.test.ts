@@ -120,6 +120,7 @@ describe('framing', () => {
     expect(framing).toEqual({
       body: 'none',
       bodyBytes: 0,
+      expectsContinue: false,
       host: 'a',
       authorization: 'Bearer x',
       authorizationCount: 2,

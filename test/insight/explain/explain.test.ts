@@ -247,14 +247,14 @@ describe('what would change the answer', () => {
       /perDay above (\d+) and perMinute above (\d+)$/,
       ([day, minute], again) => again(proPlan(Number(minute) + 1, Number(day))),
     ],
-    [dayUsed, /^tollgate usage reset pro-client --window day$/, () => asked({}, used(12, 0))],
+    [dayUsed, /^tollgate usage reset pro-client --day$/, () => asked({}, used(12, 0))],
     [banned, /^wait 6 min 31 s$/, () => asked(later(391), of({ ban }))],
     [banned, /^tollgate bans lift pro-1$/, () => asked({})],
     // A ban that ends before the window that is used up.
     [bannedAndUsed, /^wait 9 h 52 min$/, () => asked(later(9 * 3_600 + 53 * 60), of({ ban }))],
     [
       bannedAndUsed,
-      /^tollgate bans lift pro-1 and tollgate usage reset pro-client --window day$/,
+      /^tollgate bans lift pro-1 and tollgate usage reset pro-client --day$/,
       () => asked({}, used(12, 0)),
     ],
     [

@@ -123,12 +123,14 @@ describe('a gateway that forwards what no route matches', () => {
     expect(twice).toMatchObject({ status: 400, target: '/v1/pets' })
     const well = await send(`GET /v1/pets HTTP/1.1\r\n${host}Connection: close\r\n`)
     expect(well).not.toHaveProperty('target')
-    // This one Node's parser gave up on.
+    // This one is no request.
     const ok = `GET /v1/pets HTTP/1.1\r\n${host}\r\n`
-    await rawExchange(gateway.port, `${ok}GET /v1/\x9b?key=secret HTTP/1.1\r\n${host}\r\n`)
+    await rawExchange(gateway.port, `${ok}GET /v1/x?key=secret HTTP/1.7\r\n${host}\r\n`)
     await expect
-      .poll(() => gateway.lines('clientError').find(({ code }) => code === 'HPE_INVALID_URL'))
-      .toMatchObject({ target: '/v1/\\u{9b}' })
+      .poll(() =>
+        gateway.lines('clientError').find(({ code }) => code === 'malformed request line'),
+      )
+      .toMatchObject({ target: '/v1/x' })
     expect(JSON.stringify(gateway.logLines())).not.toContain('secret')
   })
 
@@ -236,7 +238,12 @@ it('structuredQuotaHeaders: false lets ratelimit-header-parser read true numbers
   expect(await read(keys.free)).toEqual({ status: 200, limit: 2, used: 2, remaining: 0 })
   for (let again = 0; again < 2; again++)
     expect(await read(keys.free)).toEqual({ status: 429, limit: 2, used: 2, remaining: 0 })
-  await expect.poll(() => gateway.metric('tollgate_banned_keys')).toBe(1)
+  // A strike needs a later millisecond than the refusal before it.
+  const banned = async () => {
+    await gateway.status('/v1/pets', { key: keys.free })
+    return gateway.metric('tollgate_banned_keys')
+  }
+  await expect.poll(banned).toBe(1)
   expect(await read(keys.free)).toMatchObject({ status: 429, limit: 2, remaining: 0 })
   expect(await read('nobody')).toEqual({ status: 401, limit: 60, used: 1, remaining: 59 })
   expect(await read()).toEqual({ status: 401, limit: 60, used: 2, remaining: 58 })

@@ -81,7 +81,8 @@ it('clients lose a key at the moment it expires', async () => {
     },
   })
   const statuses = new Set<number>()
-  for (let sentMs = Date.now(); sentMs < expiresMs + 100; sentMs = Date.now()) {
+  while (!statuses.has(401)) {
+    const sentMs = Date.now()
     const status = await gateway.status('/v1/pets', { key: 'brief' })
     if (Date.now() < expiresMs) expect(status).toBe(200)
     if (sentMs >= expiresMs) expect(status).toBe(401)

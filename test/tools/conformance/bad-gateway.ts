@@ -42,6 +42,10 @@ export interface Manner {
   readonly latencyMs?: number
   /** Its minute is the last 60 seconds. */
   readonly slides?: boolean
+  /** It is a bucket that holds a minute's worth and leaks all the time, as nginx's limit_req with a burst. */
+  readonly leaks?: boolean
+  /** It sends no field that tells of limits. */
+  readonly isSilent?: boolean
   /** How late the end is that X-RateLimit-Reset tells. */
   readonly lateMs?: number
   /** How far its Date is ahead of its minutes. */
@@ -64,6 +68,8 @@ interface Count {
   day: number
   /** What `minute` counts. */
   period: number
+  /** When `minute` was looked at, where it leaks. */
+  lookedMs: number
 }
 
 const MINUTE_MS = 60_000
@@ -80,6 +86,8 @@ export function createBadGateway({
   defect,
   latencyMs = 0,
   slides = false,
+  leaks = false,
+  isSilent = false,
   lateMs = 0,
   aheadMs = 0,
   tellsSeconds = false,
@@ -91,13 +99,16 @@ export function createBadGateway({
 
   function countOf(key: string, nowMs: number): Count {
     const name = has('lets all keys share a bucket') ? '' : key
-    const count = counts.get(name) ?? { times: [], minute: 0, day: 0, period: 0 }
+    const count = counts.get(name) ?? { times: [], minute: 0, day: 0, period: 0, lookedMs: nowMs }
     counts.set(name, count)
     const earlyMs = has('resets ten seconds early') ? 10_000 : 0
     const lateMs = has('resets four seconds late') ? 4_000 : 0
     let period = 2 * Math.floor((nowMs + earlyMs - lateMs) / MINUTE_MS)
     if (has('gives a second window at the edge') && nowMs % MINUTE_MS >= 2_000) period++
-    if (slides) {
+    if (leaks) {
+      const leaked = ((nowMs - count.lookedMs) * perMinute) / MINUTE_MS
+      Object.assign(count, { minute: Math.max(0, count.minute - leaked), lookedMs: nowMs })
+    } else if (slides) {
       count.times = count.times.filter((ms) => ms > nowMs - MINUTE_MS)
       count.minute = count.times.length
     } else if (count.period !== period) Object.assign(count, { minute: 0, period })
@@ -164,7 +175,7 @@ export function createBadGateway({
     const nowMs = time.now()
     const count = countOf(key, nowMs)
     const more = Number(has('admits one too many')) - Number(has('admits one too few'))
-    const isAdmitted = count.minute < perMinute + more && count.day < perDay
+    const isAdmitted = count.minute <= perMinute + more - 1 && count.day < perDay
     // Others look at the counter between the look at it and the charge.
     if (has('admits too many at once')) await sleep(time, 10)
     const isFree = has('does not charge HEAD') && request.method === 'HEAD'
@@ -173,8 +184,8 @@ export function createBadGateway({
       if (slides) count.times.push(nowMs)
       if (!has('does not charge the day')) count.day++
     }
-    for (const [name, value] of Object.entries(fields(count, nowMs, !isAdmitted)))
-      response.setHeader(name, value)
+    const told = isSilent ? {} : fields(count, nowMs, !isAdmitted)
+    for (const [name, value] of Object.entries(told)) response.setHeader(name, value)
     if (!isAdmitted) {
       refused.set(key, (refused.get(key) ?? 0) + 1)
       return refuse(response, 429, 'rate_limit_exceeded')

@@ -58,6 +58,19 @@ describe('the suite is over in less than four minutes, no key is refused more th
       expect(check(name)?.verdict).toBe('cannot tell')
   })
 
+  it.each([0, 5_000, 38_000])(
+    'names a bucket that leaks as what it is, and no minute that nothing tells of: from %i ms on',
+    async (startMs) => {
+      const silent = { ...groups('admission'), startMs, isSilent: true }
+      const leaky = await judged({ ...silent, leaks: true })
+      expect(leaky.named).toEqual(['exact'])
+      const { seen, numbers } = leaky.check('exact') ?? {}
+      expect(seen).toMatch(/^\d+ of 20 admitted: a leaky bucket, which has room again/)
+      expect(numbers?.['over']).toBeGreaterThan(10)
+      expect((await judged(silent)).named).toEqual([])
+    },
+  )
+
   it('does not blame a minute that slides on refusals', async () => {
     const { check } = await judged({ ...groups('refused'), slides: true })
     expect(check('refused-free')?.seen).toBe('its window slides')

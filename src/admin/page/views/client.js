@@ -5,194 +5,166 @@ import {
   count,
   duration,
   percent,
-  plural,
   relative,
   UNKNOWN,
   usage,
 } from '../../../insight/format.js'
 import { live, now } from '../live.js'
 import { Table } from '../table.js'
-import { bar, button, h, source, state, time, timeText, write } from '../ui.js'
+import { bar, button, html, state, time, timeText, useAnswer } from '../ui.js'
 import { call } from '../api.js'
-import { history } from './history.js'
+import { History } from './history.js'
 import { explainLink, shareOf, stateOf, whyOf } from './parts.js'
 
-/** @import { Place, View } from '../main.js' */
+/** @import { Place } from '../main.js' */
 /** @import { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../../insight/api/usage.ts' */
 /** @import { Decision } from '../../../core/record/recent.ts' */
 /** @import { Bans } from '../../../insight/api/state.ts' */
+/** @import { Column } from '../table.js' */
 
 /** Says in a sentence why the client is refused. @param {ClientRow} row */
 function sentence(row) {
   const [kind, text] = stateOf(row)
   const { state: known, minute, day } = row
-  if (known?.state === 'limited') {
-    const other = known.by === 'day' ? 'minute' : 'day'
-    const window = known.by === 'day' ? minute : day
-    const rest =
-      window === null
-        ? ''
-        : window.used < window.limit
-          ? ` The ${other} is free.`
-          : ` The ${other} is used up too.`
-    const leftMs = Math.max(0, Date.parse(known.until) - now())
-    return state(
-      kind,
-      `Limited by ${known.by} until ${clock(Date.parse(known.until), now())} (${duration(leftMs)}).${rest}`,
-    )
-  }
-  return state(kind, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)
+  if (known?.state !== 'limited')
+    return state(kind, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)
+  const [other, window] = known.by === 'day' ? ['minute', minute] : ['day', day]
+  const rest = window && ` The ${other} is ${window.used < window.limit ? 'free' : 'used up too'}.`
+  const untilMs = Date.parse(known.until)
+  const left = duration(Math.max(0, untilMs - now()))
+  return state(
+    kind,
+    `Limited by ${known.by} until ${clock(untilMs, now())} (${left}).${rest ?? ''}`,
+  )
 }
 
 /** @param {string} name @param {WindowUse | null} window */
 function windowOf(name, window) {
   if (window === null)
-    return h('p', { class: 'window' }, h('strong', {}, name), ` ${UNKNOWN} (store away)`)
+    return html`<p class="window"><strong>${name}</strong> ${UNKNOWN} (store away)</p>`
   const leftMs = Math.max(0, Date.parse(window.resetsAt) - now())
   const leased = window.leased > 0 ? `, ${count(window.leased)} more handed out, maybe spent` : ''
-  return h(
-    'p',
-    { class: 'window' },
-    h('strong', {}, name),
-    h('span', { class: 'value' }, ` ${usage(window)} ${percent(shareOf(window))}`),
-    bar(shareOf(window)),
-    h('span', { class: 'muted' }, `resets in ${duration(leftMs)}${leased}`),
-  )
+  return html`<p class="window">
+    <strong>${name}</strong>
+    <span class="value">${`${usage(window)} ${percent(shareOf(window))}`}</span>
+    ${bar(shareOf(window))}
+    <span class="muted">${`resets in ${duration(leftMs)}${leased}`}</span>
+  </p>`
 }
 
 /** @param {ClientKey} key */
-function expiry({ expires }) {
-  if (expires === null) return 'never'
-  const atMs = Date.parse(expires)
-  return `${expires.slice(0, 10)} (${relative(atMs, now())})`
-}
+const expiry = ({ expires }) =>
+  expires === null ? 'never' : `${expires.slice(0, 10)} (${relative(Date.parse(expires), now())})`
 
-/** @param {string} client @param {() => unknown} again */
-function keyTable(client, again) {
-  /** @param {ClientKey} key */
-  const banOrLift = async ({ id, bannedUntil }) => {
-    if (bannedUntil === null) return askToBan(client, [id], again)
+/** @param {string} client @param {() => unknown} again @returns {Column<ClientKey>[]} */
+function keyColumns(client, again) {
+  const lift = async (/** @type {string} */ id) => {
     /** @type {Bans} */
     const { bans } = await call('/api/bans')
     const ban = bans.find(({ key }) => key === id)
     return ban === undefined ? again() : askToLift(ban, again)
   }
-  return new Table({
-    caption: 'Keys',
-    idOf: (/** @type {ClientKey} */ { id }) => id,
-    empty: 'This client has no key.',
-    columns: [
-      { head: 'Key', kind: 'title', text: ({ id }) => id },
-      {
-        head: 'Last used here',
-        text: ({ lastUsed }) =>
-          lastUsed === null ? 'not since this gateway started' : timeText(lastUsed, 'relative'),
-      },
-      { head: 'Expires', text: expiry },
-      {
-        head: 'Ban',
-        text: ({ bannedUntil }) =>
-          bannedUntil === null ? UNKNOWN : `■ until ${timeText(bannedUntil)}`,
-      },
-      {
-        head: 'Action',
-        kind: 'acts',
-        text: ({ bannedUntil }) => String(bannedUntil !== null),
-        draw: (current) => {
-          const { id, bannedUntil } = current()
-          const [word, label] = bannedUntil === null ? ['Ban', 'Ban'] : ['Lift', 'Lift ban of']
-          return button(word, () => banOrLift(current()), { 'aria-label': `${label} ${id}` })
-        },
-      },
-    ],
-  })
-}
-
-/** List of refusals; new ones are counted, and shown on request. */
-function refusalList() {
-  /** @type {readonly Decision[] | undefined} */
-  let shown
-  /** @type {readonly Decision[]} */
-  let latest = []
-  const rows = new Table({
-    caption: 'Recent refusals',
-    idOf: (/** @type {Decision} */ { id }) => id,
-    empty: 'None of the latest requests that this gateway keeps in memory was refused.',
-    columns: [
-      { head: 'At', text: ({ at }) => at, draw: (current) => time(current().at, 'clock') },
-      { head: 'Request', kind: 'wide', text: ({ method, path }) => `${method} ${path ?? UNKNOWN}` },
-      { head: 'Status', number: true, text: ({ status }) => String(status) },
-      { head: 'Why', text: whyOf },
-      { head: 'Key', text: ({ key }) => key ?? UNKNOWN },
-      {
-        head: 'Request id',
-        text: ({ id }) => id,
-        draw: (current) => explainLink(current().id),
-      },
-    ],
-  })
-  const showNew = button('', () => {
-    shown = latest
-    draw()
-  })
-  const draw = () => {
-    if (shown === undefined || shown.length === 0) shown = latest
-    const known = new Set(shown.map(({ id }) => id))
-    const fresh = latest.filter(({ id }) => !known.has(id)).length
-    write(showNew, `${plural(fresh, 'new refusal')}: Show`)
-    showNew.hidden = fresh === 0
-    rows.update(shown)
-  }
-  const update = (/** @type {readonly Decision[]} */ decisions) => {
-    latest = decisions
-    draw()
-  }
-  const about = h('p', { class: 'muted' }, 'Of what this gateway keeps in memory.')
-  showNew.hidden = true
-  const node = h('section', {}, h('h2', {}, 'Recent refusals'), about, showNew, rows.node)
-  return { node, update }
-}
-
-/** @param {Place} place @returns {View} */
-export function client({ id }) {
-  /** @type {ClientRow | undefined} */
-  let row
-  const again = () => detail.load()
-  const keys = keyTable(id, again)
-  const refusals = refusalList()
-  const days = history(id, () => row?.limits.perDay)
-  const plan = h('p', { class: 'muted' })
-  const says = h('p', { class: 'says' })
-  const windows = h('div', { class: 'windows' })
-  const age = h('p', { class: 'muted' })
-  const reset = button('Reset usage', () => row && askToReset(row, again))
-  const keyIds = () => (row?.keys ?? []).map((key) => key.id)
-  const banAll = button('Ban keys', () => askToBan(id, keyIds(), again))
-  // Nothing can be changed until the client is loaded.
-  reset.disabled = banAll.hidden = true
-  const detail = source(
-    `/api/clients/${encodeURIComponent(id)}`,
-    (/** @type {ClientDetail} */ answer) => {
-      row = answer.client
-      const { perMinute, perDay } = row.limits
-      write(plan, `${row.plan} · ${count(perMinute)}/min · ${count(perDay)}/day`)
-      says.replaceChildren(sentence(row))
-      windows.replaceChildren(windowOf('Minute', row.minute), windowOf('Day', row.day))
-      const isAway = live.overview?.attention.some(({ kind }) => kind === 'store') === true
-      const scope = `${answer.scope}${isAway ? ', which is away: this gateway only' : ''}`
-      write(age, `By the ${scope}, ${timeText(answer.asOf, 'clock')}`)
-      reset.disabled = false
-      banAll.hidden = row.keys.length < 2
-      keys.update(row.keys)
-      refusals.update(answer.recentRefusals)
-      days.draw()
+  return [
+    { head: 'Key', kind: 'title', cell: ({ id }) => id },
+    {
+      head: 'Last used here',
+      cell: ({ lastUsed }) =>
+        lastUsed === null ? 'not since this gateway started' : timeText(lastUsed, 'relative'),
     },
-  )
-  const acts = h('p', { class: 'actions' }, reset, banAll)
-  const keySection = h('section', {}, h('h2', {}, 'Keys'), keys.node)
-  return {
-    title: id,
-    content: [plan, detail.note, says, windows, age, acts, keySection, days.node, refusals.node],
-    load: () => Promise.all([days.load(), detail.load()]),
+    { head: 'Expires', cell: expiry },
+    {
+      head: 'Ban',
+      cell: ({ bannedUntil }) =>
+        bannedUntil === null ? UNKNOWN : `■ until ${timeText(bannedUntil)}`,
+    },
+    {
+      head: 'Action',
+      kind: 'acts',
+      cell: ({ id, bannedUntil }) =>
+        bannedUntil === null
+          ? button('Ban', () => askToBan(client, [id], again), { 'aria-label': `Ban ${id}` })
+          : button('Lift', () => lift(id), { 'aria-label': `Lift ban of ${id}` }),
+    },
+  ]
+}
+
+/** Refusals for one reason. @typedef {{ why: string, count: number, first: Decision, latest: Decision }} Reason */
+
+/** The most frequent reason comes first. @param {readonly Decision[]} refusals newest first */
+function reasonsOf(refusals) {
+  /** @type {Map<string, Reason>} */
+  const reasons = new Map()
+  for (const one of refusals) {
+    const why = one.window ?? one.refusal ?? ''
+    const { count = 0, latest = one } = reasons.get(why) ?? {}
+    reasons.set(why, { why, count: count + 1, first: one, latest })
   }
+  return [...reasons.values()].sort((one, other) => other.count - one.count)
+}
+
+/** @type {Column<Reason>[]} */
+const reasonColumns = [
+  { head: 'Why', kind: 'title', cell: ({ latest }) => whyOf(latest) },
+  { head: 'Status', number: true, cell: ({ latest }) => String(latest.status) },
+  { head: 'Requests', number: true, cell: (reason) => count(reason.count) },
+  { head: 'First', cell: ({ first }) => time(first.at) },
+  { head: 'Last', cell: ({ latest }) => time(latest.at) },
+  {
+    head: 'Last request',
+    kind: 'wide',
+    cell: ({ latest: { method, path, key } }) =>
+      `${method} ${path ?? UNKNOWN}${key === null ? '' : `, key ${key}`}`,
+  },
+  { head: 'Its request id', kind: 'wide', cell: ({ latest }) => explainLink(latest.id) },
+]
+
+/** @param {ClientDetail} answer */
+function scopeText({ scope, asOf }) {
+  const isAway = live.overview?.attention.some(({ kind }) => kind === 'store') === true
+  return `By the ${scope}${isAway ? ', which is away: this gateway only' : ''}, ${timeText(asOf, 'clock')}`
+}
+
+/** @param {ClientRow} row */
+function planText({ plan, limits: { perMinute, perDay } }) {
+  return `${plan} · ${count(perMinute)}/min · ${count(perDay)}/day`
+}
+
+/** @param {Place} place */
+export function Client({ id }) {
+  /** @type {ReturnType<typeof useAnswer<ClientDetail>>} */
+  const { answer, note, load } = useAnswer(`/api/clients/${encodeURIComponent(id)}`)
+  const row = answer?.client
+  const keys = (row?.keys ?? []).map((key) => key.id)
+  return html`
+    ${note}
+    <p class="says">${row && sentence(row)}</p>
+    <p class="muted">${row && planText(row)}</p>
+    <div class="windows">${row && [windowOf('Minute', row.minute), windowOf('Day', row.day)]}</div>
+    <p class="muted">${answer && scopeText(answer)}</p>
+    <p class="actions">
+      ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}
+      ${keys.length > 1 && button('Ban keys', () => askToBan(id, keys, load))}
+    </p>
+    <section>
+      <h2>Keys</h2>
+      <${Table}
+        caption="Keys"
+        idOf=${(/** @type {ClientKey} */ { id }) => id}
+        empty="This client has no key."
+        columns=${keyColumns(id, load)}
+        rows=${row?.keys}
+      />
+    </section>
+    <${History} client=${id} limit=${row?.limits.perDay} />
+    <section>
+      <h2>Recent refusals</h2>
+      <p class="muted">By reason, from what this gateway keeps in memory.</p>
+      <${Table}
+        caption="Recent refusals"
+        idOf=${(/** @type {Reason} */ { why }) => why}
+        empty="None of the latest requests that this gateway keeps in memory was refused."
+        columns=${reasonColumns}
+        rows=${answer && reasonsOf(answer.recentRefusals)}
+      />
+    </section>`
 }

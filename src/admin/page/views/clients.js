@@ -2,79 +2,69 @@
 import { plural } from '../../../insight/format.js'
 import { live } from '../live.js'
 import { Table } from '../table.js'
-import { button, choice, filters, h, searchBox, source, write } from '../ui.js'
+import { button, choice, html, searchBox, useAnswer, useEffect, useState } from '../ui.js'
 import { clientColumns } from './parts.js'
 
-/** @import { Place, View } from '../main.js' */
+/** @import { Place } from '../main.js' */
 /** @import { ClientRow, ClientsPage } from '../../../insight/api/usage.ts' */
 
 const TYPING_MS = 250
 const sorts = { nearest: 'nearest a limit', used: 'most used', refused: 'most refused', id: 'name' }
 
-const clientTable = () =>
-  new Table({
-    caption: 'Clients',
-    idOf: (/** @type {ClientRow} */ { id }) => id,
-    empty: 'No client has this in its id, and no key is it.',
-    columns: clientColumns,
-  })
+/** The value once nothing has been typed for a moment. @param {string} value */
+function useTyped(value) {
+  const [typed, take] = useState(value)
+  useEffect(() => {
+    const timer = setTimeout(() => take(value), TYPING_MS)
+    return () => clearTimeout(timer)
+  }, [value])
+  return typed
+}
 
-/** @param {Place} place @returns {View} */
-export function clients({ query, change }) {
-  /** Cursors of the pages up to the current one. */
-  let cursors = ['']
-  /** @type {string | null} */
-  let next = null
-  const plans = (live.overview?.plans ?? []).map(({ plan }) => [plan, plan])
-  const controls = {
-    q: searchBox(query.get('q')),
-    plan: choice({ '': 'all', ...Object.fromEntries(plans) }, query.get('plan') ?? ''),
-    sort: choice(sorts, query.get('sort') ?? 'nearest'),
-  }
-  const total = h('p', { role: 'status' })
-  const previous = button('Previous 50', () => turn(cursors.slice(0, -1)))
-  const following = button('Next 50', () => next !== null && turn([...cursors, next]))
-  previous.hidden = following.hidden = true
-  const path = () => {
-    const asked = new URLSearchParams()
-    for (const [name, { value }] of Object.entries(controls))
-      if (value.trim() !== '') asked.set(name, value.trim())
-    if (cursors.length > 1) asked.set('cursor', cursors.at(-1) ?? '')
-    return `/api/clients?${asked}`
-  }
-  const rows = clientTable()
-  const all = source(path, (/** @type {ClientsPage} */ page) => {
-    next = page.cursor
-    previous.hidden = cursors.length === 1
-    following.hidden = next === null
-    const seen = page.sort === 'id' ? '' : ', by what this gateway has seen'
-    write(total, `${plural(page.total, 'client')}, sorted by ${sorts[page.sort]}${seen}`)
-    rows.update(page.clients)
+/** @param {Place} place */
+export function Clients({ query, change }) {
+  const [asked, ask] = useState({
+    q: query.get('q') ?? '',
+    plan: query.get('plan') ?? '',
+    sort: query.get('sort') ?? 'nearest',
   })
-  const turn = (/** @type {string[]} */ to) => {
-    cursors = to
-    rows.clear()
-    return all.load()
-  }
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let typing
-  for (const [name, control] of Object.entries(controls))
-    control.addEventListener('input', () => {
-      clearTimeout(typing)
-      change(name, control.value)
-      typing = setTimeout(() => void turn(['']), control === controls.q ? TYPING_MS : 0)
-    })
-  const { q, plan, sort } = controls
-  const pages = h('p', { class: 'actions' }, previous, following)
-  return {
-    title: 'Clients',
-    content: [
-      filters({ 'Client or key': q, Plan: plan, Sort: sort }),
-      total,
-      all.note,
-      rows.node,
-      pages,
-    ],
-    load: all.load,
-  }
+  /** Cursors of the pages up to the current one, after the first. */
+  const [cursors, turn] = useState(/** @type {readonly string[]} */ ([]))
+  const q = useTyped(asked.q)
+  const parts = Object.entries({ ...asked, q, cursor: cursors.at(-1) ?? '' })
+  const wanted = parts.map(([name, value]) => [name, value.trim()]).filter(([, value]) => value)
+  /** @type {ReturnType<typeof useAnswer<ClientsPage>>} */
+  const { answer, note } = useAnswer(`/api/clients?${new URLSearchParams(wanted)}`)
+  const set =
+    (/** @type {string} */ name) =>
+    (/** @type {any} */ { currentTarget: { value } }) => {
+      change(name, value)
+      turn([])
+      ask({ ...asked, [name]: value })
+    }
+  const names = (live.overview?.plans ?? []).map(({ plan }) => [plan, plan])
+  const plans = { '': 'all', ...Object.fromEntries(names) }
+  const next = answer?.cursor ?? null
+  const seen = answer?.sort === 'id' ? '' : ', by what this gateway has seen'
+  return html`
+    <form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+      <label>Client or key ${searchBox({ value: asked.q, onInput: set('q') })}</label>
+      <label>Plan ${choice(plans, asked.plan, { onInput: set('plan') })}</label>
+      <label>Sort ${choice(sorts, asked.sort, { onInput: set('sort') })}</label>
+    </form>
+    <p role="status">
+      ${answer && `${plural(answer.total, 'client')}, sorted by ${sorts[answer.sort]}${seen}`}
+    </p>
+    ${note}
+    <${Table}
+      caption="Clients"
+      idOf=${(/** @type {ClientRow} */ { id }) => id}
+      empty="No client and no key has this in its id."
+      columns=${clientColumns}
+      rows=${answer?.clients}
+    />
+    <p class="actions">
+      ${cursors.length > 0 && button('Previous 50', () => turn(cursors.slice(0, -1)))}
+      ${next !== null && button('Next 50', () => turn([...cursors, next]))}
+    </p>`
 }

@@ -2,66 +2,42 @@
 import { plural } from '../../../insight/format.js'
 import { live } from '../live.js'
 import { askToReload } from '../reload.js'
-import { button, faultBox, h, source, timeText, write } from '../ui.js'
-
-/** @import { View } from '../main.js' */
+import { button, faultBox, html, timeText, useAnswer, useState } from '../ui.js'
 
 /** @typedef {{ revision: string, warnings: readonly string[], clientCount: number, config: Record<string, unknown> }} Effective */
 
-/** @returns {View} */
-export function config() {
-  let revision = ''
-  const says = h('p', {})
-  const faults = h('div')
-  const sections = h('div', { class: 'sections' })
-  const review = button('Compare with the files', async () => {
-    faults.replaceChildren()
-    write(review, 'Reading the files…')
-    try {
-      await askToReload(revision, () => void effective.load())
-    } catch (error) {
-      faults.replaceChildren(faultBox(error))
-    }
-    write(review, 'Compare with the files')
-  })
-  const effective = source('/api/config', (/** @type {Effective} */ answer) => {
-    const taken = live.overview?.reloads.findLast((one) => one.revision === answer.revision)?.at
-    const since = taken ?? live.overview?.startedAt
-    write(
-      says,
-      `Revision ${answer.revision}${since === undefined ? '' : `, taken ${taken === undefined ? 'at the start, or more than 15 minutes ago' : timeText(since)}`}; ${plural(answer.clientCount, 'client')}.`,
-    )
-    if (answer.revision === revision) return
-    revision = answer.revision
-    const { clients: _, ...settings } = answer.config
-    sections.replaceChildren(
-      ...answer.warnings.map((warning) => h('p', { class: 'warn' }, `▲ ${warning}`)),
-      ...Object.entries(settings).map(([name, value]) =>
-        h(
-          'details',
-          {},
-          h('summary', {}, name),
-          h(
-            'pre',
-            { tabindex: 0, role: 'region', 'aria-label': name },
-            JSON.stringify(value, null, 2),
-          ),
-        ),
-      ),
-    )
-  })
-  return {
-    title: 'Config',
-    content: [
-      effective.note,
-      says,
-      h('p', { class: 'actions start' }, review),
-      faults,
-      h('h2', {}, 'In force, with defaults'),
-      h('p', { class: 'muted' }, 'Secrets are left out. Clients are under Clients.'),
-      sections,
-    ],
-    // It changes only with a reload, which an event announces.
-    load: effective.load,
+/** @param {Effective} answer */
+function takenText({ revision, clientCount }) {
+  const taken = live.overview?.reloads.findLast((one) => one.revision === revision)?.at
+  const when = taken === undefined ? 'at the start, or more than 15 minutes ago' : timeText(taken)
+  return `Revision ${revision}${live.overview === null ? '' : `, taken ${when}`}; ${plural(clientCount, 'client')}.`
+}
+
+/** Its answer changes only with a reload. */
+export function Config() {
+  /** @type {ReturnType<typeof useAnswer<Effective>>} */
+  const { answer, note, load } = useAnswer('/api/config')
+  const [isReading, read] = useState(false)
+  const [fault, setFault] = useState(/** @type {unknown} */ (undefined))
+  const compare = async () => {
+    setFault(undefined)
+    read(true)
+    await askToReload(answer?.revision ?? '', load).catch(setFault)
+    read(false)
   }
+  const { clients: _, ...settings } = answer?.config ?? {}
+  return html`
+    ${note}
+    <p>${answer && takenText(answer)}</p>
+    <p class="actions">${button(isReading ? 'Reading the files…' : 'Compare with the files', compare)}</p>
+    <div>${fault !== undefined && faultBox(fault)}</div>
+    <h2>In force, with defaults</h2>
+    <p class="muted">Secrets are left out. Clients are under Clients.</p>
+    ${answer?.warnings.map((warning) => html`<p class="warn">▲ ${warning}</p>`)}
+    ${Object.entries(settings).map(
+      ([name, value]) => html`<details key=${name}>
+        <summary>${name}</summary>
+        <pre tabindex="0" role="region" aria-label=${name}>${JSON.stringify(value, null, 2)}</pre>
+      </details>`,
+    )}`
 }

@@ -2,136 +2,144 @@
 import { call } from '../api.js'
 import { wordsOf } from '../explained.js'
 import { now } from '../live.js'
+import { UNKNOWN } from '../../../insight/format.js'
 import { Table } from '../table.js'
-import { choice, faultBox, h, searchBox, state } from '../ui.js'
+import {
+  choice,
+  faultBox,
+  html,
+  incomplete,
+  searchBox,
+  state,
+  useAnswer,
+  useEffect,
+  useRef,
+  useState,
+} from '../ui.js'
+import { clientLink, explainLink, whyOf } from './parts.js'
 
-/** @import { Place, View } from '../main.js' */
+/** @import { Place } from '../main.js' */
 /** @import { ExplainAnswer, ExplainQuery } from '../../../insight/api/explain.ts' */
+/** @import { Requests } from '../../../insight/api/live.ts' */
+/** @import { Decision } from '../../../core/record/recent.ts' */
+/** @import { Column } from '../table.js' */
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']
+const methodNames = Object.fromEntries(methods.map((name) => [name, name]))
 
 /** @typedef {ReturnType<typeof wordsOf>['stages'][number]} Stage */
 
-const stageTable = () =>
-  new Table({
-    caption: 'Stages',
-    idOf: (/** @type {Stage} */ { stage }) => stage,
-    empty: '',
-    columns: [
-      {
-        head: 'Stage',
-        kind: 'title',
-        text: ({ stage, decides }) => `${stage}${decides ? ' decides' : ''}`,
-        draw: (current) => h(current().decides ? 'strong' : 'span', {}, current().stage),
-      },
-      {
-        head: 'Verdict',
-        text: ({ verdict, decides }) => `${verdict} ${decides}`,
-        draw: (current) => {
-          const { verdict, decides } = current()
-          const kind = verdict === 'refuse' ? 'bad' : verdict === '–' ? 'none' : 'ok'
-          return state(kind, `${verdict}${decides ? ', decides' : ''}`)
-        },
-      },
-      { head: 'What was found', kind: 'wide', text: ({ rule }) => rule },
-      { head: 'Set in', text: ({ config }) => config },
-    ],
-  })
+/** @type {Column<Stage>[]} */
+const stageColumns = [
+  {
+    head: 'Stage',
+    kind: 'title',
+    cell: ({ stage, decides }) => (decides ? html`<strong>${stage}</strong>` : stage),
+  },
+  {
+    head: 'Verdict',
+    cell: ({ verdict, decides }) => {
+      const kind = verdict === 'refuse' ? 'bad' : verdict === '–' ? 'none' : 'ok'
+      return state(kind, `${verdict}${decides ? ', decides' : ''}`)
+    },
+  },
+  { head: 'What was found', kind: 'wide', cell: ({ rule }) => rule },
+  { head: 'Set in', cell: ({ config }) => config },
+]
 
-/** @param {URLSearchParams} query @returns {ExplainQuery | undefined} */
-function queryOf(query) {
-  const [requestId, target, keyId] = ['id', 'target', 'key'].map((name) => query.get(name))
-  if (requestId) return { requestId }
-  if (!target) return undefined
-  return { method: query.get('method') ?? 'GET', target, ...(keyId && { keyId }) }
+/** @param {Record<string, string>} asked @returns {ExplainQuery | undefined} */
+function queryOf({ id, method = 'GET', target, key }) {
+  if (id) return { requestId: id }
+  return target ? { method, target, ...(key && { keyId: key }) } : undefined
 }
 
-const go = () => h('button', {}, 'Explain')
+/** @type {Column<Decision>[]} */
+const exampleColumns = [
+  { head: 'Request', kind: 'title', cell: ({ method, path }) => `${method} ${path ?? UNKNOWN}` },
+  { head: 'Client', cell: ({ client }) => (client === null ? UNKNOWN : clientLink(client)) },
+  { head: 'Why', cell: whyOf },
+  { head: 'Request id', kind: 'wide', cell: ({ id }) => explainLink(id) },
+]
 
-/** @param {URLSearchParams} query */
-const boxesOf = (query) => ({
-  id: searchBox(query.get('id')),
-  method: choice(
-    Object.fromEntries(methods.map((name) => [name, name])),
-    query.get('method') ?? 'GET',
-  ),
-  target: searchBox(query.get('target')),
-  key: searchBox(query.get('key')),
-})
+/** What can be asked, from what was refused lately. */
+function Examples() {
+  /** @type {ReturnType<typeof useAnswer<Requests>>} */
+  const { answer, note } = useAnswer('/api/requests?refused=true')
+  return html`
+    <h2>Examples</h2>
+    <p><a href="#/explain?method=GET&target=%2F">GET / without a key</a>, or one of the latest refusals:</p>
+    ${note}
+    <${Table}
+      caption="Latest refusals"
+      idOf=${(/** @type {Decision} */ { id }) => id}
+      empty="Nothing that this gateway keeps in memory was refused."
+      columns=${exampleColumns}
+      rows=${answer?.requests.slice(0, 5)}
+    />`
+}
 
-/** @param {Place} place @returns {View} */
-export function explain({ query, change }) {
-  const out = h('div', { 'aria-live': 'polite' })
-  const boxes = boxesOf(query)
-  const { id, method, target, key } = boxes
-
-  let asked = 0
-  /** @param {ExplainQuery | undefined} body */
-  const ask = async (body) => {
-    const mine = ++asked
-    out.replaceChildren()
+/** @param {Place} place */
+export function Explain({ query, change }) {
+  const [asked, ask] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(query)))
+  const [boxes, fill] = useState(asked)
+  const [said, say] = useState(/** @type {{ answer?: ExplainAnswer, fault?: unknown }} */ ({}))
+  const times = useRef(0)
+  const load = async () => {
+    const body = queryOf(asked)
+    const mine = ++times.current
+    say({})
     if (body === undefined) return
-    try {
-      /** @type {ExplainAnswer} */
-      const answer = await call('/api/explain', { method: 'POST', body })
-      if (mine === asked) out.replaceChildren(...drawn(answer))
-    } catch (error) {
-      if (mine === asked) out.replaceChildren(faultBox(error, () => ask(body)))
+    const next = await call('/api/explain', { method: 'POST', body }).then(
+      (answer) => ({ answer: /** @type {ExplainAnswer} */ (answer) }),
+      (fault) => ({ fault }),
+    )
+    if (mine === times.current) say(next)
+  }
+  useEffect(() => {
+    void load()
+    return () => void times.current++
+  }, [asked])
+  const values = { id: '', method: 'GET', target: '', key: '', ...boxes }
+  /** Asks with the boxes of one form; those of the other are emptied. @param {...(keyof typeof values)} own */
+  const submit =
+    (...own) =>
+    (/** @type {Event} */ event) => {
+      event.preventDefault()
+      const given = Object.fromEntries(own.map((name) => [name, values[name].trim()]))
+      for (const name of Object.keys(values)) change(name, given[name] ?? '')
+      fill(given)
+      ask(given)
     }
-  }
-  /** Submits one form; the other is emptied. @param {(keyof typeof boxes)[]} own */
-  const submit = (own) => (/** @type {Event} */ event) => {
-    event.preventDefault()
-    const given = new URLSearchParams()
-    for (const [name, box] of Object.entries(boxes)) {
-      const isOwn = /** @type {string[]} */ (own).includes(name)
-      if (!isOwn && box !== method) box.value = ''
-      const value = isOwn ? box.value.trim() : ''
-      given.set(name, value)
-      change(name, value)
-    }
-    return ask(queryOf(given))
-  }
-  void ask(queryOf(query))
-  return {
-    title: 'Explain',
-    content: [
-      h(
-        'form',
-        { class: 'filters', onsubmit: submit(['id']) },
-        h('label', {}, 'Request id ', id),
-        go(),
-      ),
-      h(
-        'form',
-        { class: 'filters', onsubmit: submit(['method', 'target', 'key']) },
-        h('label', {}, 'Method ', method),
-        h('label', {}, 'Target ', target),
-        h('label', {}, 'Key id ', key),
-        go(),
-      ),
-      h(
-        'p',
-        { class: 'muted' },
-        'Nothing is sent and nobody is charged. Without a key id: a request without a credential.',
-      ),
-      out,
-    ],
-    close: () => void asked++,
-  }
+  const type = (/** @type {{ target: HTMLInputElement }} */ { target: { name, value } }) =>
+    fill((known) => ({ ...known, [name]: value }))
+  return html`
+    <form class="filters" onInput=${type} onSubmit=${submit('id')}>
+      <label>Request id ${searchBox({ name: 'id', value: values.id })}</label>
+      <button>Explain</button>
+    </form>
+    <form class="filters" onInput=${type} onSubmit=${submit('method', 'target', 'key')}>
+      <label>Method ${choice(methodNames, values.method, { name: 'method' })}</label>
+      <label>Target ${searchBox({ name: 'target', value: values.target })}</label>
+      <label>Key id ${searchBox({ name: 'key', value: values.key })}</label>
+      <button>Explain</button>
+    </form>
+    <p class="muted">
+      Nothing is sent and nobody is charged. Without a key id: a request without a credential.
+    </p>
+    ${queryOf(asked) === undefined && html`<${Examples} />`}
+    <div aria-live="polite">
+      ${said.answer && explained(said.answer)} ${said.fault !== undefined && faultBox(said.fault, load)}
+    </div>`
 }
 
 /** @param {ExplainAnswer} answer */
-function drawn({ explanation, missing = [], scope, asOf }) {
+function explained({ explanation, missing, scope, asOf }) {
   const { asked, answer, stages, more } = wordsOf(explanation, now())
-  const table = stageTable()
-  table.update(stages)
-  return [
-    missing.length > 0 && h('p', { class: 'missing' }, `▲ Incomplete: ${missing.join('; ')}`),
-    h('p', { class: 'asked' }, asked.join('  ')),
-    h('p', { class: 'says' }, state(explanation.code === null ? 'ok' : 'bad', answer)),
-    table.node,
-    ...more.map(([name, text]) => h('p', {}, h('strong', {}, `${name}: `), text)),
-    h('p', { class: 'muted' }, `By the ${scope}, ${asOf.slice(11, 19)}Z`),
-  ].filter((part) => part !== false)
+  return html`
+    ${incomplete(missing)}
+    <p class="asked">${asked.join('  ')}</p>
+    <p class="says">${state(explanation.code === null ? 'ok' : 'bad', answer)}</p>
+    <${Table} caption="Stages" idOf=${(/** @type {Stage} */ { stage }) => stage} columns=${stageColumns} rows=${stages} />
+    ${more.map(([name, text]) => html`<p><strong>${name}: </strong>${text}</p>`)}
+    <p class="muted">By the ${scope}, ${asOf.slice(11, 19)}Z</p>`
 }

@@ -1,23 +1,22 @@
 /** Parts that several views share: a client's windows and state, and its row. */
 import { count, duration, percent, UNKNOWN, usage } from '../../../insight/format.js'
 import { now } from '../live.js'
-import { bar, h, state } from '../ui.js'
+import { bar, html, state } from '../ui.js'
 
 /** @import { ClientRow, WindowUse } from '../../../insight/api/usage.ts' */
 /** @import { Column } from '../table.js' */
+/** @import { Kind } from '../ui.js' */
 /** @import { Decision } from '../../../core/record/recent.ts' */
 
 const NEAR = 0.8
 
 /** @param {string} client */
 export const clientLink = (client) =>
-  h('a', { href: `#/clients/${encodeURIComponent(client)}` }, client)
+  html`<a href="#/clients/${encodeURIComponent(client)}">${client}</a>`
 
 /** Link to the explanation of a recent decision. @param {string} id */
-export const explainLink = (id) => {
-  const href = `#/explain?id=${encodeURIComponent(id)}`
-  return [`${id} `, h('a', { href, 'aria-label': `Explain ${id}` }, 'Explain')]
-}
+export const explainLink = (id) =>
+  html`${id} <a href="#/explain?id=${encodeURIComponent(id)}" aria-label="Explain ${id}">Explain</a>`
 
 /** @param {string} iso */
 const left = (iso) => {
@@ -25,7 +24,7 @@ const left = (iso) => {
   return leftMs < 1_000 ? 'ends now' : duration(leftMs)
 }
 
-/** Kind and words, such as `bad limited by day, 9 h 52 min`. @param {ClientRow} row @returns {['ok' | 'warn' | 'bad' | 'none', string]} */
+/** Kind and words, such as `bad limited by day, 9 h 52 min`. @param {ClientRow} row @returns {[Kind, string]} */
 export function stateOf({ state: known, share, keys }) {
   if (known === null) return ['none', 'unknown, store away']
   if (known.state === 'limited') return ['bad', `limited by ${known.by}, ${left(known.until)}`]
@@ -49,33 +48,21 @@ const windowColumn = (head, name) => ({
   head,
   number: true,
   kind: 'wide',
-  text: ({ [name]: window }) => `${usage(window)} ${percent(shareOf(window))}`,
-  draw: (current) => {
-    const { [name]: window } = current()
+  cell: ({ [name]: window }) => {
     if (window === null) return UNKNOWN
     const share = shareOf(window)
-    return [`${usage(window)} `, h('span', { class: 'percent' }, percent(share)), bar(share)]
+    return html`${usage(window)} <span class="percent">${percent(share)}</span>${bar(share)}`
   },
 })
 
 /** @type {Column<ClientRow>[]} */
 export const clientColumns = [
-  {
-    head: 'Client',
-    kind: 'title',
-    text: ({ id }) => id,
-    draw: (current) => clientLink(current().id),
-  },
-  { head: 'Plan', text: ({ plan }) => plan },
+  { head: 'Client', kind: 'title', cell: ({ id }) => clientLink(id) },
+  { head: 'Plan', cell: ({ plan }) => plan },
   windowColumn('Minute', 'minute'),
   windowColumn('Day', 'day'),
-  { head: 'Refused 5 min here', number: true, text: ({ refusedLately }) => count(refusedLately) },
-  {
-    head: 'State',
-    kind: 'wide',
-    text: (row) => stateOf(row).join(' '),
-    draw: (current) => state(...stateOf(current())),
-  },
+  { head: 'Refused 5 min here', number: true, cell: ({ refusedLately }) => count(refusedLately) },
+  { head: 'State', kind: 'wide', cell: (row) => state(...stateOf(row)) },
 ]
 
 /** Says in a few words why a request was refused. @param {Decision} decision */

@@ -1,7 +1,7 @@
 /** Clients that shadow limits, which are only tried, would have refused. */
 import { count, plural } from '../../../insight/format.js'
 import { Table } from '../table.js'
-import { h, source, time, timeText } from '../ui.js'
+import { html, time, timeText, useAnswer } from '../ui.js'
 import { clientLink } from './parts.js'
 
 /** @import { Shadow, ShadowClient, ShadowPlan } from '../../../insight/api/shadow.ts' */
@@ -10,23 +10,18 @@ import { clientLink } from './parts.js'
 
 /** @type {Column<ShadowClient>[]} */
 const shadowColumns = [
-  {
-    head: 'Client',
-    kind: 'title',
-    text: ({ client }) => client,
-    draw: (current) => clientLink(current().client),
-  },
-  { head: 'Plan', text: ({ plan }) => plan },
-  { head: 'Requests', number: true, text: ({ requests }) => count(requests) },
-  { head: 'By minute', number: true, text: ({ refused }) => count(refused.minute) },
-  { head: 'By day', number: true, text: ({ refused }) => count(refused.day) },
-  { head: 'Not judged', number: true, text: ({ degraded }) => count(degraded) },
+  { head: 'Client', kind: 'title', cell: ({ client }) => clientLink(client) },
+  { head: 'Plan', cell: ({ plan }) => plan },
+  { head: 'Requests', number: true, cell: ({ requests }) => count(requests) },
+  { head: 'By minute', number: true, cell: ({ refused }) => count(refused.minute) },
+  { head: 'By day', number: true, cell: ({ refused }) => count(refused.day) },
+  { head: 'Not judged', number: true, cell: ({ degraded }) => count(degraded) },
   {
     head: 'Refused live',
     number: true,
-    text: ({ liveRefused: { minute, day } }) => count(minute + day),
+    cell: ({ liveRefused: { minute, day } }) => count(minute + day),
   },
-  { head: 'First', text: ({ first }) => timeText(first), draw: (current) => time(current().first) },
+  { head: 'First', cell: ({ first }) => time(first) },
 ]
 
 /** @param {Limits | null} limits */
@@ -37,25 +32,24 @@ const inFigures = (limits) =>
 const inWords = ({ plan, limits, live, requests, refused, clients, degraded }) =>
   `${plan} at ${inFigures(limits)}, not ${inFigures(live)}: ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
 
-/** The view is hidden while no plan has shadow limits. */
-export function shadows() {
-  const clients = new Table({
-    caption: 'Shadow: would be refused',
-    idOf: (/** @type {ShadowClient} */ { client, plan }) => `${plan} ${client}`,
-    empty: 'Nobody would have been refused.',
-    columns: shadowColumns,
-  })
-  const words = h('div', { class: 'muted' })
-  const title = h('h2', {}, 'Shadow: would be refused')
-  const shadow = source('/api/shadow', (/** @type {Shadow} */ answer) => {
-    node.hidden = answer.plans.length === 0
-    const plans = answer.plans.map((tried) => h('p', {}, inWords(tried)))
-    words.replaceChildren(
-      h('p', {}, `Of this gateway alone, since ${timeText(answer.since)}`),
-      ...plans,
-    )
-    clients.update(answer.clients)
-  })
-  const node = h('section', { hidden: true }, title, shadow.note, words, clients.node)
-  return { node, load: shadow.load }
+/** Hidden while no plan has shadow limits. */
+export function Shadows() {
+  /** @type {ReturnType<typeof useAnswer<Shadow>>} */
+  const { answer, note } = useAnswer('/api/shadow')
+  if (answer === undefined || answer.plans.length === 0) return null
+  return html`<section>
+    <h2>Shadow: would be refused</h2>
+    ${note}
+    <div class="muted">
+      <p>Of this gateway alone, since ${timeText(answer.since)}</p>
+      ${answer.plans.map((tried) => html`<p>${inWords(tried)}</p>`)}
+    </div>
+    <${Table}
+      caption="Shadow: would be refused"
+      idOf=${(/** @type {ShadowClient} */ { client, plan }) => `${plan} ${client}`}
+      empty="Nobody would have been refused."
+      columns=${shadowColumns}
+      rows=${answer.clients}
+    />
+  </section>`
 }

@@ -1,13 +1,12 @@
 /** Renders the report of a replay as one page that needs no network and no other file. Its numbers are there without its script. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { withoutRemarks } from '../../../admin/page-assets.ts'
+import { libraries, withoutRemarks } from '../../../admin/page-assets.ts'
 import { duration } from '../../../insight/format.js'
 import type { ReplayReport } from '../report.ts'
-import { clientsTable, hitTable, plansTable } from './clients.ts'
-import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts'
-import { limitsTable } from './limits.ts'
+import { clientsTable, limitsTable, plansTable } from './clients.ts'
 import { data, markup, Markup, named, type Content } from './markup.ts'
+import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts'
 
 /** Values on the page that the report does not have. */
 export interface Titles {
@@ -27,23 +26,19 @@ const asOneScript = (modules: readonly string[]): string =>
     .replaceAll(/^import [^]*?'$/gm, '')
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
-const styles = [
-  '../../../admin/page/vendor/uplot.css',
-  '../../../admin/page/style.css',
-  './page/report.css',
-]
+const styles = ['../../../admin/page/style.css', './page/report.css']
 const fromThePage = [
   '../../../insight/format.js',
-  ...['dom', 'plot', 'chart'].map((name) => `../../../admin/page/${name}.js`),
+  ...['plot', 'chart'].map((name) => `../../../admin/page/${name}.js`),
 ]
 const digest = (text: string): string =>
   `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 
 /** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
-  const plot = file('../../../admin/page/vendor/uplot.js')
+  const plot = readFileSync(libraries['uplot.js'](), 'utf8')
   const script = `(() => {\n'use strict'\n${asOneScript([...fromThePage, './page/report.js'])}})()`
-  const style = styles.map(file).join('\n')
+  const style = [readFileSync(libraries['uplot.css'](), 'utf8'), ...styles.map(file)].join('\n')
   const policy = `default-src 'none'; script-src ${digest(plot)} ${digest(script)}; style-src ${digest(style)}; base-uri 'none'; form-action 'none'`
   // The digests in the policy hold for the unchanged text only.
   const raw = (text: string): Markup => new Markup(text)
@@ -79,8 +74,7 @@ function body(report: ReplayReport, { config, against, version, madeAtMs }: Titl
   const versus = against === undefined ? '' : markup` against ${named(against)}`
   return markup`<a class="skip" href="#report">Skip to content</a>
 <header><div class="bar"><strong class="brand">Tollgate</strong>
-<span id="gateway">replay by version ${version}, ${madeAt}</span>
-<button id="theme" type="button" hidden>Theme</button></div></header>
+<span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
 <main id="report" tabindex="-1">
 <h1>Replay of ${named(config)}${versus}</h1>
 ${verdict(report)}
@@ -90,7 +84,6 @@ ${section(
   markup`<p class="muted">A point is ${step}. All times are UTC.</p>
 <div id="charts" class="charts"><noscript>The plots need JavaScript; all numbers are in the tables.</noscript></div>`,
 )}
-${section('Who is hit', hitTable(report))}
 ${section('By plan', plansTable(report))}
 ${report.suggestions && section('Limits that would fit', limitsTable(report.suggestions))}
 ${section('Clients', clientsTable(report))}

@@ -1,0 +1,44 @@
+/** `tollgate reload`: lets a running gateway take its files as they are now, or prints what would change. */
+import type { ReloadOutcome } from '../../config/changes/reload-outcome.ts'
+import { askAdmin, refusedBy } from './admin-client.ts'
+import { OK, REFUSED } from '../terminal/fault.ts'
+import type { Declaration } from '../program.ts'
+import type { Output } from '../edge.ts'
+import { asking, gatewayOf, type Asking } from './asking.ts'
+import { overText } from '../../insight/format.js'
+import { inWords, plannedInWords } from '../../config/changes/radius-in-words.ts'
+
+interface ReloadOptions extends Asking {
+  readonly dryRun?: boolean
+}
+
+export const reload: Declaration = (program, { once }) =>
+  asking(program, 'reload', 'let a running gateway take its files as they are now')
+    .option('--dry-run', 'only say what would change')
+    .action(once(() => reloadCommand))
+
+/** Prints what changes for whom, or every problem. */
+async function reloadCommand(output: Output, options: ReloadOptions): Promise<number> {
+  const { print } = output
+  const { dryRun = false, json = false } = options
+  const gateway = gatewayOf(output, options)
+  const call = { method: 'POST', body: { dryRun } }
+  const { status, body } = await askAdmin(gateway, '/api/reload', call)
+  const outcome = body as unknown as ReloadOutcome
+  const isRefused = status === 422 && outcome.outcome === 'refused'
+  if (status !== 200 && !isRefused) throw refusedBy(gateway, { status, body })
+  if (json) print(JSON.stringify(body, undefined, 2))
+  else if (outcome.outcome === 'refused') {
+    for (const problem of outcome.problems) print(problem)
+    print(`refused; ${outcome.revision} stays in force`)
+  } else if ('blastRadius' in outcome) {
+    const { blastRadius, over } = outcome
+    const words = dryRun ? plannedInWords : inWords
+    for (const line of words(blastRadius, { nearest: over?.clients })) print(line)
+    const isKnown = over?.count === 0 && over.missing === undefined
+    const text = over && overText(over)
+    if (text) print(isKnown ? text : `! ${text}`)
+    print(dryRun ? 'would be taken' : 'taken')
+  }
+  return isRefused ? REFUSED : OK
+}

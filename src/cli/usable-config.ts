@@ -1,0 +1,64 @@
+/** Loads a configuration that a gateway may start with: the keys of the demonstration are public, so they are refused where others than this machine could use them. */
+import { createHash } from 'node:crypto'
+import { loadConfigAside } from '../config/clients/aside.ts'
+import { loadConfig } from '../config/clients/load.ts'
+import type { Config } from '../config/config.ts'
+import type { Environment } from '../config/environment.ts'
+import { isLoopback } from '../config/hosts.ts'
+import { ConfigError } from '../config/problems.ts'
+
+/**
+ * Rejects with ConfigError with every problem, public demo keys on an open listener among them. isServing: the file is loaded in
+ * a thread, as requests must not wait; else in this thread, which is sooner.
+ */
+export async function loadUsableConfig(
+  file: string,
+  env: Environment,
+  { isServing = false } = {},
+): Promise<Config> {
+  const config = await (isServing ? loadConfigAside : loadConfig)(file, env)
+  const complaint = refuseDemoKeys(config)
+  if (complaint === undefined) return config
+  throw new ConfigError(file, [{ line: 1, column: 1, path: 'server.listen', message: complaint }])
+}
+
+interface DemoKey {
+  readonly plan: string
+  readonly clientId: string
+  readonly keyId: string
+  /** Sent as `Authorization: Bearer KEY`. */
+  readonly key: string
+}
+
+const demoKey = (name: string, plan: string): DemoKey => ({
+  plan,
+  clientId: `demo-${name}`,
+  keyId: `demo-${name}-1`,
+  key: `tg_demo_${name}_public_for_loopback_only`,
+})
+
+/** One per plan; config/gateway.yaml lists the same clients by digest. */
+export const planDemoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'enterprise'].map(
+  (plan) => demoKey(plan, plan),
+)
+
+/** The limits of this key are out of reach, so that a load test meets neither 429 nor a ban. */
+export const loadTestKey = demoKey('load', 'enterprise')
+
+export const demoKeys: readonly DemoKey[] = [...planDemoKeys, loadTestKey]
+
+/** SHA-256 in lower-case hex. */
+export const demoKeyDigests: ReadonlySet<string> = new Set(
+  demoKeys.map(({ key }) => createHash('sha256').update(key).digest('hex')),
+)
+
+/** Returns `fault; remedy` when others than this machine could use a demo key; undefined when all is well. */
+export const refuseDemoKeys = (config: Config): string | undefined => {
+  if (isLoopback(config.server.listen.host)) return undefined
+  const ids = [...demoKeyDigests].flatMap((sha256) => {
+    const owned = config.clients.keyByDigest(sha256)
+    return owned === undefined ? [] : [owned.key.id]
+  })
+  if (ids.length === 0) return undefined
+  return `opens public demo keys (${ids.join(', ')}) to the network; remove them from clients, or listen on 127.0.0.1`
+}

@@ -1,0 +1,95 @@
+/** Reads files in threads, so that requests are served meanwhile, whatever the files hold and however large they are. A thread ends with its one answer, or at its deadline. */
+import { extname } from 'node:path'
+import { Worker } from 'node:worker_threads'
+import type { Config } from '../config.ts'
+import type { Environment } from '../environment.ts'
+import { ConfigError, type ConfigProblem } from '../problems.ts'
+import type { BuildRequest, Built } from './builder.ts'
+import { fromPlainConfig, type PlainConfig } from './client-table.ts'
+import type { AskedPlace, PlacesFound } from './setting-locations.ts'
+
+/** What a thread is asked to do, and what it answers. */
+export interface Jobs {
+  build: [request: BuildRequest, answer: Built]
+  load: [request: LoadRequest, answer: LoadAnswer]
+  locate: [request: LocationsRequest, answer: LocationsAnswer]
+}
+
+export type Job = { [Name in keyof Jobs]: { name: Name; request: Jobs[Name][0] } }[keyof Jobs]
+
+/** file: path of the configuration. */
+interface LoadRequest {
+  readonly file: string
+  readonly env: Environment
+}
+
+type LoadAnswer =
+  | { readonly plain: PlainConfig; readonly buffer: ArrayBuffer }
+  | { readonly problems: readonly ConfigProblem[] }
+
+interface LocationsRequest extends LoadRequest {
+  /** Revision in force. */
+  readonly revision: string
+  readonly asked: readonly AskedPlace[]
+}
+
+/** otherFiles: the files are no longer those in force. */
+export type LocationsAnswer = PlacesFound | 'otherFiles'
+
+/** Finds the settings of a running gateway. Rejects where that takes longer than the deadline. */
+export type ReadSettingLocations = (
+  request: Pick<LocationsRequest, 'revision' | 'asked'>,
+  deadlineMs: number,
+) => Promise<LocationsAnswer>
+
+/** The largest file that is read takes a tenth of it on a slow machine. */
+const LOAD_DEADLINE_MS = 60_000
+
+/** Heap for all that is outside the buffers. A build makes much that lives for one line alone: small steps keep the process small. */
+const heap = { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 8 }
+
+export const buildAside = (request: BuildRequest): Promise<Built> => ask('build', request)
+
+/** Loads as loadConfig does; a file that exceeds the memory or the time of the thread is refused, too. */
+export async function loadConfigAside(file: string, env: Environment): Promise<Config> {
+  const answer = await ask('load', { file, env: { ...env } }, LOAD_DEADLINE_MS).catch(
+    (cause: unknown): LoadAnswer => ({ problems: [tooMuch(cause)] }),
+  )
+  if ('problems' in answer) throw new ConfigError(file, answer.problems)
+  return fromPlainConfig(answer.plain, answer.buffer)
+}
+
+const tooMuch = (cause: unknown): ConfigProblem => ({
+  line: 1,
+  column: 1,
+  path: '(file)',
+  message: `could not be read beside the requests (${(cause as Error).message}); make it smaller, its clients may stand in files that clientFiles names`,
+})
+
+export const readSettingLocationsAside =
+  (file: string, env: Environment): ReadSettingLocations =>
+  (request, deadlineMs) =>
+    ask('locate', { ...request, file, env: { ...env } }, deadlineMs)
+
+/** Rejects where the thread ends without an answer, or gives none within deadlineMs. */
+const ask = <Name extends keyof Jobs>(
+  name: Name,
+  request: Jobs[Name][0],
+  deadlineMs?: number,
+): Promise<Jobs[Name][1]> =>
+  new Promise((resolve, reject) => {
+    // The extension is that of the source or of the build.
+    const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
+    const workerData = { name, request }
+    const thread = new Worker(program, { workerData, resourceLimits: heap })
+    const late =
+      deadlineMs === undefined ? undefined : setTimeout(() => void thread.terminate(), deadlineMs)
+    const fail = (cause?: unknown): void => {
+      clearTimeout(late)
+      const why = cause instanceof Error ? cause.message : `no answer within ${deadlineMs} ms`
+      reject(new Error(`the thread that reads files has ended: ${why}`, { cause }))
+    }
+    thread.once('message', resolve)
+    thread.once('error', fail)
+    thread.once('exit', () => fail())
+  })

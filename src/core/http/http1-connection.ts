@@ -1,0 +1,382 @@
+/** A client's HTTP/1.1 connection: its requests are served one after the other, and what comes meanwhile waits in it. */
+import type { Socket } from 'node:net'
+import type { Framing } from '../rules/framing.ts'
+import { refuse, type Refusal } from '../rules/refusals.ts'
+import type { ConnectionState, Entry, InFlight } from './connections.ts'
+import { Http1Request, Http1Response } from './http1-messages.ts'
+import type { Http1Limits, Http1Events } from './http1-server.ts'
+import type { ClientChannel, Tunnel } from './messages.ts'
+import { readOn, stopReading, takenBytes } from './node-internals.ts'
+import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
+import { requestSyntax, type RequestHead } from './request-head.ts'
+import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
+
+/** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
+const LINGER_MS = 1_000
+/** Time between two dropped packets of up to 64 KiB: a client that does not stop sending must neither delay others nor fill the memory. */
+const DISCARD_EVERY_MS = 50
+/** Bytes that may come while a request is being answered. The connection is read meanwhile, as only that shows that its client leaves. */
+const HELD_BYTES = 64 * 1024
+/** Requests of one connection that may begin even in a full turn. */
+const OWN_AT_LEAST = 4
+
+const INCOMPLETE = refuse('invalid_request', { cause: 'the connection ended before the request' })
+const LATE = refuse('request_timeout', { cause: 'the head did not arrive in time' })
+const TINY_CHUNKS = refuse('invalid_request', { cause: 'a body of more framing than content' })
+
+/** HEAD: a request is waited for. BODY: it is being read. ANSWER: it is complete. OVER: nothing more is parsed. */
+const IN_HEAD = 0
+const IN_BODY = 1
+const IN_ANSWER = 2
+const OVER = 3
+
+export interface Http1Parts<Request extends InFlight = InFlight> {
+  readonly entry: Entry
+  readonly state: ConnectionState<Request>
+  readonly turn: SharedTurn
+  readonly events: Http1Events
+  /** Those in force; each step of a connection reads them anew. */
+  readonly limits: () => Http1Limits
+}
+
+export class Http1Connection implements ClientChannel, Sharer {
+  /** The TLS socket of the entry, or its transport. */
+  readonly socket: Socket
+  readonly share: Share
+  readonly state: ConnectionState<InFlight>
+  readonly #parts: Http1Parts
+  readonly #reader: MessageReader<RequestHead>
+  #phase: number = IN_HEAD
+  #request: Http1Request | undefined
+  #response: Http1Response | undefined
+  /** The body's stream wants more. */
+  #isBodyWanted = true
+  #isAdvancing = false
+  /** The shared turn has stopped the reading. */
+  #isStopped = false
+  #isPaused = false
+  /** The client has ended its side. */
+  #isEnded = false
+  #isTunnel = false
+  #hasServed = false
+  /** End of the present wait, by performance.now(); see onLook(). */
+  #deadlineMs: number
+  /** Bytes moved both ways by the last look that found progress, and its time. */
+  #movedBytes = 0
+  #movedMs = 0
+
+  constructor(socket: Socket, parts: Http1Parts) {
+    this.socket = socket
+    this.#parts = parts
+    this.state = parts.state
+    this.share = new Share(parts.turn)
+    const { maxHeadBytes, headersMs } = parts.limits()
+    this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
+    this.#deadlineMs = performance.now() + headersMs
+    parts.turn.enter(this)
+    socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain)
+    // 'close' follows.
+    socket.on('error', () => {})
+    socket.once('close', () => this.#onClose())
+    if (socket.isPaused()) socket.resume()
+  }
+
+  get destroyed(): boolean {
+    return this.socket.destroyed
+  }
+
+  get bytesRead(): number {
+    return this.socket.bytesRead
+  }
+
+  get takenBytes(): number {
+    return takenBytes(this.socket)
+  }
+
+  get isKnown(): boolean {
+    return this.state.isKnown
+  }
+
+  /** No request is under way, and none has begun to arrive. */
+  get isIdle(): boolean {
+    return this.#phase === IN_HEAD && this.#reader.heldBytes === 0
+  }
+
+  /** More has come behind the request under way. */
+  get hasMore(): boolean {
+    return this.#reader.heldBytes > 0
+  }
+
+  get keepAliveFields(): string {
+    return this.#parts.limits().keepAliveFields
+  }
+
+  destroy(): void {
+    this.socket.destroy()
+  }
+
+  /** Writes an answer to what could not be read, and closes the connection. text: latin1. */
+  answerUnread(text: string): void {
+    if (!this.socket.writable) return
+    this.socket.write(text, 'latin1')
+    this.#linger()
+  }
+
+  /** undefined: the framing is not sound, so nothing behind the head is read. */
+  frame(framing: Framing | undefined): void {
+    if (framing === undefined) return this.#stop()
+    this.#reader.frame(framing)
+    this.#phase = IN_BODY
+  }
+
+  /** Hands over the bare connection, with the bytes behind the request's head; the response can still be written. */
+  takeOver(): Tunnel {
+    this.#isTunnel = true
+    const head = this.#reader.stop()
+    if (this.#response !== undefined) this.#response.shouldKeepAlive = false
+    this.#phase = OVER
+    this.socket
+      .pause()
+      .off('data', this.#onData)
+      .off('end', this.#onEnd)
+      .off('drain', this.#onDrain)
+    return { socket: this.socket, head }
+  }
+
+  /** The stream of the body wants more. */
+  readBody(): void {
+    this.#isBodyWanted = true
+    this.#advance()
+  }
+
+  goOn(): void {
+    this.#advance()
+  }
+
+  stopReading(): void {
+    this.#isStopped = true
+    this.#controlReading()
+  }
+
+  readOn(): void {
+    this.#isStopped = false
+    this.#controlReading()
+  }
+
+  /** Looks whether the present wait is too long. */
+  onLook(nowMs: number): void {
+    if (this.#isTunnel) return
+    if (this.#response !== undefined) return this.#lookForProgress(nowMs)
+    if (nowMs < this.#deadlineMs) return
+    // A closing connection, an idle one, or a refused request whose body does not come has had its answer.
+    if (this.#phase !== IN_HEAD || (this.isIdle && this.#hasServed)) return this.destroy()
+    this.#fail(LATE)
+  }
+
+  #lookForProgress(nowMs: number): void {
+    const movedBytes = this.socket.bytesRead + this.takenBytes
+    if (movedBytes !== this.#movedBytes || this.#movedMs === 0) {
+      this.#movedBytes = movedBytes
+      this.#movedMs = nowMs
+    } else if (nowMs - this.#movedMs > this.#parts.limits().inactivityMs) this.destroy()
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#phase === OVER) return this.#discard()
+    if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.limits().headersMs
+    this.#reader.add(bytes)
+    this.#advance()
+  }
+
+  readonly #onEnd = (): void => {
+    this.#isEnded = true
+    if (this.#phase === OVER && this.#isAnswered) this.destroy()
+    // Who ends its side cannot be told from who has left, and nobody is to work for those.
+    else if (this.#phase === IN_ANSWER && !this.#isAnswered) this.socket.destroySoon()
+    else this.#advance()
+  }
+
+  readonly #onDrain = (): void => this.#response?.drained()
+
+  #onClose(): void {
+    this.#stop()
+    this.#parts.turn.leave(this)
+    this.#request?.closed()
+    const response = this.#response
+    this.#response = undefined
+    response?.closed(false)
+  }
+
+  /** Parses as far as the phase and the shared turn allow. */
+  #advance(): void {
+    if (this.#isAdvancing) return
+    this.#isAdvancing = true
+    try {
+      while (this.#step());
+    } finally {
+      this.#isAdvancing = false
+    }
+    this.#controlReading()
+  }
+
+  /** The answer has been written, if only to the socket: what is left of the body is dropped. */
+  get #isAnswered(): boolean {
+    return this.#response === undefined || this.#response.isEnded
+  }
+
+  /** Returns whether another step may follow. */
+  #step(): boolean {
+    if (this.#phase === IN_HEAD) return this.#readHead()
+    if (this.#phase !== IN_BODY) return false
+    if (!this.#isAnswered) return this.#isBodyWanted && this.#readBody()
+    // Behind a last answer nothing is parsed.
+    return this.#response?.shouldKeepAlive !== false && this.#readBody()
+  }
+
+  #readHead(): boolean {
+    if (this.#reader.heldBytes === 0) {
+      if (this.#isEnded) this.#linger()
+      return false
+    }
+    const { turn } = this.#parts
+    if (!turn.mayBegin(this.share, OWN_AT_LEAST)) {
+      turn.wait(this)
+      return false
+    }
+    switch (this.#reader.next()) {
+      case HEAD:
+        this.#begin()
+        return true
+      case FAULT:
+        this.#fail(this.#reader.fault)
+        return false
+      default:
+        if (this.#isEnded) this.#fail(INCOMPLETE)
+        return false
+    }
+  }
+
+  #begin(): void {
+    const { head } = this.#reader
+    if (head === undefined) return
+    this.#parts.turn.began(this.share)
+    this.#isBodyWanted = true
+    this.#movedMs = 0
+    this.#hasServed = true
+    const request = new Http1Request(this, head)
+    const response = new Http1Response(this, head, head.persists && !this.#isEndedBehind())
+    this.#request = request
+    this.#response = response
+    this.#phase = IN_ANSWER
+    this.#parts.events.request(request, response, this.state)
+  }
+
+  /** The client has ended its side, and has sent nothing behind this request. */
+  #isEndedBehind(): boolean {
+    return this.#isEnded && this.#reader.heldBytes === 0
+  }
+
+  #readBody(): boolean {
+    switch (this.#reader.next()) {
+      case END:
+        this.#complete()
+        return true
+      case FAULT:
+        this.#fail(this.#reader.fault)
+        return false
+      case MORE:
+        if (this.#isEnded) this.#fail(INCOMPLETE)
+        return false
+      default:
+        return this.#takePiece()
+    }
+  }
+
+  #complete(): void {
+    const request = this.#request
+    if (request !== undefined) request.complete = true
+    if (this.#response === undefined) return this.#awaitNext()
+    this.#phase = IN_ANSWER
+    request?.push(null)
+  }
+
+  #takePiece(): boolean {
+    const { piece, pieceChunks } = this.#reader
+    const request = this.#request
+    if (request !== undefined) request.receivedBytes += piece.length
+    this.#parts.turn.took(piece.length, pieceChunks)
+    if (!this.share.take(piece.length, pieceChunks)) {
+      this.#fail(TINY_CHUNKS)
+      return false
+    }
+    if (!this.#isAnswered && request?.push(piece) === false) this.#isBodyWanted = false
+    return true
+  }
+
+  /** What comes cannot be read, or did not come in time: it is answered, and nothing behind it is parsed. */
+  #fail(refusal: Refusal): void {
+    const isInBody = this.#phase === IN_BODY
+    const seen = isInBody ? '' : this.#reader.unread()
+    this.#stop()
+    // A refused request whose body breaks off has had its answer.
+    if (!isInBody || !this.#isAnswered) this.#parts.events.unreadable(this, refusal, seen)
+    else if (this.#response === undefined) this.#linger()
+  }
+
+  /** Parses nothing more. */
+  #stop(): void {
+    this.#phase = OVER
+    this.#reader.stop()
+  }
+
+  /** Called when the kernel has taken the end of an answer. */
+  readonly onWritten = (): void => {
+    const response = this.#response
+    if (response === undefined || !response.isEnded || this.socket.destroyed) return
+    this.#response = undefined
+    response.closed(true)
+    if (!response.shouldKeepAlive || this.state.closing || this.#phase === OVER)
+      return this.#linger()
+    if (this.#phase === IN_ANSWER) this.#awaitNext()
+    else this.#deadlineMs = performance.now() + this.#parts.limits().requestMs
+    this.#advance()
+  }
+
+  /** The next request may begin. */
+  #awaitNext(): void {
+    this.#request = undefined
+    this.#phase = IN_HEAD
+    const { maxHeadBytes, idleMs, headersMs } = this.#parts.limits()
+    this.#reader.maxHeadBytes = maxHeadBytes
+    this.#deadlineMs = performance.now() + (this.#reader.heldBytes === 0 ? idleMs : headersMs)
+  }
+
+  /** Closes the connection gracefully: closing with unread bytes would reset it and could lose the answer (RFC 9112 9.6). */
+  #linger(): void {
+    this.#stop()
+    this.#deadlineMs = performance.now() + LINGER_MS
+    if (this.#isEnded) return this.socket.destroySoon()
+    this.socket.end()
+    if (this.#isTunnel) this.socket.on('data', this.#onData).once('end', this.#onEnd)
+    this.#isTunnel = false
+    this.socket.resume()
+  }
+
+  /** Stops the handle itself: a stream that is paused would hold what the kernel has ready. */
+  #discard(): void {
+    stopReading(this.socket)
+    setTimeout(() => readOn(this.socket), DISCARD_EVERY_MS)
+  }
+
+  /** Reads on while there is room for what comes. */
+  #controlReading(): void {
+    if (this.#phase === OVER) return
+    const isFull = this.#reader.heldBytes >= HELD_BYTES
+    const isHeldBack = this.#phase === IN_BODY && !this.#isBodyWanted && !this.#isAnswered
+    const mayRead = !this.#isStopped && !isFull && !isHeldBack
+    if (mayRead !== this.#isPaused) return
+    this.#isPaused = !mayRead
+    if (mayRead) this.socket.resume()
+    else this.socket.pause()
+  }
+}

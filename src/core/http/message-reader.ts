@@ -1,0 +1,307 @@
+/** Parses the bytes of a connection into HTTP/1.1 messages (RFC 9112), requests or answers; knows nothing of sockets. */
+import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
+import { chunkSize, isTrailer, maxChunkLineBytes } from './chunks.ts'
+
+/** What next() has found. MORE: further bytes are needed. */
+export const MORE = 0
+export const HEAD = 1
+export const PIECE = 2
+export const END = 3
+export const FAULT = 4
+export type Found = typeof MORE | typeof HEAD | typeof PIECE | typeof END | typeof FAULT
+
+const IN_HEAD = 0
+const IN_BODY = 1
+const IN_CHUNK_LINE = 2
+const IN_CHUNK = 3
+const IN_CHUNK_END = 4
+const IN_TRAILERS = 5
+const AT_END = 6
+const STOPPED = 7
+
+const LF = 0x0a
+const CR = 0x0d
+const NOTHING = Buffer.alloc(0)
+const LEAST_BLOCK_BYTES = 1_024
+/** Chunks of one piece: what a turn of the event loop takes of a connection is judged by piece. */
+const MOST_CHUNKS = 1_024
+
+export const malformed = (cause: string): Refusal => refuse('invalid_request', { cause })
+const NO_BEGINNING = malformed('malformed first line')
+const BAD_TRAILER = malformed('malformed trailer')
+const LONE_LINE_END = malformed('CR or LF alone, or a control byte, in a head')
+const BAD_CHUNK = malformed('malformed chunk')
+const LONG_EXTENSION = refuse('body_too_large', { cause: 'a chunk extension that is too long' })
+const LONG_HEAD = refuse('headers_too_large', { cause: 'a head that is too long' })
+
+/** What requests and answers do not have in common. */
+export interface Syntax<Head> {
+  /** text: a head as latin1, including the empty line. */
+  read(text: string): Head | Refusal
+  /** Matches the first bytes of a head, or as much of them as has come. */
+  readonly beginning: RegExp
+  /** RFC 9112 2.2: one empty line before a request is ignored. */
+  readonly mayFollowEmptyLine: boolean
+  /** The first line alone is longer than a head may be. */
+  readonly longLine: Refusal
+}
+
+/** How the end of a body is found; bodyBytes may be Infinity. */
+export interface BodyFraming {
+  readonly body: 'none' | 'length' | 'chunked'
+  readonly bodyBytes: number
+}
+
+/** Bytes are added, and next() is asked until it needs more; so whoever asks decides when a request begins. */
+export class MessageReader<Head> {
+  /** Limit of a head, and of a trailer section. */
+  maxHeadBytes: number
+  /** Results of next(), by what it returned. A piece may share its memory with what was added. */
+  head: Head | undefined
+  piece: Buffer = NOTHING
+  /** Number of chunks that the piece was made of. */
+  pieceChunks = 1
+  fault: Refusal = NO_BEGINNING
+  #state: number = IN_HEAD
+  #bytes: Buffer = NOTHING
+  #at = 0
+  #end = 0
+  /** The memory was allocated here, so bytes may be added behind #end. */
+  #isOwn = false
+  /** Bytes of the head, chunk line or trailer section that were searched for its end. */
+  #searchedBytes = 0
+  /** Bytes of the body or chunk that have not come; in the trailer section, those that still may. */
+  #missingBytes = 0
+  /** An empty line has come before the request; a second one is a fault. */
+  #sawEmptyLine = false
+
+  readonly #syntax: Syntax<Head>
+
+  constructor(maxHeadBytes: number, syntax: Syntax<Head>) {
+    this.maxHeadBytes = maxHeadBytes
+    this.#syntax = syntax
+  }
+
+  /** Bytes that have come and were not parsed. */
+  get heldBytes(): number {
+    return this.#end - this.#at
+  }
+
+  /** The last piece of a body has been found, and its end. */
+  get isAtEnd(): boolean {
+    return this.#state === AT_END
+  }
+
+  /** Takes the bytes, which must not change afterwards. */
+  add(bytes: Buffer): void {
+    const held = this.heldBytes
+    if (this.#state === STOPPED || held === 0) {
+      this.#bytes = this.#state === STOPPED ? NOTHING : bytes
+      this.#at = 0
+      this.#end = this.#bytes.length
+      this.#isOwn = false
+      return
+    }
+    const { length } = bytes
+    // The block doubles, so that a head that comes byte by byte is copied twice, not a thousand times.
+    if (!this.#isOwn || this.#end + length > this.#bytes.length) {
+      const block = Buffer.allocUnsafe(Math.max(2 * (held + length), LEAST_BLOCK_BYTES))
+      this.#bytes.copy(block, 0, this.#at, this.#end)
+      this.#bytes = block
+      this.#at = 0
+      this.#end = held
+      this.#isOwn = true
+    }
+    bytes.copy(this.#bytes, this.#end)
+    this.#end += length
+  }
+
+  /** Sets how the body of the head that was found is framed. */
+  frame({ body, bodyBytes }: BodyFraming): void {
+    this.#searchedBytes = 0
+    this.#missingBytes = bodyBytes
+    if (body === 'chunked') this.#state = IN_CHUNK_LINE
+    else this.#state = body === 'length' && bodyBytes > 0 ? IN_BODY : AT_END
+  }
+
+  /** Nothing more is parsed; returns the bytes that were not. */
+  stop(): Buffer {
+    const rest = this.#bytes.subarray(this.#at, this.#end)
+    this.#state = STOPPED
+    this.#bytes = NOTHING
+    this.#at = this.#end = 0
+    return rest
+  }
+
+  /** Drops the bytes that were not parsed. */
+  drop(): void {
+    this.#at = this.#end
+  }
+
+  /** The head that could not be read, or what has come of it, as latin1. */
+  unread(): string {
+    return this.#bytes.toString('latin1', this.#at, this.#end)
+  }
+
+  /** After HEAD, frame() must be called before the next call; after FAULT, there is none. */
+  next(): Found {
+    switch (this.#state) {
+      case IN_HEAD:
+        return this.#readHead()
+      case IN_BODY:
+        if (this.#at === this.#end) return MORE
+        this.#takePiece()
+        if (this.#missingBytes === 0) this.#state = AT_END
+        return PIECE
+      case AT_END:
+        this.#state = IN_HEAD
+        this.#searchedBytes = 0
+        this.#sawEmptyLine = false
+        return END
+      case STOPPED:
+        return MORE
+      default:
+        return this.#readChunks()
+    }
+  }
+
+  #fail(refusal: Refusal): typeof FAULT {
+    this.fault = refusal
+    return FAULT
+  }
+
+  /** Takes what is there of a body or chunk, as a slice. */
+  #takePiece(): void {
+    const to = Math.min(this.#end, this.#at + this.#missingBytes)
+    this.piece = this.#bytes.subarray(this.#at, to)
+    this.pieceChunks = 1
+    this.#missingBytes -= to - this.#at
+    this.#at = to
+  }
+
+  /** Finds the text; returns its position, or undefined. Bytes that were searched before are not searched again. */
+  #find(text: '\r\n' | '\r\n\r\n'): number | undefined {
+    const from = this.#at + Math.max(0, this.#searchedBytes - text.length + 1)
+    const found = this.#bytes.indexOf(text, from, 'latin1')
+    // The memory behind #end holds what came earlier.
+    if (found >= 0 && found + text.length <= this.#end) return found
+    this.#searchedBytes = this.heldBytes
+    return undefined
+  }
+
+  #readHead(): Found {
+    if (this.#at === this.#end) return MORE
+    if (this.#searchedBytes === 0 && this.#bytes[this.#at] === CR) {
+      if (this.#sawEmptyLine || !this.#syntax.mayFollowEmptyLine) return this.#fail(NO_BEGINNING)
+      if (this.heldBytes === 1) return MORE
+      if (this.#bytes[this.#at + 1] !== LF) return this.#fail(LONE_LINE_END)
+      this.#sawEmptyLine = true
+      this.#at += 2
+      return this.#readHead()
+    }
+    const searchedBytes = this.#searchedBytes
+    const end = this.#find('\r\n\r\n')
+    if ((end === undefined ? this.#end : end + 4) - this.#at > this.maxHeadBytes)
+      return this.#fail(this.#longHead())
+    if (end === undefined) return this.#checkBeginning(searchedBytes)
+    const head = this.#syntax.read(this.#bytes.toString('latin1', this.#at, end + 4))
+    if (isRefusal(head)) return this.#fail(head)
+    this.#at = end + 4
+    this.head = head
+    return HEAD
+  }
+
+  /** Refuses at once what can become no head, as its sender may wait for an answer. */
+  #checkBeginning(searchedBytes: number): Found {
+    if (this.#hasLoneLineEnd(searchedBytes)) return this.#fail(LONE_LINE_END)
+    const text = this.#bytes.toString('latin1', this.#at, Math.min(this.#end, this.#at + 32))
+    return this.#syntax.beginning.test(text) ? MORE : this.#fail(NO_BEGINNING)
+  }
+
+  #longHead(): Refusal {
+    const lineEnd = this.#bytes.indexOf('\r\n', this.#at, 'latin1')
+    const isLine = lineEnd >= 0 && lineEnd - this.#at <= this.maxHeadBytes
+    return isLine ? LONG_HEAD : this.#syntax.longLine
+  }
+
+  /** Chunks that came together are one piece: a client may send a byte in each. */
+  #readChunks(): Found {
+    const pieces: Buffer[] = []
+    let found: Found | undefined
+    while (found === undefined && this.#state !== AT_END && pieces.length < MOST_CHUNKS) {
+      if (this.#at === this.#end) found = MORE
+      else if (this.#state === IN_CHUNK) {
+        this.#takePiece()
+        pieces.push(this.piece)
+        if (this.#missingBytes === 0) this.#moveTo(this.#at, IN_CHUNK_END)
+      } else found = this.#readBetweenChunks()
+    }
+    // Nothing moves at a fault, so the next call finds it again, behind the piece.
+    if (pieces.length === 0) return found ?? this.next()
+    if (pieces.length > 1) this.piece = Buffer.concat(pieces)
+    this.pieceChunks = pieces.length
+    return PIECE
+  }
+
+  /** Returns undefined when it has moved on. */
+  #readBetweenChunks(): Found | undefined {
+    switch (this.#state) {
+      case IN_CHUNK_LINE:
+        return this.#readChunkLine()
+      case IN_CHUNK_END:
+        if (this.#bytes[this.#at] !== CR) return this.#fail(BAD_CHUNK)
+        if (this.heldBytes === 1) return MORE
+        if (this.#bytes[this.#at + 1] !== LF) return this.#fail(BAD_CHUNK)
+        return this.#moveTo(this.#at + 2, IN_CHUNK_LINE)
+      default:
+        return this.#readTrailer()
+    }
+  }
+
+  #readChunkLine(): Found | undefined {
+    const at = this.#at
+    const searchedBytes = this.#searchedBytes
+    const end = this.#find('\r\n')
+    if ((end ?? this.#end) - at > maxChunkLineBytes - 2) {
+      const hasExtension = /^[0-9A-Fa-f]+;/.test(this.#bytes.toString('latin1', at, at + 16))
+      return this.#fail(hasExtension ? LONG_EXTENSION : BAD_CHUNK)
+    }
+    if (end === undefined) return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(BAD_CHUNK) : MORE
+    const size = chunkSize(this.#bytes.toString('latin1', at, end + 2))
+    if (size === undefined) return this.#fail(BAD_CHUNK)
+    this.#missingBytes = size === 0 ? this.maxHeadBytes : size
+    return this.#moveTo(end + 2, size === 0 ? IN_TRAILERS : IN_CHUNK)
+  }
+
+  /** Line by line, as one that is no field is refused at once. */
+  #readTrailer(): Found | undefined {
+    const at = this.#at
+    const searchedBytes = this.#searchedBytes
+    const end = this.#find('\r\n')
+    const lineBytes = (end === undefined ? this.#end : end + 2) - at
+    if (lineBytes > this.#missingBytes) return this.#fail(LONG_HEAD)
+    if (end === undefined)
+      return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(LONE_LINE_END) : MORE
+    if (end === at) return this.#moveTo(end + 2, AT_END)
+    if (!isTrailer(this.#bytes.toString('latin1', at, end))) return this.#fail(BAD_TRAILER)
+    this.#missingBytes -= lineBytes
+    return this.#moveTo(end + 2, IN_TRAILERS)
+  }
+
+  /** Reports what a head or chunk line cannot contain, in its bytes that are new. */
+  #hasLoneLineEnd(searchedBytes: number): boolean {
+    let from = this.#at + searchedBytes
+    // A CR may have been the last of the earlier bytes.
+    if (searchedBytes > 0 && this.#bytes[from - 1] === CR) from -= 1
+    return loneLineEnd.test(this.#bytes.toString('latin1', from, this.#end))
+  }
+
+  #moveTo(at: number, state: number): undefined {
+    this.#at = at
+    this.#state = state
+    this.#searchedBytes = 0
+  }
+}
+
+/** A CR at the end may still get its LF. */
+const loneLineEnd = /[^\r]\n|^\n|\r[^\n]|[^\t\r\n -~\x80-\xff]/
