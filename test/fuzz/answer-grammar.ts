@@ -128,7 +128,7 @@ function answerText({
       framing === 'length'
         ? [`Content-Length: ${content.length}`]
         : framing === 'chunked'
-          ? ['Transfer-Encoding: chunked']
+          ? [content.length % 2 === 0 ? 'Transfer-Encoding: chunked' : 'transfer-encoding:Chunked']
           : [],
     body: framing === 'chunked' ? chunked(content) : content,
     surplus: '',

@@ -1,9 +1,9 @@
 /** What depends on the version of Node.js is run by the oldest one that package.json allows, too. */
-import { execFile, execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { beforeAll, expect, it } from 'vitest'
+import { temporaryFolder } from '../support/processes.ts'
 
 const root = join(import.meta.dirname, '../..')
 const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
@@ -39,21 +39,45 @@ beforeAll(() => {
 }, 300_000)
 
 it(`Node.js ${version} passes the same tests`, async () => {
-  const { PATH, HOME } = process.env
-  const args = [
-    join(root, 'node_modules/vitest/vitest.mjs'),
-    ...['run', '--config', 'test/vitest.config.ts', '--maxWorkers=1'],
-    // The first asks nothing more of Node.js than its neighbours, and takes as long as they; an Upgrade with a body is refused
-    // by the oldest, not served as a plain request.
-    '--testNamePattern=^(?!.*(?:killed again and again|with an Upgrade field))',
-    ...files,
-  ]
-  const options = { cwd: root, env: { PATH, HOME, NO_COLOR: '1' }, maxBuffer: 2 ** 26 }
-  const ended: unknown = await promisify(execFile)(executable, args, options).catch(
-    (error: unknown) => error,
+  const vitest = join(root, 'node_modules/vitest/vitest.mjs')
+  const { PATH = '', HOME = '' } = process.env
+  const report = join(temporaryFolder(), 'report.json')
+  const run = spawn(
+    executable,
+    [
+      vitest,
+      'run',
+      '--config',
+      'test/vitest.config.ts',
+      '--maxWorkers=1',
+      // The first asks nothing more of Node.js than its neighbours, and takes as long as they; an Upgrade with a body is refused
+      // by the oldest, not served as a plain request.
+      '--testNamePattern=^(?!.*(?:killed again and again|with an Upgrade field))',
+      '--reporter=json',
+      `--outputFile=${report}`,
+      ...files,
+    ],
+    { cwd: root, env: { PATH, HOME }, stdio: ['ignore', 'pipe', 'pipe'] },
   )
-  const { stdout } = ended as { stdout: string }
-  // Where one fails, that stands in front of how many passed.
-  expect(stdout).toMatch(new RegExp(`^ *Test Files +${files.length} passed`, 'm'))
-  expect(Number(/^ *Tests +(\d+) passed/m.exec(stdout)?.[1])).toBeGreaterThan(80)
+  let output = ''
+  for (const stream of [run.stdout, run.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => (output += text))
+  const code = await new Promise((resolve) => run.on('close', resolve))
+  const { numPassedTests = 0, testResults = [] } = JSON.parse(
+    existsSync(report) ? readFileSync(report, 'utf8') : '{}',
+  ) as {
+    readonly numPassedTests?: number
+    readonly testResults?: readonly { readonly assertionResults: readonly Result[] }[]
+  }
+  const failed = testResults
+    .flatMap(({ assertionResults }) => assertionResults)
+    .filter(({ status }) => status === 'failed')
+  expect([code, failed], output).toEqual([0, []])
+  expect(numPassedTests).toBeGreaterThan(80)
 }, 300_000)
+
+interface Result {
+  readonly fullName: string
+  readonly status: string
+  readonly failureMessages: readonly string[]
+}

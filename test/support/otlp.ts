@@ -59,7 +59,7 @@ export async function startCollector() {
     },
     /** Answers every request with it, or not at all; undefined: as it should. */
     mode: undefined as number | 'hang' | undefined,
-    close: () => server.close().closeAllConnections(),
+    close: () => new Promise((resolve) => server.close(resolve).closeAllConnections()),
   }
   return collector
 }

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Lessee } from '../../../src/core/quota/lessee.ts'
-import type { QuotaDecision } from '../../../src/state/quota.ts'
+import type { NoticeListener, QuotaDecision } from '../../../src/state/quota.ts'
 import { admitted, all, behindNetwork, callOf, createTestLessee } from './lessee-harness.ts'
 
 const limits = { perMinute: 1600, perDay: 100_000 }
@@ -82,6 +82,23 @@ describe('a lessee that holds tokens ahead', () => {
     network.calls.length = 0
     await timeline.pass(120_000)
     expect(network.calls).toEqual([])
+  })
+
+  it('returns what others wait for, though it heard of that during a call', async () => {
+    const heard: NoticeListener[] = []
+    const onNotice = (listener: NoticeListener): void => void heard.push(listener)
+    const lessee = createTestLessee({ ...network, onNotice }, timeline)
+    await steady(lessee, { count: 40, everyMs: 50 })
+    network.delayMs = 20
+    while (network.inFlight === 0) {
+      void lessee.take('acme', limits)
+      await timeline.pass(1)
+    }
+    for (const listener of heard) listener('acme', 'short', 'other')
+    expect((await truth()).minute.taken).toBeGreaterThan(45)
+    await timeline.pass(500)
+    const { taken, used } = (await truth()).minute
+    expect(taken).toBe(used)
   })
 
   it('asks once per request and holds nothing with lease off', async () => {

@@ -200,6 +200,26 @@ describe('a lessee of an authority behind a network', () => {
       expect(await truth()).toEqual({ minute: 7, day: 7, used: 7 })
     })
 
+    it('refuses nobody by a window that may be over', async () => {
+      const endMs = Math.ceil(timeline.time.ms / 60_000) * 60_000
+      const lessee = createTestLessee(network, timeline)
+      network.delayMs = 100
+      const asked = Array.from({ length: 10 }, () => lessee.take('acme', limits))
+      await timeline.pass(200)
+      for (const decision of await all(asked)) admitted(decision)
+      network.state = 'away'
+      const passUntil = (ms: number): Promise<void> => timeline.pass(endMs + ms - timeline.time.ms)
+      // It was told of the end on the way of the latest reply, between 50 ms early and 50 ms late.
+      await passUntil(-60)
+      expect(refused(atOnce(lessee.take('acme', limits)))).toMatchObject({ degraded: true })
+      for (const ms of [0, 45]) {
+        await passUntil(ms)
+        expect(atOnce(lessee.take('acme', limits))).toEqual({ kind: 'unavailable' })
+      }
+      await passUntil(60)
+      expect(admitted(atOnce(lessee.take('acme', limits)))).toMatchObject({ degraded: true })
+    })
+
     it('starts each minute and day anew, and refuses by the day when that is used up', async () => {
       const lessee = createTestLessee(network, timeline)
       network.state = 'away'
