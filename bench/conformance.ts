@@ -81,25 +81,26 @@ const subjects: readonly Subject[] = [
   },
 ]
 
-/** All subjects with these limits, started one after the other and asked at once. */
-function judgeAll(limits: typeof everything, only: string[]): Promise<Report[]> {
-  return withProcesses(async (processes) => {
-    const backend = (await startBackend(processes)).origin
-    const terms = {
-      plan: 'free',
-      limits,
-      clients: clients.map(({ id, sha256 }) => ({ id, sha256 })),
-    }
-    const running: Launched[] = []
-    for (const subject of subjects)
-      running.push(await subject.start(processes, { name: subject.name, backend, terms }))
-    return Promise.all(
-      running.map(({ origin }) =>
-        runSuite({ url: new URL(origin), path: '/v1/pets', limits, keys, only }),
-      ),
-    )
-  })
+/** All subjects with these limits, one after the other. */
+async function startAll(processes: Processes, limits: typeof everything): Promise<string[]> {
+  const backend = (await startBackend(processes)).origin
+  const terms = { plan: 'free', limits, clients: clients.map(({ id, sha256 }) => ({ id, sha256 })) }
+  const origins: string[] = []
+  for (const { name, start } of subjects)
+    origins.push((await start(processes, { name, backend, terms })).origin)
+  return origins
 }
+
+const judgeAll = (
+  origins: string[],
+  limits: typeof everything,
+  only: string[],
+): Promise<Report[]> =>
+  Promise.all(
+    origins.map((origin) =>
+      runSuite({ url: new URL(origin), path: '/v1/pets', limits, keys, only }),
+    ),
+  )
 
 type Column = Subject & { readonly rows: ReadonlyMap<string, Row> }
 
@@ -139,7 +140,13 @@ function markdown(columns: readonly Column[], seconds: number): string {
 
 async function run(write: boolean): Promise<number> {
   const startedMs = Date.now()
-  const [main, small] = await Promise.all([judgeAll(everything, []), judgeAll(smallDay, ofDay)])
+  const [main, small] = await withProcesses(async (first) => {
+    const origins = await startAll(first, everything)
+    return withProcesses(async (second) => {
+      const others = await startAll(second, smallDay)
+      return Promise.all([judgeAll(origins, everything, []), judgeAll(others, smallDay, ofDay)])
+    })
+  })
   const columns = subjects.map((subject, at) => {
     const later = small[at]?.checks.filter(({ group }) => ofDay.includes(group)) ?? []
     const rows = new Map([...(main[at]?.checks ?? []), ...later].map((row) => [row.name, row]))

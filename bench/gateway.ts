@@ -45,6 +45,9 @@ export const openPolicy: GatewayConfig = {
   ],
 }
 
+/** A machine that is busy with the load itself must not turn answers into refusals: no lateness of the event loop is too much. */
+export const neverShed = { overload: { lag: '1m' } }
+
 /** Entries of `clients`, each with one key, of a plan or with limits of its own. */
 export const clientEntries = (
   clients: readonly BenchClient[],

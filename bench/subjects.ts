@@ -1,7 +1,7 @@
 /** How the processes under test are started: the gateway, its peers, and servers without any policy. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { clientEntries, openPolicy, startGateway } from './gateway.ts'
+import { clientEntries, neverShed, openPolicy, startGateway } from './gateway.ts'
 import { nginxPeer } from './peers/nginx.ts'
 import type { FastifyConfig, PeerTerms } from './peers/terms.ts'
 import { script, type Launched, type Processes } from './processes.ts'
@@ -48,7 +48,7 @@ export async function gatewaySubject(
     config: {
       ...openPolicy,
       ...(bansAtOnce && { bans: { strikes: 1, within: '1s', grace: '0s', duration: '1h' } }),
-      server: { workers },
+      server: { workers, ...neverShed },
       upstream: { urls: [backend], engine },
       store: { redis: redis?.url ?? '', lease },
       clients: [

@@ -3,13 +3,7 @@ import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { RedisServer } from '../../test/support/redis-server.ts'
-import {
-  clientEntries,
-  openPolicy,
-  startGateway,
-  type Gateway,
-  type GatewayConfig,
-} from '../gateway.ts'
+import { clientEntries, neverShed, openPolicy, startGateway, type Gateway } from '../gateway.ts'
 import { portOf, runLoad, type LoadOrder, type MeasuredLength } from '../load-order.ts'
 import { heapBytes } from '../metrics.ts'
 import type { Processes } from '../processes.ts'
@@ -50,14 +44,13 @@ export interface FleetOrder {
   /** Default: 1. */
   readonly size?: number
   readonly groups: readonly ClientGroup[]
-  readonly config?: GatewayConfig
   /** The gateways can tell their heap after a collection. */
   readonly probe?: boolean
 }
 
 /** Starts gateways with one configuration on one Redis. */
 export async function startFleet(processes: Processes, order: FleetOrder): Promise<Fleet> {
-  const { size = 1, groups, config = {}, probe = false } = order
+  const { size = 1, groups, probe = false } = order
   const backend = await startBackend(processes)
   const redis = await processes.redis()
   const file = join(processes.directory, 'clients.jsonl')
@@ -69,6 +62,8 @@ export async function startFleet(processes: Processes, order: FleetOrder): Promi
       probe,
       config: {
         ...openPolicy,
+        // Connections that are seldom needed stay open all the same.
+        server: { ...neverShed, timeouts: { idle: '1h' } },
         upstream: { urls: [backend.origin], timeouts: { connect: '10s' } },
         store: { redis: redis.url },
         // One client may be all of the load.
@@ -76,7 +71,6 @@ export async function startFleet(processes: Processes, order: FleetOrder): Promi
           groups.map(({ limits }, at) => [`plan-${at}`, { ...limits, concurrent: 1_000 }]),
         ),
         clientFiles: ['clients.jsonl'],
-        ...config,
       },
     })
   const first = await start(0)

@@ -172,8 +172,6 @@ async function* limits({ minutes }: Pace): AsyncGenerator<Point> {
         const fleet = await startFleet(started, {
           size: limitsFleet.processes,
           groups: [{ clients: known, limits: { perMinute, perDay: perMinute * 1440 } }],
-          // Connections that are seldom needed stay open all the same.
-          config: { server: { timeouts: { idle: '1h' } } },
         })
         const load: PointLoad = {
           keys: keysOf(known),
@@ -198,7 +196,6 @@ async function* connections({ quick, timing }: Pace): AsyncGenerator<Point> {
     const fleet = await startFleet(started, {
       probe: true,
       groups: [{ clients: known, limits: ample }],
-      config: { server: { timeouts: { idle: '10m' } } },
     })
     return connectionsPoint(fleet, { keys: keysOf(known), count }, timing)
   })
