@@ -349,7 +349,7 @@ describe.concurrent('tollgate catalogue', () => {
     expect(await (await fetch(`${url}/pets`)).json()).toEqual([])
     for (const [address, db, fault] of [
       [new URL(url).host, 'pets.db', 'or change --listen (EADDRINUSE)'],
-      ['127.0.0.1:0', '/nowhere/pets.db', 'create it, or name a file in an existing folder'],
+      ['127.0.0.1:0', '/nowhere/pets.db', 'in a folder where it may create files'],
     ] as const)
       expect(await start('catalogue', '--listen', address, '--db', db)).toMatchObject({
         code: 1,
