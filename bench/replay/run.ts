@@ -52,8 +52,7 @@ else {
 async function readAlone(): Promise<void> {
   const opened = openLogs(logs)
   let requests = 0
-  for await (const { count } of opened.batches()) requests += count
-  await opened.close()
+  for await (const rows of opened.batches()) requests += rows.length
   const { lines, late, unreadable } = opened.reading
   console.log(JSON.stringify({ lines, requests, late, unreadable }))
 }

@@ -2,7 +2,7 @@
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
-import { LogFileFault } from '../tools/log-files/fault.ts'
+import { LogFileFault } from '../tools/log-files/input.ts'
 import { explainPast } from '../server/gateway/explaining.ts'
 import { findRequests, textOf, type FoundRequest } from '../tools/log-files/find-request.ts'
 import { printExplanation } from './operator/explain.ts'

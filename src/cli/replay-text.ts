@@ -1,6 +1,6 @@
 /** The result of a replay, for a person, or for a program that reads tables. */
 import { count, plural } from '../insight/format.js'
-import { refusedOf } from '../tools/replay/totals.ts'
+import { firstOf, moreOf, refusedOf } from '../tools/replay/totals.ts'
 import type { Outcome, ReplayedClient, ReplayReport } from '../tools/replay/report.ts'
 import { safe, type Look } from './terminal/look.ts'
 import { id, number, table, text, type Column } from './terminal/table.ts'
@@ -71,9 +71,6 @@ function totalColumns({ before }: ReplayReport): Column<Row>[] {
   ]
 }
 
-const moreOf = (client: ReplayedClient): number =>
-  refusedOf(client) - (client.before === undefined ? 0 : refusedOf(client.before))
-
 function clientColumns({ before, from, to }: ReplayReport): Column<ReplayedClient>[] {
   const old = number<ReplayedClient>(
     'OLD',
@@ -87,18 +84,13 @@ function clientColumns({ before, from, to }: ReplayReport): Column<ReplayedClien
     number('REQUESTS', ({ requests }) => requests, { write: count, drop: 3 }),
     ...(before === undefined ? [] : [old]),
     number(before === undefined ? 'REFUSED' : 'NEW', refusedOf, { write: count }),
-    text('FIRST', (client) => firstOf(client)?.[1] ?? null, {
+    text('FIRST', (client) => firstOf(client)?.at ?? null, {
       write: (at) => `${at.slice(isOneDay ? 11 : 5, 19).replace('T', ' ')}Z`,
       drop: 1,
     }),
-    text('BY', (client) => firstOf(client)?.[0] ?? (client.other ? 'other' : null)),
+    text('BY', (client) => firstOf(client)?.by ?? (client.other ? 'other' : null)),
   ]
 }
-
-const firstOf = ({ first }: ReplayedClient): [string, string] | undefined =>
-  Object.entries(first)
-    .filter((entry): entry is [string, string] => entry[1] !== null)
-    .sort(([, one], [, other]) => (one < other ? -1 : 1))[0]
 
 /** Remarks for the reader of the table; with a pipe they go to the terminal. */
 export function* remarks({

@@ -1,8 +1,7 @@
 /** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
-import { findLogs, Input } from './input.ts'
-import { MAX_LINE_BYTES } from './line-reader.ts'
-import { Lines } from './lines.ts'
+import { bytesOf, findLogs } from './input.ts'
+import { Lines, MAX_LINE_CHARS } from './lines.ts'
 import { unpacked } from './unpack.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -25,55 +24,42 @@ export interface FoundRequests {
 }
 
 export const MOST_FOUND = 20
-const CHUNK_BYTES = 256 * 1024
-const NEWLINE = 0x0a
 const MOST_BANS = 100_000
 
-const taken = Buffer.from('"event":"configTaken"')
-const banned = Buffer.from('"event":"keyBanned"')
-const acts = Buffer.from('"event":"audit"')
+/** Parts of the lines that say what held when a request was decided. */
+const around = ['"event":"configTaken"', '"event":"keyBanned"', '"event":"audit"']
 
 /** Reads a file, packed or not; `-` is the standard input. Rejects with a LogFileFault if it cannot be read. */
 export async function findRequests(file: string, id: string): Promise<FoundRequests> {
   const found: FoundRequest[] = []
   const bans = new Map<string, BanRecord>()
-  const needles = [Buffer.from(JSON.stringify(id)), taken, banned, acts]
+  const needles = [JSON.stringify(id), ...around]
   let revision: string | undefined
   let count = 0
-  const look = (line: Buffer): void => {
+  const lines = new Lines((line) => {
     count += 1
-    if (line.length > MAX_LINE_BYTES || !needles.some((needle) => line.includes(needle))) return
+    if (line.length > MAX_LINE_CHARS || !needles.some((needle) => line.includes(needle))) return
     const fields = read(line)
     const { event, key } = fields
     if (event === 'configTaken') revision = textOf(fields['revision'])
     if (event === 'keyBanned' || event === 'audit') note(bans, fields)
     if (event !== 'access' || fields['id'] !== id || found.length === MOST_FOUND) return
     found.push({ line: count, fields, revision, ban: bans.get(String(key)) })
-  }
-  const lines = new Lines((bytes, from) => {
-    const end = bytes.indexOf(NEWLINE, from)
-    look(bytes.subarray(from, end))
-    return end
   })
-  const state = { file, readBytes: 0, isCutOff: false }
+  const progress = { file, readBytes: 0, isCutOff: false }
   for (const log of findLogs([file])) {
-    const input = new Input(log, new Set())
-    try {
-      for await (const chunk of unpacked(input, state, CHUNK_BYTES)) lines.push(chunk)
-    } finally {
-      input.close()
-    }
+    for await (const chunk of unpacked(bytesOf(log, progress), progress)) lines.push(chunk)
   }
   lines.end()
-  return { found, lines: count, isCutOff: state.isCutOff }
+  return { found, lines: count, isCutOff: progress.isCutOff }
 }
 
 export const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' ? value : undefined
 
-function read(line: Buffer): Fields {
+function read(line: string): Fields {
   try {
-    const fields: unknown = JSON.parse(line.toString())
+    const fields: unknown = JSON.parse(line)
     return typeof fields === 'object' && fields !== null ? (fields as Fields) : {}
   } catch {
     // The line is torn, or of another program.

@@ -1,7 +1,5 @@
 /** Reads lines of other servers: the combined format of nginx and Apache, and JSON with given fields. */
-import { NO_NAME } from './batch.ts'
-import type { Names } from './names.ts'
-import { isStatus, type LineKind, type RequestRow, type Unreadable } from './row.ts'
+import { isStatus, type RequestRow, type Unreadable } from './row.ts'
 import { isTime, parseTime, unixMs } from './times.ts'
 
 export interface FieldNames {
@@ -33,19 +31,23 @@ const NO_FIELD: Unreadable = { why: 'the combined format has the client fields u
 const NO_TIME: Unreadable = { why: 'has no time that can be read' }
 const NO_STATUS: Unreadable = { why: 'has no status' }
 
-export function createForeignLines(names: Names, row: RequestRow, fields: FieldNames | undefined) {
-  const take = (client: string | number | undefined, atMs: number, status: number): LineKind => {
+type Read = RequestRow | Unreadable
+
+export function createForeignLines(fields: FieldNames | undefined) {
+  const take = (client: string | number | undefined, atMs: number, status: number): Read => {
     if (!isTime(atMs)) return NO_TIME
     if (!isStatus(status)) return NO_STATUS
     const isNobody = client === undefined || client === '' || client === '-'
-    Object.assign(row, foreign)
-    row.atMs = row.writtenMs = atMs
-    row.outcome = NO_CALLER.has(status) ? 'nobody' : 'unknown'
-    row.caller = isNobody ? NO_NAME : names.numberOfText(String(client))
-    return 'request'
+    return {
+      ...foreign,
+      atMs,
+      writtenMs: atMs,
+      outcome: NO_CALLER.has(status) ? 'nobody' : 'unknown',
+      caller: isNobody ? undefined : String(client),
+    }
   }
   return {
-    plain(text: string): LineKind {
+    plain(text: string): Read {
       const [, address, user, time = '', status] = combined.exec(text) ?? []
       if (status === undefined) return readable.test(text) ? READABLE : NO_FORM
       const field = fields?.client ?? 'user'
@@ -55,7 +57,7 @@ export function createForeignLines(names: Names, row: RequestRow, fields: FieldN
     /** undefined: no fields are given, so JSON lines are Tollgate's. */
     json:
       fields &&
-      ((line: object): LineKind => {
+      ((line: object): Read => {
         const first = (candidates: readonly string[]) =>
           candidates.map((name) => valueAt(line, name)).find((value) => value !== undefined)
         const time = first(fields.time === undefined ? USUAL_TIMES : [fields.time])
@@ -66,15 +68,17 @@ export function createForeignLines(names: Names, row: RequestRow, fields: FieldN
   }
 }
 
+/** What lines of other servers do not tell. */
 const foreign = {
-  route: NO_NAME,
-  revision: NO_NAME,
-  process: NO_NAME,
   refundedAtMs: Number.NaN,
-  degraded: 0,
-  minuteLeft: -1,
-  dayLeft: -1,
-} as const satisfies Partial<RequestRow>
+  plan: undefined,
+  route: undefined,
+  revision: undefined,
+  process: '',
+  isDegraded: false,
+  minuteLeft: undefined,
+  dayLeft: undefined,
+}
 
 /** Finds a value by its whole name, else by the parts of the name between its points. */
 function valueAt(line: object, name: string): string | number | undefined {

@@ -1,18 +1,38 @@
-/** Reads the bytes of logs from disk or from a stream. However many logs there are, few files are open at once. */
-import { closeSync, fstatSync, openSync, read, statSync } from 'node:fs'
-import { setTimeout } from 'node:timers/promises'
-import { promisify } from 'node:util'
-import { faultOf, LogFileFault } from './fault.ts'
+/** Finds logs, and reads their bytes from disk or from a stream. */
+import { closeSync, createReadStream, openSync, statSync } from 'node:fs'
+
+/** A log that cannot be read, with the reason and the remedy that a command prints. */
+export class LogFileFault extends Error {
+  override readonly name = 'LogFileFault'
+  readonly file: string
+  readonly reason: string
+  readonly remedy: string
+
+  constructor(file: string, reason: string, remedy: string) {
+    super(`cannot read the log ${file}`)
+    this.file = file
+    this.reason = reason
+    this.remedy = remedy
+  }
+}
+
+const byCode: Readonly<Record<string, readonly [reason: string, remedy: string]>> = {
+  ENOENT: ['there is no such file', 'name one that exists'],
+  EACCES: ['this user may not read it', 'give the right to read it, or run as its owner'],
+  EPERM: ['this user may not read it', 'give the right to read it, or run as its owner'],
+  EISDIR: ['it is a directory', 'name the files in it, such as DIR/*.log'],
+  EMFILE: ['this process may open no more files', 'raise the limit of open files (ulimit -n)'],
+}
+
+function faultOf(file: string, error: unknown): LogFileFault {
+  if (error instanceof LogFileFault) return error
+  const { code = '', message } = error as NodeJS.ErrnoException
+  const [reason, remedy] = byCode[code] ?? [message, 'see whether the disk is well']
+  return new LogFileFault(file, reason, remedy)
+}
 
 /** Names the standard input on a command line. */
-export const STDIN = '-'
-const STDIN_DESCRIPTOR = 0
-
-/** Most files open at once. One that was closed for others is opened again where its reading stopped. */
-const MAX_OPEN = 128
-const RETRY_MS = 20
-
-const readInto = promisify(read)
+const STDIN = '-'
 
 export interface LogFile {
   readonly file: string
@@ -26,14 +46,16 @@ export function findLogs(files: readonly string[]): LogFile[] {
   const seen = new Map<string, string>()
   return files.map((file) => {
     const found = findLog(file)
-    const identity = found.disk ? `${found.disk.device}:${found.disk.inode}` : file
-    const other = seen.get(identity)
+    const other = seen.get(identityOf(found))
     if (other !== undefined)
       throw new LogFileFault(file, `it is the same as ${other}`, 'name each log once')
-    seen.set(identity, file)
+    seen.set(identityOf(found), file)
     return found
   })
 }
+
+const identityOf = ({ file, disk }: LogFile): string =>
+  disk ? `${disk.device}:${disk.inode}` : file
 
 function findLog(file: string): LogFile {
   if (file === STDIN) return { file, disk: undefined }
@@ -49,58 +71,29 @@ function findLog(file: string): LogFile {
   }
 }
 
-/** Open inputs, the least recently used first. */
-export type OpenInputs = Set<Input>
+/** What was read of a log so far. */
+export interface Progress {
+  readonly file: string
+  /** Bytes, still packed. */
+  readBytes: number
+  /** The packed data ends too early, or is damaged from some byte on. */
+  isCutOff: boolean
+}
 
-export class Input {
-  readonly #log: LogFile
-  readonly #open: OpenInputs
-  #descriptor: number | undefined
-  #at = 0
-
-  constructor(log: LogFile, open: OpenInputs) {
-    this.#log = log
-    this.#open = open
-  }
-
-  /** Returns the number of bytes read; 0: the end. */
-  async read(into: Buffer): Promise<number> {
-    const { file, disk } = this.#log
-    try {
-      const descriptor = (this.#descriptor ??= this.#reopen())
-      if (disk !== undefined && this.#open.delete(this)) this.#open.add(this)
-      const at = disk === undefined ? null : this.#at
-      const { bytesRead } = await readInto(descriptor, into, 0, into.length, at)
-      this.#at += bytesRead
-      return bytesRead
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw faultOf(file, error)
-      // Another process has made the standard input non-blocking.
-      await setTimeout(RETRY_MS)
-      return this.read(into)
+/** Yields the bytes of a log. Throws a LogFileFault. */
+export async function* bytesOf(
+  { file, disk }: LogFile,
+  progress: Progress,
+): AsyncGenerator<Buffer, undefined> {
+  if (disk !== undefined && identityOf(findLog(file)) !== identityOf({ file, disk }))
+    throw new LogFileFault(file, 'another file has taken its name meanwhile', 'begin again')
+  try {
+    const stream = file === STDIN ? process.stdin : createReadStream(file)
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      progress.readBytes += chunk.length
+      yield chunk
     }
-  }
-
-  close(): void {
-    if (this.#descriptor !== undefined && this.#descriptor !== STDIN_DESCRIPTOR)
-      closeSync(this.#descriptor)
-    this.#descriptor = undefined
-    this.#open.delete(this)
-  }
-
-  #reopen(): number {
-    const { file, disk } = this.#log
-    if (file === STDIN) return STDIN_DESCRIPTOR
-    const descriptor = openSync(file, 'r')
-    if (disk === undefined) return descriptor
-    const { ino, dev } = fstatSync(descriptor)
-    if (ino !== disk.inode || dev !== disk.device) {
-      closeSync(descriptor)
-      throw new LogFileFault(file, 'another file has taken its name meanwhile', 'begin again')
-    }
-    const [oldest] = this.#open
-    if (this.#open.size >= MAX_OPEN) oldest?.close()
-    this.#open.add(this)
-    return descriptor
+  } catch (error) {
+    throw faultOf(file, error)
   }
 }

@@ -1,52 +1,95 @@
-/** Splits chunks into lines. Of an unfinished line, at most the longest permitted length is kept. */
-import { MAX_LINE_BYTES } from './line-reader.ts'
+/** Splits what is read of a log into lines, and reads lines of every supported form; the first character shows which one. */
+import { StringDecoder } from 'node:string_decoder'
+import { createForeignLines, type FieldNames } from './foreign-line.ts'
+import { readOwnLine } from './own-line.ts'
+import type { RequestRow, Unreadable } from './row.ts'
 
-const NEWLINE = 0x0a
+/** Ten times as much as Tollgate writes on a line. */
+export const MAX_LINE_CHARS = 64 * 1024
 
-/** Takes the line that begins at `from`; returns the index of its newline. */
-type Take = (bytes: Buffer, from: number) => number
-
+/** Of an unfinished line, little more than the longest permitted length is kept. */
 export class Lines {
-  readonly #take: Take
-  #rest = Buffer.alloc(0)
-  #restBytes = 0
+  readonly #take: (line: string) => void
+  readonly #decoder = new StringDecoder()
+  #rest = ''
 
-  constructor(take: Take) {
+  constructor(take: (line: string) => void) {
     this.#take = take
   }
 
   push(chunk: Buffer): void {
-    const last = chunk.lastIndexOf(NEWLINE)
-    let at = 0
-    if (this.#restBytes > 0 && last !== -1) {
-      const first = chunk.indexOf(NEWLINE)
-      this.#keep(chunk.subarray(0, first))
-      this.end()
-      at = first + 1
-    }
-    while (at <= last) at = this.#take(chunk, at) + 1
-    this.#keep(chunk.subarray(at))
+    const lines = (this.#rest + this.#decoder.write(chunk)).split('\n')
+    this.#rest = (lines.pop() ?? '').slice(0, MAX_LINE_CHARS + 1)
+    for (const line of lines) this.#take(line)
   }
 
-  /** Takes the last line, which has no newline. false: there is none. */
-  end(): boolean {
-    if (this.#restBytes === 0) return false
-    this.#rest[this.#restBytes] = NEWLINE
-    this.#restBytes = 0
-    this.#take(this.#rest, 0)
-    return true
+  /** Takes the last line, which has no newline. */
+  end(): void {
+    const rest = this.#rest + this.#decoder.end()
+    this.#rest = ''
+    if (rest !== '') this.#take(rest)
   }
+}
 
-  #keep(bytes: Buffer): void {
-    if (bytes.length === 0) return
-    const room = MAX_LINE_BYTES + 1 - this.#restBytes
-    const size = this.#restBytes + Math.min(bytes.length, room)
-    if (this.#rest.length <= size) {
-      const longer = Buffer.alloc(Math.min(2 * size, MAX_LINE_BYTES + 1) + 1)
-      this.#rest.copy(longer, 0, 0, this.#restBytes)
-      this.#rest = longer
+/** Events of Tollgate's log that explain decisions. */
+const notedEvents = [
+  'storeLost',
+  'storeBack',
+  'banStoreLost',
+  'banStoreBack',
+  'keyBanned',
+  'audit',
+  'linesSuppressed',
+  'linesDropped',
+  'clockWentBack',
+  'listening',
+  'workerStopped',
+  'workerCrashed',
+  'drained',
+  'crash',
+] as const
+export interface LogNote {
+  /** Unix time in ms. */
+  readonly atMs: number
+  readonly event: (typeof notedEvents)[number]
+  /** The process that wrote the line: its file, and its worker if it has several. */
+  readonly process: string
+  /** The whole line. */
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+const NO_JSON: Unreadable = { why: 'begins as JSON and is none' }
+const TOO_LONG: Unreadable = { why: 'is longer than 64 KiB' }
+const NO_EVENT: Unreadable = { why: "has no event: it is not of Tollgate's log" }
+
+/** undefined: the line is empty, or an event of Tollgate that explains no decision. */
+type ReadLine = RequestRow | LogNote | Unreadable | undefined
+
+/** Makes the function that reads lines. file: identifies the process that wrote a note. */
+export function createLineReader(fields: FieldNames | undefined) {
+  const foreign = createForeignLines(fields)
+  return (line: string, file: string): ReadLine => {
+    if (line.length > MAX_LINE_CHARS) return TOO_LONG
+    if (!line.startsWith('{')) {
+      const text = line.trimEnd()
+      return text === '' ? undefined : foreign.plain(text)
     }
-    bytes.copy(this.#rest, this.#restBytes, 0, room)
-    this.#restBytes = size
+    let parsed: Readonly<Record<string, unknown>>
+    try {
+      parsed = JSON.parse(line) as typeof parsed
+    } catch {
+      return NO_JSON
+    }
+    if (foreign.json !== undefined) return foreign.json(parsed)
+    if (parsed['event'] === 'access') return readOwnLine(parsed)
+    return typeof parsed['event'] === 'string' ? noteOf(parsed, file) : NO_EVENT
   }
+}
+
+function noteOf(fields: Readonly<Record<string, unknown>>, file: string): LogNote | undefined {
+  const { time, worker } = fields
+  const event = notedEvents.find((name) => name === fields['event'])
+  const atMs = Date.parse(String(time))
+  if (event === undefined || Number.isNaN(atMs)) return undefined
+  return { atMs, event, process: typeof worker === 'number' ? `${file}/${worker}` : file, fields }
 }

@@ -1,89 +1,64 @@
 /** Merges logs by time in bounded memory: a log is opened when its time has come, and is read no further than the others. */
-import type { LogNote } from './batch.ts'
-import type { Columns } from './columns.ts'
-import type { Input, LogFile } from './input.ts'
-import { LineReader } from './line-reader.ts'
-import type { FieldNames } from './foreign-line.ts'
-import type { Names } from './names.ts'
-import { WaitingRows } from './queue.ts'
+import type { LogFile } from './input.ts'
 import type { RequestRow } from './row.ts'
-import { noCounts, Source, type Counts, type SourceParts } from './source.ts'
+import { noCounts, Source, type SourceParts } from './source.ts'
 
-/** Most requests that wait for earlier ones, some 40 MB; more of them shorten the window. */
+/** Most requests that wait for earlier ones, some 250 MB; more of them shorten the window. */
 const MAX_WAITING = 500_000
-/** Up to so many logs are read in large chunks. */
-const FEW_LOGS = 16
-const LARGE_CHUNK_BYTES = 256 * 1024
-const SMALL_CHUNK_BYTES = 32 * 1024
 /** Bytes at the beginning of a log in which its first request is looked for. */
 const LOOK_BYTES = 2 ** 20
-/** Larger than any line number. */
-const FILE_STEP = 2 ** 40
 
-export interface MergeOptions {
+export interface MergeOptions extends Omit<SourceParts, 'take'> {
   /** How many ms later than a request one that was decided before it may be logged. */
   readonly windowMs: number
-  readonly fields: FieldNames | undefined
-}
-
-export interface Merging extends MergeOptions {
-  readonly names: Names
-  readonly counts: Counts
-  note(note: LogNote): void
-  /** Returns empty columns for the next batch. */
-  empty(): Columns | Promise<Columns>
-}
-
-export interface Merged {
-  readonly columns: Columns
-  readonly count: number
 }
 
 interface Pending {
   readonly log: LogFile
   readonly firstMs: number
-  readonly take: (row: RequestRow, line: number) => void
 }
 
-export async function* merge(logs: readonly LogFile[], merging: Merging): AsyncGenerator<Merged> {
-  const { counts, names, windowMs } = merging
-  const chunkBytes = logs.length > FEW_LOGS ? SMALL_CHUNK_BYTES : LARGE_CHUNK_BYTES
-  const reader = new LineReader(names, merging.fields)
-  const parts = { reader, counts, open: new Set<Input>(), chunkBytes, note: merging.note }
-  const waiting = new WaitingRows()
+/** Yields requests in the order of decision, some at a time. */
+export async function* merge(
+  logs: readonly LogFile[],
+  { windowMs, ...options }: MergeOptions,
+): AsyncGenerator<readonly RequestRow[], void> {
+  let waiting: RequestRow[] = []
   let releasedMs = -Infinity
-  const pending: Pending[] = []
-  for (const [file, log] of logs.entries()) {
-    const firstMs = logs.length === 1 ? -Infinity : await firstMsOf(log, parts)
-    const take = (row: RequestRow, line: number): void => {
-      if (row.atMs < releasedMs) counts.late++
-      waiting.add(row, file * FILE_STEP + line)
-    }
-    pending.push({ log, firstMs, take })
+  const take = (row: RequestRow): void => {
+    if (row.atMs < releasedMs) options.counts.late++
+    waiting.push(row)
   }
+  const parts = { ...options, take }
+  const pending: Pending[] = []
+  for (const log of logs)
+    pending.push({ log, firstMs: logs.length === 1 ? -Infinity : await firstMsOf(log, parts) })
   pending.sort((one, other) => one.firstMs - other.firstMs)
   const sources = new Set<Source>()
-  let columns = await merging.empty()
-  let count = 0
+  let left = 0
   try {
     while (sources.size + pending.length > 0) {
       const source = nextSource(sources, pending, parts)
       if (!(await source.pull())) sources.delete(source)
+      // Rows are sorted when twice as many wait as were left, so each is sorted only a few times.
+      if (waiting.length < Math.min(2 * left, MAX_WAITING)) continue
+      waiting.sort(inOrder)
       const surelyMs = frontierOf(sources, pending) - windowMs
-      while (waiting.firstMs < surelyMs || waiting.size > MAX_WAITING) {
-        releasedMs = Math.max(releasedMs, waiting.firstMs)
-        waiting.moveFirst(columns, count++)
-        if (count < columns.atMs.length) continue
-        yield { columns, count }
-        columns = await merging.empty()
-        count = 0
-      }
+      let count = waiting.length < MAX_WAITING ? 0 : MAX_WAITING / 2
+      while ((waiting[count]?.atMs ?? Infinity) < surelyMs) count++
+      releasedMs = Math.max(releasedMs, waiting[count - 1]?.atMs ?? -Infinity)
+      yield waiting.slice(0, count)
+      waiting = waiting.slice(count)
+      left = waiting.length
     }
-    yield { columns, count }
+    yield waiting.sort(inOrder)
   } finally {
     for (const source of sources) await source.close()
   }
 }
+
+/** Rows are nearly in order, which the engine's sort makes use of. Where times are the same it keeps their order. */
+const inOrder = (one: RequestRow, other: RequestRow): number => one.atMs - other.atMs
 
 /** Returns the log that is furthest behind; one that is not open yet is at its first request. */
 function nextSource(sources: Set<Source>, pending: Pending[], parts: SourceParts): Source {
@@ -94,7 +69,7 @@ function nextSource(sources: Set<Source>, pending: Pending[], parts: SourceParts
   if (next === undefined || (least !== undefined && least.positionMs < next.firstMs))
     return least as Source
   pending.shift()
-  const opened = new Source(next.log, parts, next.take)
+  const opened = new Source(next.log, parts)
   opened.positionMs = next.firstMs
   sources.add(opened)
   return opened
@@ -111,12 +86,14 @@ function frontierOf(sources: Set<Source>, pending: readonly Pending[]): number {
 async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
   if (log.disk === undefined) return -Infinity
   const counts = noCounts()
-  const chunkBytes = SMALL_CHUNK_BYTES
   const times: number[] = []
-  const source = new Source(log, { ...parts, counts, chunkBytes, note: () => undefined }, (row) =>
-    times.push(row.atMs),
-  )
-  while (times.length === 0 && counts.bytes < LOOK_BYTES && (await source.pull()));
+  const source = new Source(log, {
+    ...parts,
+    counts,
+    take: (row) => void times.push(row.atMs),
+    note: () => undefined,
+  })
+  while (times.length === 0 && counts.readBytes < LOOK_BYTES && (await source.pull()));
   await source.close()
   return times.length === 0 ? -Infinity : Math.min(...times)
 }

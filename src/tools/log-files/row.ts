@@ -1,31 +1,47 @@
-/** A request as a line describes it, and the other kinds of lines. */
-import { NO_NAME, type LoggedOutcome } from './batch.ts'
+/** What a line of a log says of one request. */
 
-/** The request of the last line read; the next one overwrites it. Batches have columns of the same names. */
-export class RequestRow {
-  atMs = 0
+/** Outcomes that a log can report of a request. */
+export type LoggedOutcome =
+  /** The log is another server's: only the status is known. */
+  | 'unknown'
+  /** It was charged and sent to a backend, whatever the answer. */
+  | 'admitted'
+  | 'minute'
+  | 'day'
+  | 'ban'
+  /** A known caller was refused for neither quota nor ban, uncharged: 404, 405, 410, 503 for load. */
+  | 'free'
+  /** No caller is known: 400, 401. */
+  | 'nobody'
+
+export interface RequestRow {
+  /** Unix time in ms when the request was decided, with fractions if the log has them. */
+  readonly atMs: number
   /** Unix time in ms when the line was written; files are merged by it. */
-  writtenMs = 0
-  refundedAtMs = Number.NaN
-  caller = NO_NAME
-  route = NO_NAME
-  revision = NO_NAME
-  process = NO_NAME
-  plan = NO_NAME
-  outcome: LoggedOutcome = 'unknown'
-  degraded = 0
-  minuteLeft = -1
-  dayLeft = -1
+  readonly writtenMs: number
+  /** Unix time in ms; NaN: not refunded. */
+  readonly refundedAtMs: number
+  readonly outcome: LoggedOutcome
+  /** The key id (Tollgate's log) or the value of the client field. */
+  readonly caller: string | undefined
+  readonly plan: string | undefined
+  readonly route: string | undefined
+  /** The first digits of the revision that decided; undefined: the line does not name it. */
+  readonly revision: string | undefined
+  /** The process that decided; '': another server. */
+  readonly process: string
+  /** Whether it was decided without the store. */
+  readonly isDegraded: boolean
+  /** Rest of each window after the decision; undefined: it is not logged. */
+  readonly minuteLeft: number | undefined
+  readonly dayLeft: number | undefined
 }
 
-/** other: a line of Tollgate that is no request. */
-export type LineKind = 'request' | 'other' | Unreadable
+/** A line that is none of a log, with the reason. */
 export interface Unreadable {
   readonly why: string
 }
 
-const MIN_STATUS = 100
-const MAX_STATUS = 999
 /** Tollgate logs 0 if the client left before there was an answer. */
-export const isStatus = (status: number): boolean =>
-  status === 0 || (Number.isInteger(status) && status >= MIN_STATUS && status <= MAX_STATUS)
+export const isStatus = (status: unknown): boolean =>
+  status === 0 || (Number.isInteger(status) && Number(status) >= 100 && Number(status) <= 999)

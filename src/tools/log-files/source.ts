@@ -1,17 +1,28 @@
-/** Reads one log chunk by chunk: requests are handed over, other lines are counted. */
-import type { LogNote, LogReading } from './batch.ts'
-import { Input, type LogFile, type OpenInputs } from './input.ts'
-import type { LineReader } from './line-reader.ts'
-import { Lines } from './lines.ts'
-import type { RequestRow, Unreadable } from './row.ts'
-import { unpacked, type Unpacking } from './unpack.ts'
+/** Reads one log chunk by chunk: requests and notes are handed over, other lines are counted. */
+import { bytesOf, type LogFile, type Progress } from './input.ts'
+import { Lines, type createLineReader, type LogNote } from './lines.ts'
+import type { RequestRow } from './row.ts'
+import { unpacked } from './unpack.ts'
 
-type Counted = Omit<LogReading, 'files' | 'totalBytes' | 'cutOff'>
-/** Counts over all logs. */
-export type Counts = { -readonly [Name in keyof Counted]: Counted[Name] } & { cutOff: string[] }
+/** Counts over all logs of what has been read so far. */
+export interface Counts {
+  /** Bytes on disk, packed or not. */
+  readBytes: number
+  lines: number
+  /** Lines of Tollgate that are no requests, such as starts and reloads. */
+  otherLines: number
+  unreadable: number
+  firstUnreadable:
+    { readonly file: string; readonly line: number; readonly why: string } | undefined
+  /** Requests that came later than the window allows; they are taken when they come. */
+  late: number
+  /** Notes beyond the bound of `notes`; differences that they explain may stay unexplained. */
+  notesDropped: number
+  /** Files that end within compressed data or within a line. */
+  readonly cutOff: string[]
+}
 
 export const noCounts = (): Counts => ({
-  bytes: 0,
   readBytes: 0,
   lines: 0,
   otherLines: 0,
@@ -23,72 +34,64 @@ export const noCounts = (): Counts => ({
 })
 
 export interface SourceParts {
-  readonly reader: LineReader
+  readonly read: ReturnType<typeof createLineReader>
   readonly counts: Counts
-  readonly open: OpenInputs
-  readonly chunkBytes: number
-  note(note: LogNote): void
+  readonly take: (row: RequestRow) => void
+  readonly note: (note: LogNote) => void
 }
 
 export class Source {
   /** Unix time in ms when the last request read was written. */
   positionMs = -Infinity
-  readonly #parts: SourceParts
-  readonly #state: Unpacking
-  readonly #input: Input
-  readonly #chunks: AsyncGenerator<Buffer, void>
+  readonly #counts: Counts
+  readonly #progress: Progress
+  readonly #chunks: AsyncGenerator<Buffer, undefined>
   readonly #lines: Lines
-  #lineNumber = 0
 
-  /** take: called with each request and its line number. */
-  constructor(log: LogFile, parts: SourceParts, take: (row: RequestRow, line: number) => void) {
-    this.#parts = parts
-    this.#state = { file: log.file, readBytes: 0, isCutOff: false }
-    this.#input = new Input(log, parts.open)
-    this.#chunks = unpacked(this.#input, this.#state, parts.chunkBytes)
-    const { reader, counts } = parts
-    this.#lines = new Lines((bytes, from) => {
-      const line = reader.read(bytes, from, log.file)
+  constructor(log: LogFile, parts: SourceParts) {
+    const { counts, read, take, note } = parts
+    const { file } = log
+    this.#counts = counts
+    this.#progress = { file, readBytes: 0, isCutOff: false }
+    this.#chunks = unpacked(bytesOf(log, this.#progress), this.#progress)
+    let lineNumber = 0
+    this.#lines = new Lines((text) => {
+      const line = read(text, file)
       counts.lines++
-      this.#lineNumber++
-      if (line === 'request') {
-        this.positionMs = reader.row.writtenMs
-        take(reader.row, this.#lineNumber)
-      } else if (line === 'other') {
+      lineNumber++
+      if (line === undefined) counts.otherLines++
+      else if ('why' in line) {
+        counts.unreadable++
+        counts.firstUnreadable ??= { file, line: lineNumber, why: line.why }
+      } else if ('event' in line) {
         counts.otherLines++
-        if (reader.note !== undefined) parts.note(reader.note)
-      } else this.#unreadable(line)
-      return reader.end
+        note(line)
+      } else {
+        this.positionMs = line.writtenMs
+        take(line)
+      }
     })
   }
 
   /** Reads one chunk. false: there was none left. */
   async pull(): Promise<boolean> {
-    const { counts } = this.#parts
-    const before = this.#state.readBytes
+    const counts = this.#counts
+    const { readBytes } = this.#progress
     const { value: chunk } = await this.#chunks.next()
-    counts.readBytes += this.#state.readBytes - before
+    counts.readBytes += this.#progress.readBytes - readBytes
     if (chunk !== undefined) {
-      counts.bytes += chunk.length
       this.#lines.push(chunk)
       return true
     }
-    const unreadable = counts.unreadable
+    const { unreadable } = counts
     this.#lines.end()
     // An unreadable last line without a newline was cut off.
-    if (this.#state.isCutOff || counts.unreadable > unreadable) counts.cutOff.push(this.#state.file)
-    await this.close()
+    const { file, isCutOff } = this.#progress
+    if (isCutOff || counts.unreadable > unreadable) counts.cutOff.push(file)
     return false
   }
 
   async close(): Promise<void> {
-    await this.#chunks.return()
-    this.#input.close()
-  }
-
-  #unreadable({ why }: Unreadable): void {
-    const { counts } = this.#parts
-    counts.unreadable++
-    counts.firstUnreadable ??= { file: this.#state.file, line: this.#lineNumber, why }
+    await this.#chunks.return(undefined)
   }
 }

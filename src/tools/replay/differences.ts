@@ -2,7 +2,6 @@
  * Finds where the log's answers differ from the replay's, and why. A cause is given only where the log shows it, for the client and
  * the windows that the answer depends on. What the log itself counts beyond a limit is never explained by what others held of it.
  */
-import type { LogNote } from '../log-files/batch.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { Facts, NEWS_MS, type FactsOptions } from './facts.ts'
 import type { LoggedRequest } from './logged.ts'
@@ -43,7 +42,8 @@ const MOST_OF_ONE = 1_000
 
 export class Differences {
   readonly #options: FactsOptions
-  readonly #facts: Facts
+  /** Takes notes as soon as they are read: one may explain an answer that was logged before it. */
+  readonly facts: Facts
   readonly #clients = new Map<string, History>()
   readonly #strikes = new Map<string, Latest>()
   readonly #bans = new Map<string, Latest>()
@@ -57,12 +57,7 @@ export class Differences {
 
   constructor(options: FactsOptions) {
     this.#options = options
-    this.#facts = new Facts(options)
-  }
-
-  /** Applies a note as soon as it is read: it may explain an answer that was logged before it. */
-  applyNote(note: LogNote): void {
-    this.#facts.applyNote(note)
+    this.facts = new Facts(options)
   }
 
   /** Whether nothing was used before: the log begins with the start of a gateway that keeps no use over a restart. */
@@ -71,7 +66,7 @@ export class Differences {
   }
 
   get #isFromStart(): boolean {
-    return this.#facts.hasStartedBy(this.#firstMs)
+    return this.facts.hasStartedBy(this.#firstMs)
   }
 
   /** Notes that a client had used something when the log begins. */
@@ -181,8 +176,7 @@ export class Differences {
   }
 
   #isForeign({ revision }: LoggedRequest): boolean {
-    const revisions = revision === '' ? [...this.#facts.taken] : [revision]
-    return revisions.some((one) => one !== this.#options.revision)
+    return revision !== this.#options.revision
   }
 
   /** Cause of an admission beyond the limit by the log's own count. */
@@ -191,42 +185,44 @@ export class Differences {
     const window = history.day.isBeyond(request) ? 'day' : 'minute'
     const sinceMs = startOf(atMs, window === 'day' ? DAY_MS : MINUTE_MS)
     const isOther =
-      history.foreignRevisionMs >= sinceMs || this.#facts.isReset(client, window, sinceMs, atMs)
+      history.foreignRevisionMs >= sinceMs || this.facts.isReset(client, window, sinceMs, atMs)
     if (isOther || isDegraded || !history[window].isBeyondStore(request)) return 'limits'
-    return this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs) ? 'missing' : 'unexplained'
+    return this.facts.hasForgotten(this.#firstMs, sinceMs, atMs) ? 'missing' : 'unexplained'
   }
 
   #causeOfUse(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
     const { atMs, client, logged, isDegraded, isUsedUp } = request
     const isRefusedNow = replayed === 'minute' || replayed === 'day'
-    const isReset = isRefusedNow && this.#facts.isReset(client, replayed, sinceMs, atMs)
-    const isLost = history.degradedMs >= sinceMs || this.#facts.wasLost(sinceMs, atMs)
+    const isReset = isRefusedNow && this.facts.isReset(client, replayed, sinceMs, atMs)
+    const isLost = history.degradedMs >= sinceMs || this.facts.wasLost(sinceMs, atMs)
     if (history.foreignRevisionMs >= sinceMs || isReset || isDegraded || isLost) return 'limits'
     if (this.#hasHole(sinceMs, atMs)) return 'missing'
     const counts = isOfDay(request, replayed) ? history.day : history.minute
     const usedMs = this.#usedBefore.get(client) ?? -Infinity
+    // A difference may only follow from earlier ones.
     const isFollowing = logged === 'admitted' ? counts.ahead > 0 : counts.ahead < 0
+    const followed = isFollowing ? counts.cause : undefined
     const byOthers = counts.isShared && (replayed === 'admitted' ? isUsedUp : logged !== 'admitted')
     // If the log begins with the start, the use that a client's first line reports may be what others held, or the use of later lines.
     const isHeld = counts.isShared && usedMs > -Infinity
-    if (this.#isFromStart && (byOthers || isHeld)) return counts.followed(isFollowing) ?? 'limits'
+    if (this.#isFromStart && (byOthers || isHeld)) return followed ?? 'limits'
     if (usedMs > sinceMs) return 'missing'
-    return counts.followed(isFollowing) ?? (byOthers ? 'limits' : 'unexplained')
+    return followed ?? (byOthers ? 'limits' : 'unexplained')
   }
 
   #causeOfBan(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
     const { atMs, logged, keyId, isDegraded } = request
     if (history.foreignRevisionMs >= sinceMs) return 'limits'
-    if (this.#facts.hasOperatorBan(keyId, sinceMs, atMs)) return 'strikes'
+    if (this.facts.hasOperatorBan(keyId, sinceMs, atMs)) return 'strikes'
     const { forgetAfterMs } = this.#options.bans
-    const ban = this.#facts.banOf(keyId, atMs)
+    const ban = this.facts.banOf(keyId, atMs)
     const strike = this.#strikes.get(keyId)
     if (strike && strike.cause !== 'unexplained' && strike.atMs >= sinceMs) return strike.cause
     // Earlier bans make a ban for strikes longer, until they are forgotten.
     const before = replayed === 'ban' || ban !== undefined ? this.#bans.get(keyId) : undefined
     if (before && before.cause !== 'unexplained' && before.atMs >= atMs - forgetAfterMs)
       return before.cause
-    const isLost = history.degradedMs >= sinceMs || this.#facts.wasLost(sinceMs, atMs)
+    const isLost = history.degradedMs >= sinceMs || this.facts.wasLost(sinceMs, atMs)
     if (isDegraded || isLost) return 'strikes'
     if (this.#hasHole(sinceMs, atMs)) return 'missing'
     // In the middle of a ban, other processes refuse the key, too.
@@ -242,13 +238,13 @@ export class Differences {
   }
 
   #hasHole(sinceMs: number, atMs: number): boolean {
-    const hasForgotten = this.#facts.hasForgotten(this.#firstMs, sinceMs, atMs)
-    return hasForgotten || !this.#facts.isWhole(sinceMs, atMs)
+    const hasForgotten = this.facts.hasForgotten(this.#firstMs, sinceMs, atMs)
+    return hasForgotten || !this.facts.isWhole(sinceMs, atMs)
   }
 
   /** Earliest time of the strikes that a ban depends on. */
   #strikesSinceMs({ keyId, atMs }: LoggedRequest): number {
-    const ban = this.#facts.banOf(keyId, atMs)
+    const ban = this.facts.banOf(keyId, atMs)
     return Math.min(ban?.fromMs ?? atMs, atMs) - this.#options.bans.withinMs
   }
 }

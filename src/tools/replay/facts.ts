@@ -1,6 +1,6 @@
 /** Collects the log lines that explain why requests were answered as they were. */
 import type { BansConfig } from '../../config/config.ts'
-import type { LogNote } from '../log-files/batch.ts'
+import type { LogNote } from '../log-files/lines.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 
 /** A span in Unix time in ms; both ends belong to it. */
@@ -32,8 +32,6 @@ const endEvents: ReadonlySet<LogNote['event']> = new Set([
 ])
 
 export class Facts {
-  /** Revisions that gateways took; older lines of requests do not name theirs. */
-  readonly taken = new Set<string>()
   readonly #options: FactsOptions
   /** Unix times in ms at which operators reset use, by window and client. */
   readonly #resets = new Map<string, number[]>()
@@ -69,8 +67,6 @@ export class Facts {
     if (event === 'linesSuppressed' || event === 'linesDropped' || event === 'clockWentBack')
       for (const gapMs of [atMs - NEWS_MS, atMs]) this.#gaps.add(Math.floor(gapMs / MINUTE_MS))
     if (event === 'listening') this.#starts.push(atMs)
-    if (event === 'configTaken')
-      this.taken.add(String(fields['revision']).slice(0, this.#options.revision.length))
     // A refused action has changed nothing.
     if (event === 'audit' && fields['status'] === 200) this.#applyAction(atMs, fields)
     if (event === 'keyBanned') {

@@ -4,10 +4,10 @@ import { createScratch } from '../../server/gateway/scratch.ts'
 import type { Judged } from '../../core/pipeline/exchange.ts'
 import { judge } from '../../core/pipeline/pipeline.ts'
 import type { Admission } from '../../state/quota.ts'
-import type { Caller } from '../../core/rules/credentials.ts'
+import { createTokenCallers } from '../../core/credentials/token-callers.ts'
+import { createCaller, type Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
 import { compileRoutes, type Route } from '../../core/rules/routes.ts'
-import { createCallers } from './callers.ts'
 
 /** free: refused uncharged, for neither quota nor ban. */
 export type Decided = 'admitted' | 'minute' | 'day' | 'ban' | 'free'
@@ -104,4 +104,28 @@ function withdrawnRoutes({ routes, server }: Config): ReadonlyMap<string, Route>
   )
   const withdrawn = matched.filter((route) => route?.withdrawal !== undefined)
   return new Map(withdrawn.map((route) => [route.name, route]))
+}
+
+const TOKEN_PREFIX = 'jwt:'
+
+/** Makes the function that finds the caller that a name in a log means: a key in Tollgate's own log, a client or a key in another. undefined: the configuration lacks the name. */
+function createCallers(config: Config) {
+  const { clients, plans } = config
+  const isStructured = config.server.structuredQuotaHeaders
+  const ofToken = createTokenCallers({ clients, plans, isStructured })
+  /** planOfLine: the plan that the line names, if any. isOwn: the log is Tollgate's own, which names keys. */
+  return (name: string, planOfLine: string | undefined, isOwn: boolean): Caller | undefined => {
+    const owned = clients.keyById(name)
+    const client = owned?.client ?? (isOwn ? undefined : clients.get(name))
+    if (client !== undefined) {
+      const { id: clientId, plan, limits, concurrent } = client
+      const expiresAtMs = owned?.key.expiresAtMs ?? Infinity
+      const keyDigest = owned?.key.sha256
+      const known = { clientId, plan, limits, concurrent, keyId: name, expiresAtMs, keyDigest }
+      return createCaller(known, isStructured)
+    }
+    if (!name.startsWith(TOKEN_PREFIX) || config.jwt === undefined) return undefined
+    const clientId = name.slice(TOKEN_PREFIX.length)
+    return ofToken({ kid: undefined, clientId, plan: planOfLine, expiresAtMs: Infinity })
+  }
 }

@@ -1,16 +1,17 @@
 /** Decides the requests of logs again, under one configuration or under two side by side, and reports the outcome. */
 import type { Config } from '../../config/config.ts'
-import type { LogBatch, OpenedLogs } from '../log-files/batch.ts'
-import { NO_NAME, outcomes } from '../log-files/batch.ts'
+import { LogFileFault } from '../log-files/input.ts'
+import type { OpenedLogs } from '../log-files/open.ts'
+import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
-import { ClientRows } from './client-rows.ts'
+import { ClientCounts } from './client-counts.ts'
 import { Differences } from './differences.ts'
-import { isSameWindow, loggedRequest, usedBefore, type LoggedRequest } from './logged.ts'
+import { isSameWindow, usedBefore, type LoggedRequest } from './logged.ts'
 import { OverTime } from './over-time.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
 import type { ReplayReport } from './report.ts'
-import { reportOf } from './totals.ts'
+import { moreOf, outcomeOf, plansOf } from './totals.ts'
 
 export interface ReplayOptions {
   readonly config: Config
@@ -18,8 +19,8 @@ export interface ReplayOptions {
   readonly logs: OpenedLogs
   /** Called for each request that was judged; clients are numbers from 0 on, in the order of `clients` of the result. */
   readonly observe?: ((client: number, atMs: number) => void) | undefined
-  /** Called after each batch. */
-  readonly progress?: (requests: number) => void
+  /** Called now and then. */
+  readonly progress?: () => void
 }
 
 export interface Replayed {
@@ -34,46 +35,43 @@ interface Identity {
   readonly caller: Caller
   readonly isGone: boolean
   readonly before: Caller | undefined
-  readonly row: number
+  /** Number of the client. */
+  readonly number: number
 }
 
 const MOST_UNKNOWN_NAMES = 100
-const NEXT_TURN_AFTER_MS = 20
+/** Enough for a million clients with several keys each: characters of all names, and what a name takes beside them. */
+const MOST_NAME_CHARS = 2 ** 27
+const CHARS_A_NAME = 32
 
 export async function replay(options: ReplayOptions): Promise<Replayed> {
   const replaying = new Replaying(options)
   try {
-    let turnMs = performance.now()
-    for await (const batch of options.logs.batches()) {
-      replaying.take(batch)
-      options.progress?.(replaying.requests)
-      if (performance.now() - turnMs < NEXT_TURN_AFTER_MS) continue
-      // Signals are handled between two batches.
-      await new Promise((resolve) => setImmediate(resolve))
-      turnMs = performance.now()
+    for await (const rows of options.logs.batches()) {
+      replaying.take(rows)
+      options.progress?.()
     }
     return replaying.result()
   } finally {
     await replaying.close()
-    await options.logs.close()
   }
 }
 
 class Replaying {
-  requests = 0
   readonly #options: ReplayOptions
   readonly #policy: ReplayedPolicy
   readonly #before: ReplayedPolicy | undefined
-  readonly #rows = new ClientRows()
+  readonly #clients: ClientCounts
   readonly #overTime = new OverTime()
   /** Differences from Tollgate's own lines. */
   readonly #differences: Differences
   #isOwn = false
-  /** Clients by the number of their name; null: no configuration has the name. */
-  readonly #known: (Identity | null | undefined)[] = []
+  /** Clients by their name in the log; null: no configuration has the name. */
+  readonly #known = new Map<string, Identity | null>()
+  #nameChars = 0
   /** Unix time in ms of the line that reported what a client had used, by client. */
   readonly #seeded = new Map<string, number>()
-  /** Rows of clients that the new configuration lacks, or that have used a key which it lacks. */
+  /** Numbers of clients that the new configuration lacks, or that have used a key which it lacks. */
   readonly #gone = new Set<number>()
   readonly #unknownNames = new Set<string>()
   #unknownRequests = 0
@@ -82,63 +80,59 @@ class Replaying {
   #firstMs: number | undefined
   #lastMs = 0
   #notesRead = 0
-  readonly #revisions = new Set<number>()
+  readonly #revisions = new Set<string>()
 
   constructor(options: ReplayOptions) {
     const { config, against } = options
     this.#options = options
     this.#policy = new ReplayedPolicy(config)
     this.#before = against && new ReplayedPolicy(against)
+    this.#clients = new ClientCounts(against !== undefined)
     // The log was written under the configuration in force, which --against gives.
     const { bans, revision, store } = against ?? config
     const forgets = store.redis === undefined && store.file === undefined
     this.#differences = new Differences({ revision: shortOf(revision), forgets, bans })
   }
 
-  take(batch: LogBatch): void {
+  take(rows: readonly RequestRow[]): void {
     const { notes } = this.#options.logs
-    for (const note of notes.slice(this.#notesRead)) this.#differences.applyNote(note)
+    for (const note of notes.slice(this.#notesRead)) this.#differences.facts.applyNote(note)
     this.#notesRead = notes.length
-    for (let at = 0; at < batch.count; at++) this.#request(batch, at)
+    for (const row of rows) this.#request(row)
   }
 
-  #request(batch: LogBatch, at: number): void {
-    const atMs = batch.atMs[at] ?? 0
-    this.requests++
+  #request(row: RequestRow): void {
+    const { atMs, caller: name, outcome: logged, route, refundedAtMs } = row
     this.#firstMs ??= atMs
     const isLate = atMs < this.#lastMs
     if (!isLate) this.#lastMs = atMs
-    const logged = outcomes[batch.outcome[at] ?? 0] ?? 'unknown'
-    const name = batch.caller[at] ?? NO_NAME
-    if (name === NO_NAME || logged === 'nobody') return void this.#notJudged++
-    const isOwn = logged !== 'unknown'
-    const known = this.#known[name] ?? this.#identify(batch, at, name, isOwn)
+    if (name === undefined || logged === 'nobody') return void this.#notJudged++
+    let known = this.#known.get(name)
+    if (known === undefined) known = this.#identify(row, name)
     if (known === null) return this.#unknown(name)
-    if (isLate) return this.#late(batch, at, known, logged)
-    const { names } = this.#options.logs
-    const routeName = names[batch.route[at] ?? NO_NAME]
-    const refundedAtMs = batch.refundedAtMs[at] ?? Number.NaN
-    const line = { routeName, isFree: logged === 'free', refundedAtMs }
-    if (isOwn) this.#seed(batch, at, known)
+    if (isLate) return this.#late(row, known, logged)
+    const line = { routeName: route, isFree: logged === 'free', refundedAtMs }
+    const isOwn = logged !== 'unknown'
+    if (isOwn) this.#seed(row, known)
     const decided = known.isGone ? 'free' : this.#policy.decide(known.caller, atMs, line)
     const before = known.before && this.#before?.decide(known.before, atMs, line)
     const inForce = this.#before === undefined ? decided : before
     if (isOwn && inForce !== undefined)
-      this.#differences.compare(this.#own(batch, at, known, logged), inForce)
+      this.#differences.compare(this.#own(row, known, logged), inForce)
     this.#count(known, atMs, decided, before)
   }
 
   /** Takes a request that comes too late to be decided. It counts as in the log, and is charged if its windows are not over. */
-  #late(batch: LogBatch, at: number, known: Identity, logged: Decided | 'unknown'): void {
+  #late(row: RequestRow, known: Identity, logged: Decided | 'unknown'): void {
     const { caller, before, isGone } = known
-    const atMs = batch.atMs[at] ?? 0
+    const { atMs, refundedAtMs } = row
     const decided = logged === 'unknown' ? 'admitted' : logged
     const isOwn = logged !== 'unknown'
-    const isReplaced = isOwn && this.#differences.late(this.#own(batch, at, known, logged))
+    const isReplaced = isOwn && this.#differences.late(this.#own(row, known, logged))
     // The rest that a client's first line reports includes this request.
     const reportedMs = isOwn && !this.#differences.isUnusedBefore ? Infinity : 0
     const isReported = atMs <= (this.#seeded.get(caller.clientId) ?? reportedMs)
-    if (decided === 'admitted' && Number.isNaN(batch.refundedAtMs[at]) && !isReported) {
+    if (decided === 'admitted' && Number.isNaN(refundedAtMs) && !isReported) {
       const runs = (lengthMs: number): number => Number(isSameWindow(lengthMs, atMs, this.#lastMs))
       const used = { minute: runs(MINUTE_MS), day: runs(DAY_MS) }
       if (!isGone && (before !== undefined || !isReplaced))
@@ -148,64 +142,67 @@ class Replaying {
     this.#count(known, atMs, isGone ? 'free' : decided, before && decided)
   }
 
-  #own(batch: LogBatch, at: number, { caller, before }: Identity, logged: Decided): LoggedRequest {
-    const { names } = this.#options.logs
-    this.#revisions.add(batch.revision[at] ?? NO_NAME)
+  #own(row: RequestRow, { caller, before = caller }: Identity, logged: Decided): LoggedRequest {
+    const { atMs, refundedAtMs, isDegraded, revision, process, minuteLeft, dayLeft } = row
+    if (revision !== undefined) this.#revisions.add(revision)
     this.#isOwn = true
-    return loggedRequest(batch, at, { names, logged, caller, before })
+    const { clientId: client, keyId } = caller
+    const { limits } = before
+    const isUsedUp = minuteLeft === 0 || dayLeft === 0
+    const line = { atMs, refundedAtMs, isDegraded, revision, process, isUsedUp }
+    return { ...line, client, keyId, limits, logged }
   }
 
   #count(known: Identity, atMs: number, decided: Decided, before: Decided | undefined): void {
     const earlier = this.#before === undefined ? undefined : (before ?? 'free')
     if (decided === 'free' && (earlier ?? 'free') === 'free') return void this.#notJudged++
     this.#judged++
-    this.#rows.add(known.row, atMs, decided)
-    if (earlier !== undefined) this.#rows.addBefore(known.row, earlier)
+    this.#clients.add(known.number, atMs, decided, earlier)
     this.#overTime.add(atMs, decided, earlier)
-    if (decided !== 'free' || known.isGone) this.#options.observe?.(known.row, atMs)
+    if (decided !== 'free' || known.isGone) this.#options.observe?.(known.number, atMs)
   }
 
-  #identify(batch: LogBatch, at: number, name: number, isOwn: boolean): Identity | null {
-    const earlier = this.#known[name]
-    if (earlier === null) return earlier
-    const { names } = this.#options.logs
-    const text = names[name] ?? ''
-    const plan = names[batch.plan[at] ?? NO_NAME]
-    const now = this.#policy.callerOf(text, plan, isOwn)
-    const before = this.#before?.callerOf(text, plan, isOwn)
+  #identify({ plan, outcome }: RequestRow, name: string): Identity | null {
+    this.#nameChars += CHARS_A_NAME + name.length
+    if (this.#nameChars > MOST_NAME_CHARS) {
+      const [file = ''] = this.#options.logs.reading.files
+      const reason = 'it has more names than there can be clients'
+      throw new LogFileFault(file, reason, 'name the field that tells the client')
+    }
+    const isOwn = outcome !== 'unknown'
+    const now = this.#policy.callerOf(name, plan, isOwn)
+    const before = this.#before?.callerOf(name, plan, isOwn)
     const caller = now ?? before
     const isGone = now === undefined
     const known =
       caller === undefined
         ? null
-        : { caller, isGone, before, row: this.#rows.numberOf(caller.clientId, caller.plan) }
-    if (known?.isGone) this.#gone.add(known.row)
-    this.#known[name] = known
+        : { caller, isGone, before, number: this.#clients.numberOf(caller.clientId, caller.plan) }
+    if (known?.isGone) this.#gone.add(known.number)
+    // A part of a line would keep all that was read with it in memory.
+    this.#known.set(Buffer.from(name).toString(), known)
     return known
   }
 
-  #unknown(name: number): void {
+  #unknown(name: string): void {
     this.#unknownRequests++
-    if (this.#unknownNames.size < MOST_UNKNOWN_NAMES)
-      this.#unknownNames.add(this.#options.logs.names[name] ?? '')
+    if (this.#unknownNames.size < MOST_UNKNOWN_NAMES) this.#unknownNames.add(name)
   }
 
   /** Charges what a client had used when the log begins, computed from the rest that its first line reports. */
-  #seed(batch: LogBatch, at: number, { caller, before }: Identity): void {
+  #seed(row: RequestRow, { caller, before }: Identity): void {
     const { clientId } = caller
     if (this.#differences.isUnusedBefore || this.#seeded.has(clientId)) return
     // The line of a refunded request reports the rest of a later time.
-    if (batch.minuteLeft[at] === -1 || !Number.isNaN(batch.refundedAtMs[at])) return
-    const atMs = batch.atMs[at] ?? 0
-    this.#seeded.set(clientId, atMs)
-    const revision = this.#options.logs.names[batch.revision[at] ?? NO_NAME]
-    const limits = this.#limitsThen(revision, caller, before)
+    if (row.minuteLeft === undefined || !Number.isNaN(row.refundedAtMs)) return
+    this.#seeded.set(clientId, row.atMs)
+    const limits = this.#limitsThen(row.revision, caller, before)
     if (limits === undefined || this.#firstMs === undefined) return
-    const used = usedBefore(batch, at, limits, this.#firstMs)
+    const used = usedBefore(row, limits, this.#firstMs)
     if (used.minute === 0 && used.day === 0) return
     this.#differences.usedBefore(clientId, this.#firstMs)
-    this.#policy.seed(caller, atMs, used)
-    if (before !== undefined) this.#before?.seed(before, atMs, used)
+    this.#policy.seed(caller, row.atMs, used)
+    if (before !== undefined) this.#before?.seed(before, row.atMs, used)
   }
 
   /** Limits under which the line was written; undefined: its configuration is not at hand. */
@@ -220,23 +217,26 @@ class Replaying {
   result(): Replayed {
     const { config, against, logs } = this.#options
     const hasBefore = against !== undefined
-    const clients = Array.from({ length: this.#rows.size }, (_, number) =>
-      this.#rows.client(number, hasBefore),
-    )
-    const report = reportOf(clients, {
-      hasBefore,
+    const clients = this.#clients.all
+    const { firstUnreadable = null, ...read } = logs.reading
+    const isoOf = (ms: number): string | null =>
+      this.#firstMs === undefined ? null : new Date(Math.floor(ms)).toISOString()
+    const report: ReplayReport = {
       overTime: this.#overTime.report(hasBefore),
       notJudged: this.#notJudged,
       requests: this.#judged,
       unknownClients: { requests: this.#unknownRequests, names: [...this.#unknownNames] },
-      from: this.#firstMs === undefined ? null : new Date(Math.floor(this.#firstMs)).toISOString(),
-      to: this.#firstMs === undefined ? null : new Date(Math.floor(this.#lastMs)).toISOString(),
+      from: isoOf(this.#firstMs ?? 0),
+      to: isoOf(this.#lastMs),
       revision: config.revision,
       ...(hasBefore && { against: against.revision, gone: this.#gone.size }),
       ...(this.#isOwn && { log: this.#differences.report() }),
-      reading: logs.reading,
-      revisions: [...this.#revisions].flatMap((number) => logs.names[number] ?? []),
-    })
+      ...outcomeOf(clients, hasBefore),
+      unreadable: read.unreadable,
+      clients: clients.toSorted((one, other) => moreOf(other) - moreOf(one)),
+      plans: plansOf(clients, hasBefore),
+      read: { ...read, firstUnreadable, revisions: [...this.#revisions] },
+    }
     return { report, clients }
   }
 

@@ -1,5 +1,5 @@
 /** The report of a replay, as `--json` prints it. Times are RFC 3339 in UTC. */
-import type { LogReading } from '../log-files/batch.ts'
+import type { LogReading } from '../log-files/open.ts'
 
 export interface Outcome {
   readonly admitted: number
@@ -107,7 +107,7 @@ export interface ReplayReport extends Outcome {
   }
   /** Present with --suggest. */
   readonly suggestions?: Suggestions
-  readonly read: Omit<LogReading, 'bytes' | 'totalBytes' | 'readBytes' | 'firstUnreadable'> & {
+  readonly read: Omit<LogReading, 'firstUnreadable'> & {
     readonly firstUnreadable: NonNullable<LogReading['firstUnreadable']> | null
     readonly revisions: readonly string[]
   }

@@ -8,15 +8,14 @@ export class WindowCounts {
   ahead = 0
   /** Whether more than one process decided. */
   isShared = false
+  /** Cause of the last request that only one of log and replay has charged. */
+  cause: Cause | undefined
   readonly #lengthMs: number
   #index = -Infinity
   /** Requests that were charged and not refunded. */
   #charged = 0
   /** Part of #charged that was decided without the store. */
   #degraded = 0
-  /** Cause of the last request that only one of log and replay has charged. */
-  #cause: Cause | undefined
-
   constructor(lengthMs: number) {
     this.#lengthMs = lengthMs
   }
@@ -25,7 +24,7 @@ export class WindowCounts {
     if (this.isRunning(atMs)) return
     this.#index = Math.floor(atMs / this.#lengthMs)
     this.ahead = this.#charged = this.#degraded = 0
-    this.#cause = undefined
+    this.cause = undefined
     this.isShared = false
   }
 
@@ -43,12 +42,7 @@ export class WindowCounts {
   shift(ahead: number, cause: Cause): void {
     if (ahead === 0) return
     this.ahead += ahead
-    this.#cause = cause
-  }
-
-  /** The cause of a difference that only follows from earlier ones. */
-  followed(isFollowing: boolean): Cause | undefined {
-    return isFollowing ? this.#cause : undefined
+    this.cause = cause
   }
 
   /** Whether the log itself counts more than the limit in the window of this request. */

@@ -1,76 +1,34 @@
-/** A line of each form: what is read of it, and that the reader of bytes says what JSON.parse says. */
-import * as fc from 'fast-check'
+/** A line of each form, and what is read of it. */
 import { describe, expect, it } from 'vitest'
-import { Fields, NOTHING, NUMBER, ownFields, STRING } from '../../../src/tools/log-files/fields.ts'
-import { readParsed } from '../../../src/tools/log-files/parsed.ts'
-import { scan } from '../../../src/tools/log-files/scan.ts'
-import { createTimeReader, parseTime } from '../../../src/tools/log-files/times.ts'
+import { Lines, MAX_LINE_CHARS } from '../../../src/tools/log-files/lines.ts'
+import { parseTime } from '../../../src/tools/log-files/times.ts'
 import { words } from '../../support/words.ts'
 import { access, readLogs, START_MS, write } from './logs.ts'
-import { anyCharacter } from '../../support/any-character.ts'
 
-/** Of each field: nothing, true, a number or a text. */
-const saidBy = ({ kinds, numbers, bytes, starts, ends }: Fields) =>
-  ownFields.map((_, at) => {
-    if (kinds[at] === NOTHING) return undefined
-    if (kinds[at] === NUMBER) return numbers[at]
-    return kinds[at] === STRING ? bytes.toString('utf8', starts[at], ends[at]) : true
-  })
+describe('lines', () => {
+  function linesOf(chunks: readonly Buffer[]): string[] {
+    const all: string[] = []
+    const lines = new Lines((line) => all.push(line))
+    for (const chunk of chunks) lines.push(chunk)
+    lines.end()
+    return all
+  }
 
-function bothSay(line: string) {
-  const [scanned, parsed] = [new Fields(), new Fields()]
-  const end = scan(Buffer.from(`junk${line}\n{"event":"access"}\n`), 4, scanned)
-  readParsed(JSON.parse(line) as Record<string, unknown>, parsed)
-  return { end, scanned: saidBy(scanned), parsed: saidBy(parsed) }
-}
-
-describe('the reader of bytes', () => {
-  const names = fc.oneof(fc.constantFrom(...ownFields, 'id', 'path', 'constructor'), fc.string())
-  const numbers = fc.oneof(
-    fc.nat(),
-    fc.double(),
-    fc.maxSafeInteger(),
-    fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }).map((micros) => micros / 1_000),
-  )
-  const texts = fc.oneof(
-    fc.string(),
-    fc.string({ unit: anyCharacter }),
-    fc.constantFrom('access', ''),
-  )
-  const values = fc.oneof(numbers, numbers, texts, texts, fc.boolean(), fc.jsonValue())
-
-  it('says what JSON.parse says, or leaves the line to it', () => {
-    let taken = 0
-    fc.assert(
-      fc.property(fc.array(fc.tuple(names, values), { maxLength: 12 }), (pairs) => {
-        // Fields may stand twice.
-        const line = `{${pairs.map((pair) => pair.map((part) => JSON.stringify(part)).join(':')).join()}}`
-        const { end, scanned, parsed } = bothSay(line)
-        if (end === 0) return
-        taken++
-        expect(end).toBe(4 + line.length)
-        expect(scanned).toEqual(parsed)
-      }),
-      { numRuns: 1_000, seed: 1 },
+  it.each([1, 2, 3, 7, 100])('are the same where a chunk ends after %i bytes', (size) => {
+    const text = 'one\n\nschlüssel\n\u{1f436}\r\nlast'
+    const bytes = Buffer.from(text)
+    const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+      bytes.subarray(at * size, (at + 1) * size),
     )
-    expect(taken).toBeGreaterThan(30)
+    expect(linesOf(chunks)).toEqual(text.split('\n'))
   })
 
-  it('is exact up to the largest safe number', () => {
-    const line = '{"status":9007199254740991,"dayLeft":900719925474.0985}'
-    const { end, scanned, parsed } = bothSay(line)
-    expect(end).not.toBe(0)
-    expect(scanned).toEqual(parsed)
-  })
-
-  it('takes each line that our writer makes of plain text, so that none is slow', () => {
-    const line = access(0, { agoMs: -0.003, totalMs: 0.25, dayLeft: 9_007_199_254, degraded: true })
-    expect(bothSay(line.trimEnd())).toMatchObject({ end: 3 + line.length })
-  })
-
-  const slow = words('{} {"a":1 {"a":01} {"a":1.} {"a":tru} {"a":-} {"a":1}x {a:1}')
-  it.each([...slow, '{"a":"\u0001"}', ' {"a":1}'])('leaves %j to JSON.parse', (line) => {
-    expect(scan(Buffer.from(`${line}\n`), 0, new Fields())).toBe(0)
+  it('are cut where they are much too long, and the next one is whole', () => {
+    const chunks = Array.from({ length: 50 }, () => Buffer.alloc(65_536, 'x'))
+    const [long = '', ...others] = linesOf([...chunks, Buffer.from('y\nnext\n')])
+    expect(long.length).toBeGreaterThan(MAX_LINE_CHARS)
+    expect(long.length).toBeLessThan(2 * MAX_LINE_CHARS)
+    expect(others).toEqual(['next'])
   })
 })
 
@@ -86,10 +44,7 @@ describe('what became of a request', () => {
     ['day', { ...quota, window: 'day', degraded: true }],
     ['ban', { agoMs: 0.1, refusal: 'api_key_banned', status: 429 }],
     ['nobody', { plan: undefined, refusal: 'invalid_api_key', status: 401 }],
-    // Of logs of before.
-    ['admitted', { totalMs: 30 }],
-    ['admitted', { totalMs: 30, refusal: 'concurrency_limit_exceeded', status: 429 }],
-    ['free', { totalMs: 30, refusal: 'service_unavailable', degraded: true, status: 503 }],
+    ['free', { agoMs: 30, refusal: 'service_unavailable', degraded: true, status: 503 }],
   ])('is %s: %j', async (outcome, fields) => {
     const { requests } = await readLogs([write(access(0, fields))])
     expect(requests.map((request) => request.outcome)).toEqual([outcome])
@@ -120,14 +75,6 @@ describe('times', () => {
       expect(parseTime(text)).toBeNaN()
     },
   )
-
-  it('of one minute are alike to the reader that keeps the minute, leap seconds too', () => {
-    const read = createTimeReader()
-    for (const seconds of ['31.123', '59.999', '60.000', '61.000', '99.000']) {
-      const text = `2026-11-03T14:07:${seconds}Z`
-      expect(read(Buffer.from(text), 0, text.length), text).toBe(parseTime(text))
-    }
-  })
 })
 
 describe('logs of other servers', () => {

@@ -36,17 +36,15 @@ function causesOf(
     /** The first line of the client tells of use. */
     usedBefore?: boolean
     restartedAt?: number
-    taken?: string
   } = {},
 ): Record<string, number> {
-  const { forgets = false, startedAt = -5, usedBefore = false, taken = REVISION } = around
+  const { forgets = false, startedAt = -5, usedBefore = false } = around
   const { bannedAt, restartedAt } = around
   const differences = new Differences({ ...settings, forgets })
-  const note = (event: 'listening' | 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
-    differences.applyNote({ event, atMs: FROM + at, process: 'a.log', fields })
+  const note = (event: 'listening' | 'keyBanned', at: number, fields = {}): void =>
+    differences.facts.applyNote({ event, atMs: FROM + at, process: 'a.log', fields })
   note('listening', startedAt)
   if (usedBefore) differences.usedBefore('acme', FROM + 1)
-  note('configTaken', -5, { revision: `${taken}abcdef` })
   if (restartedAt !== undefined) note('listening', restartedAt)
   if (bannedAt !== undefined) note('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
   for (const [nth, { at, replayed, ...line }] of lines.entries()) {
@@ -120,7 +118,7 @@ describe('the cause of a difference', () => {
     const differences = new Differences({ ...settings, forgets: true })
     const after = { until: new Date(FROM + 3_600_000).toISOString() }
     const fields = { action: 'ban', status: 200, key: 'acme-1', after }
-    differences.applyNote({ event: 'audit', atMs: FROM, process: 'a.log', fields })
+    differences.facts.applyNote({ event: 'audit', atMs: FROM, process: 'a.log', fields })
     for (const [at, logged] of [
       [-1, 'admitted'],
       [1_800_000, 'ban'],
@@ -140,10 +138,10 @@ describe('the cause of a difference', () => {
   })
 
   it.each([
-    ['of the revision that was taken', REVISION, 'unexplained'],
-    ['of another that was taken', 'fedcba', 'limits'],
-  ])('one too many, of a line that tells no revision: %s', (_, taken, cause) => {
-    const tooMany: Line = { at: 200, logged: 'admitted', replayed: 'minute', revision: '' }
-    expect(causesOf([...before, tooMany], { taken })).toEqual({ [cause]: 1 })
+    ['this', REVISION, 'unexplained'],
+    ['another', 'fedcba', 'limits'],
+  ])('one too many, by %s revision', (_, revision, cause) => {
+    const tooMany: Line = { at: 200, logged: 'admitted', replayed: 'minute', revision }
+    expect(causesOf([...before, tooMany])).toEqual({ [cause]: 1 })
   })
 })

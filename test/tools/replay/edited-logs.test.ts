@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { loadConfig } from '../../../src/config/clients/load.ts'
 import { replay } from '../../../src/tools/replay/replay.ts'
-import { openHere } from '../log-files/logs.ts'
+import { openLogs } from '../../../src/tools/log-files/open.ts'
 import { clientsBlock, configFile } from '../../process/gateways.ts'
 import { temporaryFile } from '../../support/processes.ts'
 
@@ -111,7 +111,7 @@ async function differing(processes: readonly Line[], edits: readonly Edit[], aro
   const log = [...(isCut ? [] : [note(-1, 'listening')]), ...notes, ...lines]
   log.sort((one, other) => String(one['time']).localeCompare(String(other['time'])))
   const text = log.map((line) => `${JSON.stringify(line)}\n`).join('')
-  const logs = openHere([temporaryFile('a.log', text)], { windowMs: 1_000 })
+  const logs = openLogs([temporaryFile('a.log', text)], { windowMs: 1_000 })
   const { report } = await replay({ config, logs })
   return Object.entries(report.log?.differs ?? {}).filter(([, count]) => count > 0)
 }

@@ -1,6 +1,6 @@
 /** How long an outage explains answers: until its own process has the store again, or is no more. */
 import { expect, it } from 'vitest'
-import type { LogNote } from '../../../src/tools/log-files/batch.ts'
+import type { LogNote } from '../../../src/tools/log-files/lines.ts'
 import { Facts } from '../../../src/tools/replay/facts.ts'
 
 const FROM = Date.parse('2026-11-02T10:00:00Z')

@@ -141,6 +141,8 @@ function madeReport(
     },
     read: {
       files: ['access.log.gz', HOSTILE[0] ?? ''],
+      readBytes: 1,
+      totalBytes: 1,
       lines: requests + 332,
       otherLines: 2,
       unreadable: 3,

@@ -1,0 +1,83 @@
+/** Counts the requests of each client, as the report has them. */
+import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import type { Decided } from './policy.ts'
+import type { Outcome, ReplayedClient } from './report.ts'
+
+type Mutable<T> = {
+  -readonly [Name in keyof T]: T[Name] extends object ? Mutable<T[Name]> : T[Name]
+}
+
+/** The latest window of a client, and its requests. */
+interface LatestWindow {
+  index: number
+  requests: number
+}
+
+export class ClientCounts {
+  /** Clients in the order of their numbers. */
+  readonly all: Mutable<ReplayedClient>[] = []
+  readonly #latest: Readonly<Record<'minute' | 'day', LatestWindow>>[] = []
+  readonly #numbers = new Map<string, number>()
+  readonly #hasBefore: boolean
+
+  constructor(hasBefore: boolean) {
+    this.#hasBefore = hasBefore
+  }
+
+  /** Returns the number of a client, which its id identifies. */
+  numberOf(client: string, plan: string): number {
+    const known = this.#numbers.get(client)
+    if (known !== undefined) return known
+    this.#numbers.set(client, this.all.length)
+    this.#latest.push({ minute: { index: -1, requests: 0 }, day: { index: -1, requests: 0 } })
+    const number = this.all.push({
+      client,
+      plan,
+      requests: 0,
+      ...this.#noOutcome(),
+      first: { minute: null, day: null, ban: null },
+      ...(this.#hasBefore && { before: this.#noOutcome() }),
+      peak: { minute: 0, day: 0 },
+    })
+    return number - 1
+  }
+
+  /** before: the decision of the old configuration, if there is one. */
+  add(number: number, atMs: number, decided: Decided, before: Decided | undefined): void {
+    const client = this.all[number]
+    const latest = this.#latest[number]
+    if (client === undefined || latest === undefined) return
+    client.requests++
+    addTo(client, decided)
+    if (client.before !== undefined && before !== undefined) addTo(client.before, before)
+    if (decided !== 'admitted' && decided !== 'free')
+      client.first[decided] ??= new Date(Math.floor(atMs)).toISOString()
+    for (const [window, lengthMs] of windows) {
+      const requests = requestsIn(latest[window], Math.floor(atMs / lengthMs))
+      client.peak[window] = Math.max(client.peak[window], requests)
+    }
+  }
+
+  #noOutcome(): Mutable<Outcome> {
+    const refused = { minute: 0, day: 0, ban: 0 }
+    return { admitted: 0, refused, ...(this.#hasBefore && { other: 0 }) }
+  }
+}
+
+const windows = [
+  ['minute', MINUTE_MS],
+  ['day', DAY_MS],
+] as const
+
+function addTo(outcome: Mutable<Outcome>, decided: Decided): void {
+  if (decided === 'admitted') outcome.admitted++
+  else if (decided !== 'free') outcome.refused[decided]++
+  else if (outcome.other !== undefined) outcome.other++
+}
+
+/** Counts a request in its window. One that comes late, when its window is over, is not counted. */
+function requestsIn(latest: LatestWindow, index: number): number {
+  if (index > latest.index) Object.assign(latest, { index, requests: 0 })
+  if (index === latest.index) latest.requests++
+  return latest.requests
+}
