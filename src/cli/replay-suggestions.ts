@@ -3,7 +3,7 @@ import { count, plural } from '../insight/format.js'
 import type { Look } from './terminal/look.ts'
 import { id, number, table, text, type Column } from './terminal/table.ts'
 import type { ReplayedClient, ReplayReport } from '../tools/replay/report.ts'
-import { percentOf, windowsOf, type WindowOfPlan } from '../tools/replay/suggest/windows.ts'
+import { percentOf, windowsOf, type WindowOfPlan } from '../tools/replay/suggest.ts'
 import { refusedOf } from '../tools/replay/totals.ts'
 
 const MOST_SHOWN = 20

@@ -289,15 +289,14 @@ describe('the page of a replay', () => {
     await page.close()
   })
 
-  it('is of 2 MiB at most with 20,000 clients of the longest names, of which the later ones are one row', async () => {
+  it('is of 2 MiB at most with 20,000 clients of the longest names, of which it shows the first', async () => {
     const report = madeReport(20_000, { isCompared: true, steps: 2_000 })
     const clients = report.clients.map((each) => ({ ...each, client: '"'.repeat(128) }))
     const size = Buffer.byteLength(reportPage({ ...report, clients }, titles))
     expect(size).toBeLessThan(2 * 1024 * 1024)
     const page = await open('large', report)
     expect(await page.locator('#clients tbody tr').count()).toBe(1_000)
-    const last = await page.locator('#clients tfoot').textContent()
-    expect(last).toContain('the other 19,000 clients')
+    expect(await page.getByText('The first 1,000 of 20,000 clients').count()).toBe(1)
     await page.close()
   })
 

@@ -1,4 +1,5 @@
 /** Builds HTML from untrusted texts, such as file names and ids of a log: no text becomes markup, and none hides a character. */
+import { count } from '../../../insight/format.js'
 
 /** Text that is markup already. */
 export class Markup {
@@ -53,12 +54,19 @@ export interface Column<Row> {
   cell(row: Row): Content
 }
 
-/** Renders a table. id: lets the page's script find it. last: rows that always stay at the end. */
+/** A column of whole numbers. */
+export const numbers = <Row>(head: string, of: (row: Row) => number | undefined): Column<Row> => ({
+  head,
+  isNumber: true,
+  cell: (row) => count(of(row)),
+})
+
+/** Renders a table. id: lets the page's script find it. */
 export function table<Row>(
   caption: string,
   columns: readonly Column<Row>[],
   rows: readonly Row[],
-  { id, last = [] }: { readonly id?: string; readonly last?: readonly Row[] } = {},
+  id?: string,
 ): Markup {
   const classOf = ({ kind, isNumber = false }: Column<Row>): string =>
     [kind, isNumber && 'number'].filter(Boolean).join(' ')
@@ -74,6 +82,5 @@ export function table<Row>(
 <table role="table" aria-label="${caption}">
 <thead role="rowgroup"><tr role="row">${heads}</tr></thead>
 <tbody role="rowgroup">${rows.map(line)}</tbody>
-${last.length > 0 && markup`<tfoot role="rowgroup">${last.map(line)}</tfoot>`}
 </table></div>`
 }

@@ -4,10 +4,9 @@ import { readFileSync } from 'node:fs'
 import { withoutRemarks } from '../../../admin/page-assets.ts'
 import { duration } from '../../../insight/format.js'
 import type { ReplayReport } from '../report.ts'
-import { clientsTable, hitTable, plansTable } from './clients.ts'
-import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts'
-import { limitsTable } from './limits.ts'
+import { clientsTable, limitsTable, plansTable } from './clients.ts'
 import { data, markup, Markup, named, type Content } from './markup.ts'
+import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts'
 
 /** Values on the page that the report does not have. */
 export interface Titles {
@@ -79,8 +78,7 @@ function body(report: ReplayReport, { config, against, version, madeAtMs }: Titl
   const versus = against === undefined ? '' : markup` against ${named(against)}`
   return markup`<a class="skip" href="#report">Skip to content</a>
 <header><div class="bar"><strong class="brand">Tollgate</strong>
-<span id="gateway">replay by version ${version}, ${madeAt}</span>
-<button id="theme" type="button" hidden>Theme</button></div></header>
+<span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
 <main id="report" tabindex="-1">
 <h1>Replay of ${named(config)}${versus}</h1>
 ${verdict(report)}
@@ -90,7 +88,6 @@ ${section(
   markup`<p class="muted">A point is ${step}. All times are UTC.</p>
 <div id="charts" class="charts"><noscript>The plots need JavaScript; all numbers are in the tables.</noscript></div>`,
 )}
-${section('Who is hit', hitTable(report))}
 ${section('By plan', plansTable(report))}
 ${report.suggestions && section('Limits that would fit', limitsTable(report.suggestions))}
 ${section('Clients', clientsTable(report))}

@@ -1,16 +1,13 @@
 /** Renders the overall outcome of a replay, its differences from the log, and what was read. */
 import { count, plural } from '../../../insight/format.js'
 import type { Cause, Outcome, ReplayReport } from '../report.ts'
-import { refusedOf } from '../totals.ts'
-import { markup, type Column, type Content, type Markup, named, table } from './markup.ts'
+import { percentOf } from '../suggest.ts'
+import { moreOf } from '../totals.ts'
+import { markup, named, numbers, table, type Column, type Content, type Markup } from './markup.ts'
 
 /** Writes a change such as +25,309. */
 export const change = (before: number, after: number): string =>
   `${after > before ? '+' : ''}${count(after - before).replace('-', '\u2212')}`
-
-/** Writes a share such as 0.64%. */
-const share = (part: number, whole: number): string =>
-  whole === 0 ? '–' : `${Number(((part / whole) * 100).toPrecision(2))}%`
 
 /** Writes a time such as 2026-11-02 19:12:07Z. */
 export const moment = (at: string | null): Content =>
@@ -18,21 +15,16 @@ export const moment = (at: string | null): Content =>
 
 /** Says in one sentence how many clients are refused more. */
 export function verdict({ clients, requests, before }: ReplayReport): Markup {
-  const hit = clients.filter((each) => refusedOf(each) > (each.before ? refusedOf(each.before) : 0))
-  const more = hit.reduce(
-    (sum, each) => sum + refusedOf(each) - (each.before ? refusedOf(each.before) : 0),
-    0,
-  )
+  const hit = clients.filter((client) => moreOf(client) > 0)
+  const more = hit.reduce((sum, client) => sum + moreOf(client), 0)
+  const less = clients.filter((client) => moreOf(client) < 0).length
   const what = before ? 'refused more' : 'refused'
-  const less = clients.filter(
-    (each) => each.before !== undefined && refusedOf(each) < refusedOf(each.before),
-  )
   const all = plural(clients.length, 'client')
   const said =
     hit.length === 0
       ? `None of ${all} is ${what}.`
-      : `${count(hit.length)} of ${all} ${hit.length === 1 ? 'is' : 'are'} ${what}: ${plural(more, 'request')} (${share(more, requests)}).`
-  const also = less.length > 0 ? ` ${plural(less.length, 'client')} refused less.` : ''
+      : `${count(hit.length)} of ${all} ${hit.length === 1 ? 'is' : 'are'} ${what}: ${plural(more, 'request')} (${percentOf(more / requests)}).`
+  const also = less > 0 ? ` ${plural(less, 'client')} refused less.` : ''
   return markup`<p class="says">${said}${also}</p>`
 }
 
@@ -46,18 +38,19 @@ export function outcomeTable({ requests, before, ...now }: ReplayReport): Markup
     { what: 'refused by ban', of: ({ refused }: Outcome) => refused.ban },
     ...(before ? [{ what: OTHER, of: ({ other = 0 }: Outcome) => other }] : []),
   ]
-  const amount = (head: string, from: Outcome): Column<(typeof rows)[number]> => ({
-    head,
-    isNumber: true,
-    cell: ({ of }) => count(of(from)),
-  })
+  const amount = (head: string, from: Outcome) =>
+    numbers<(typeof rows)[number]>(head, ({ of }) => of(from))
   const columns: Column<(typeof rows)[number]>[] = [
     { head: `of ${plural(requests, 'request')}`, kind: 'title', cell: ({ what }) => what },
     ...(before ? [amount('Old', before)] : []),
     amount(before ? 'New' : 'Requests', now),
     before
       ? { head: 'Change', isNumber: true, cell: ({ of }) => change(of(before), of(now)) }
-      : { head: 'Share', isNumber: true, cell: ({ of }) => share(of(now), requests) },
+      : {
+          head: 'Share',
+          isNumber: true,
+          cell: ({ of }) => (requests === 0 ? '–' : percentOf(of(now) / requests)),
+        },
   ]
   return table('Outcome', columns, rows)
 }
@@ -81,7 +74,7 @@ export function logTable({ same, differs, examples }: NonNullable<ReplayReport['
   }
   const columns: readonly Column<[Cause, number]>[] = [
     { head: 'Cause', kind: 'title', cell: ([cause]) => cause },
-    { head: 'Requests', isNumber: true, cell: ([, amount]) => count(amount) },
+    numbers('Requests', ([, amount]) => amount),
     { head: 'Meaning', kind: 'wide', cell: ([cause]) => causes[cause] },
     { head: 'First', kind: 'wide', cell: ([cause]) => exampleOf(cause) },
   ]

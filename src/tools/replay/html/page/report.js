@@ -121,11 +121,9 @@ function makeTable(box) {
     found.textContent = wanted === '' ? '' : `${count(shown)} of ${plural(rows.length, 'client')}`
   })
   const save = () => {
-    const all = [
-      ...rows.filter(({ hidden }) => !hidden),
-      ...(box.querySelector('tfoot')?.rows ?? []),
-    ]
-    const lines = all.map((row) => csvLine([...row.cells].map(plain)))
+    const lines = rows
+      .filter(({ hidden }) => !hidden)
+      .map((row) => csvLine([...row.cells].map(plain)))
     const url = URL.createObjectURL(
       new Blob([[csvLine(names), ...lines, ''].join('\r\n')], { type: 'text/csv' }),
     )
@@ -136,21 +134,9 @@ function makeTable(box) {
   box.before(h('div', { class: 'filters' }, h('label', {}, 'Filter ', search), csv, found))
 }
 
-function turnTheme() {
-  const { dataset } = document.documentElement
-  const isDark = dataset['theme']
-    ? dataset['theme'] === 'dark'
-    : matchMedia('(prefers-color-scheme: dark)').matches
-  dataset['theme'] = isDark ? 'light' : 'dark'
-  redrawCharts()
-}
-
 const drawn = charts()
 document.getElementById('charts')?.replaceChildren(...drawn.map(({ node }) => node))
 const clientTable = document.getElementById('clients')
 if (clientTable !== null) makeTable(clientTable)
-const theme = document.getElementById('theme')
-theme?.removeAttribute('hidden')
-theme?.addEventListener('click', turnTheme)
 // Printing changes the colours and the width.
 for (const change of ['beforeprint', 'afterprint']) addEventListener(change, redrawCharts)

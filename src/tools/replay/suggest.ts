@@ -1,0 +1,173 @@
+/** Finds the plan that each client needs, and limits for each plan. Limits are not calculated but tried on the requests of each client and minute. */
+import type { Config, Limits } from '../../config/config.ts'
+import { DAY_MS } from '../../config/time.ts'
+import type { Demand } from './demand.ts'
+import type { ReplayedClient, ReplayReport, SuggestedPlan, Suggestions } from './report.ts'
+
+/** A search ends when limits that are lower by this factor refuse too many. */
+const NEAR = 1.01
+
+export interface Basis {
+  readonly config: Config
+  readonly demand: Demand
+  /** All clients of the demand, in the order of their numbers there. */
+  readonly clients: readonly ReplayedClient[]
+  /** Share of a plan's requests that may be refused, from 0 to 1. */
+  readonly share: number
+}
+
+/** kept: requests of each client in the demand, which lacks some if there were too many. */
+type SearchBasis = Basis & { readonly kept: readonly number[] }
+
+export function withSuggestions(report: ReplayReport, basis: Basis): ReplayReport {
+  const { planOf, ...suggestions } = suggest(basis)
+  const plans = new Map(basis.clients.map((client, number) => [client, planOf[number] ?? null]))
+  const clients = report.clients.map((client) => ({
+    ...client,
+    suggest: plans.get(client) ?? null,
+  }))
+  return { ...report, clients, suggestions }
+}
+
+/** planOf: the plan of each client by its number; null: no plan is large enough, or no request of the client was kept. */
+export function suggest(
+  basis: Basis,
+): Suggestions & { readonly planOf: readonly (string | null)[] } {
+  const { demand, share, clients } = basis
+  const kept = clients.map(() => 0)
+  demand.each((client, requests) => (kept[client] = (kept[client] ?? 0) + requests))
+  const search = { ...basis, kept }
+  const planOf = smallestPlans(search)
+  const names = new Set(clients.map(({ plan }) => plan))
+  const plans = [...names].map((plan) => planSuggestion(search, plan))
+  const { untilMs } = demand
+  const until = untilMs === undefined ? null : new Date(untilMs).toISOString()
+  return { share, until, plans, planOf }
+}
+
+/** What one client has used in its latest minute and day. */
+interface Used {
+  minuteMs: number
+  minute: number
+  dayMs: number
+  day: number
+}
+
+/** Tries limits on the demand. limitsOf: undefined leaves a client out. refused: called with the number of requests that a client is refused. */
+function tryLimits(
+  { demand, clients }: Basis,
+  limitsOf: (client: number) => Limits | undefined,
+  refused: (client: number, requests: number) => void,
+): void {
+  const used = clients.map((): Used => ({ minuteMs: 0, minute: 0, dayMs: 0, day: 0 }))
+  demand.each((client, requests, atMs) => {
+    const limits = limitsOf(client)
+    const its = used[client]
+    if (limits === undefined || its === undefined) return
+    const dayMs = Math.floor(atMs / DAY_MS) * DAY_MS
+    if (its.minuteMs !== atMs) Object.assign(its, { minuteMs: atMs, minute: 0 })
+    if (its.dayMs !== dayMs) Object.assign(its, { dayMs, day: 0 })
+    const left = Math.max(0, Math.min(limits.perMinute - its.minute, limits.perDay - its.day))
+    const admitted = Math.min(requests, left)
+    its.minute += admitted
+    its.day += admitted
+    if (admitted < requests) refused(client, requests - admitted)
+  })
+}
+
+const ownPlans = ({ plans }: Config): readonly { name: string; limits: Limits }[] =>
+  [...plans.values()]
+    .flatMap(({ name, limits }) => (limits === undefined ? [] : [{ name, limits }]))
+    .toSorted(
+      ({ limits: one }, { limits: other }) =>
+        one.perDay - other.perDay || one.perMinute - other.perMinute,
+    )
+
+/** Tries one plan per pass, the smallest first. A pass leaves out clients that have a plan, or that it has refused something. */
+function smallestPlans(basis: SearchBasis): (string | null)[] {
+  const found = basis.clients.map((): string | null => null)
+  const isTried = basis.kept.map((requests) => requests > 0 || basis.demand.untilMs === undefined)
+  for (const { name, limits } of ownPlans(basis.config)) {
+    const mayDo = found.map((plan, client) => plan === null && isTried[client] === true)
+    tryLimits(
+      basis,
+      (client) => (mayDo[client] ? limits : undefined),
+      (client) => (mayDo[client] = false),
+    )
+    for (const [client, does] of mayDo.entries()) if (does) found[client] = name
+  }
+  return found
+}
+
+/** Limits of a plan, in the proportion of its own, that refuse its clients at most the share; null: they sent nothing. */
+function limitsAtShare(basis: SearchBasis, plan: string, limits: Limits): SuggestedPlan['atShare'] {
+  const { clients, share, kept } = basis
+  const isOwn = clients.map((client) => client.plan === plan)
+  const requests = kept.reduce((sum, its, client) => sum + (isOwn[client] ? its : 0), 0)
+  if (requests === 0) return null
+  const limitsAt = (perDay: number): Limits => ({
+    perMinute: Math.max(1, Math.round((perDay * limits.perMinute) / limits.perDay)),
+    perDay,
+  })
+  const mostRefused = share * requests
+  // The highest limit a day that is known to refuse too many, and the lowest that is known not to, with the requests that it refuses.
+  let tooLow = 0
+  // Limits that refuse nobody are doubled, so that the answer is always one that was tried.
+  let enough = Math.ceil(
+    clients.reduce((most, { peak }, client) => {
+      const ofMinute = (peak.minute * limits.perDay) / limits.perMinute
+      return isOwn[client] ? Math.max(most, 2 * peak.day, 2 * ofMinute) : most
+    }, 2),
+  )
+  let refused = 0
+  while (enough - tooLow > 1 && enough > tooLow * NEAR) {
+    const perDay = Math.round(Math.sqrt(Math.max(1, tooLow) * enough))
+    const tried = limitsAt(perDay)
+    let sum = 0
+    tryLimits(
+      basis,
+      (client) => (isOwn[client] && sum <= mostRefused ? tried : undefined),
+      (_, more) => (sum += more),
+    )
+    if (sum > mostRefused) tooLow = perDay
+    else [enough, refused] = [perDay, sum]
+  }
+  return { ...limitsAt(enough), refused, share: refused / requests }
+}
+
+function planSuggestion(basis: SearchBasis, plan: string): SuggestedPlan {
+  const own = basis.clients.filter((client) => client.plan === plan)
+  const limits = basis.config.plans.get(plan)?.limits ?? null
+  return {
+    plan,
+    clients: own.length,
+    requests: own.reduce((sum, client) => sum + client.requests, 0),
+    limits,
+    peaks: {
+      minute: percentiles(own.map(({ peak }) => peak.minute)),
+      day: percentiles(own.map(({ peak }) => peak.day)),
+    },
+    atShare: limits && limitsAtShare(basis, plan, limits),
+  }
+}
+
+/** The lowest values that 50, 95 and 99 percent of all do not exceed. */
+function percentiles(values: readonly number[]): SuggestedPlan['peaks']['minute'] {
+  const sorted = values.toSorted((one, other) => one - other)
+  const at = (percent: number): number =>
+    sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? 0
+  return { p50: at(50), p95: at(95), p99: at(99) }
+}
+
+/** Writes a share such as 0.98%. */
+export const percentOf = (share: number | undefined): string =>
+  share === undefined ? '–' : `${Number((share * 100).toPrecision(2))}%`
+
+/** The two windows of a suggested plan, each a row of a table. */
+export const windowsOf = ({ plan, clients, peaks, limits, atShare }: SuggestedPlan) =>
+  (['minute', 'day'] as const).map((window) => {
+    const of = window === 'minute' ? 'perMinute' : 'perDay'
+    const found = { limit: limits?.[of], atShare: atShare?.[of], refused: atShare?.share }
+    return { plan, window, clients, peaks: peaks[window], ...found }
+  })
+export type WindowOfPlan = ReturnType<typeof windowsOf>[number]
