@@ -95,7 +95,7 @@ export class ClientTable implements Clients {
 
   *notIn(other: Clients): Generator<ClientConfig | undefined> {
     if (!(other instanceof ClientTable))
-      throw new TypeError('the clients of a configuration are a ring')
+      throw new TypeError('the clients of a configuration are not a ClientTable')
     const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
       if (client % COMPARED_AT_ONCE === 0) yield undefined
