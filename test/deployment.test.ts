@@ -206,9 +206,22 @@ describe('deploy/haproxy.cfg', () => {
 /** Families of the page with the labels of their samples; every labelled counter has been used once. */
 async function families(): Promise<Map<string, Set<string>>> {
   const route = 'listPets'
-  const metrics = createMetrics({ version: '1', revision: 'r', plans: ['pro'], routes: [route] })
+  const whole = {
+    listening: () => 1,
+    restarts: () => 0,
+    unsavedSeconds: () => 0,
+    reloads: () => ({
+      config: { revision: 'r', certificates: [{ setting: 'server.tls.cert', endsAtMs: 1 }] },
+      takenAtMs: 1,
+      counts: { taken: 0, refused: 0 },
+      fault: undefined,
+    }),
+    topClients: () => [{ client: 'acme', requests: 1 }],
+    deprecatedCallers: () => new Map([[route, 1]]),
+  }
+  const names = { revision: 'r', plans: ['pro'], routes: [route] }
+  const metrics = createMetrics({ version: '1', whole, ...names })
   metrics.keySetFetched(true)
-  metrics.watchTopClients(() => [{ client: 'acme', requests: 1 }])
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone({
@@ -222,13 +235,6 @@ async function families(): Promise<Map<string, Set<string>>> {
     deprecated: true,
   })
   metrics.quota.shadowRefused('pro', 'minute')
-  metrics.watchDeprecated(() => new Map([[route, 1]]))
-  metrics.watchReloads({
-    config: { revision: 'r', certificates: [{ setting: 'server.tls.cert', endsAtMs: 1 }] },
-    takenAtMs: 1,
-    counts: { taken: 0, refused: 0 },
-    fault: undefined,
-  })
   const found = new Map<string, Set<string>>()
   for (const line of (await metrics.render()).body.split('\n')) {
     const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []

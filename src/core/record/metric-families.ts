@@ -10,7 +10,7 @@ import { backendFamilies, type BackendsView } from './backend-families.ts'
 import { by, counter, gauge, histogram, sample, type Family } from './family.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
 import { readRefusals, readRequests, RequestSeries } from './request-series.ts'
-import { lossFamilies, type ReloadsView, type WholeGateway } from './whole-families.ts'
+import { lossFamilies } from './whole-families.ts'
 
 /** The names allowed as labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
@@ -43,12 +43,10 @@ export function newState(names: ConfigNames, version: string) {
     spans: zeros(['exported', 'dropped']),
     strikes: 0,
     bans: 0,
-    bannedKeys: 0,
+    bannedKeys: () => 0,
     eventLoopLagMs: 0,
-    unsavedSeconds: 0,
     usageDropped: [] as (() => number)[],
     logLinesDropped: () => 0,
-    deprecatedCallers: (): ReadonlyMap<string, number> => new Map(),
     connections: () => 0,
     connectionRefusals: zeros(connectionRefusals),
     connectionsDisplaced: zeros(connectionBounds),
@@ -57,13 +55,6 @@ export function newState(names: ConfigNames, version: string) {
     handshakeFaults: zeros(handshakeFaults),
     tunnels: 0,
     tunnelEnds: zeros(tunnelEnds),
-    topClients: (() => []) as WholeGateway['topClients'],
-    reloads: {
-      config: names,
-      takenAtMs: Date.now(),
-      counts: { taken: 0, refused: 0 },
-      fault: undefined,
-    } as ReloadsView,
     build: { version, node: nodeVersion },
   }
 }
@@ -222,7 +213,7 @@ function otherFamilies(state: MetricsState): Family[] {
       () => state.strikes,
     ),
     counter('tollgate_bans_total', 'Bans pronounced.', () => state.bans),
-    gauge.max('tollgate_banned_keys', 'Keys banned at present.', () => state.bannedKeys),
+    gauge.max('tollgate_banned_keys', 'Keys banned at present.', () => state.bannedKeys()),
     gauge.max(
       'tollgate_event_loop_lag_seconds',
       'How late the event loop is time and again; beyond server.overload.lag requests are refused.',

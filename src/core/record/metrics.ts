@@ -21,13 +21,7 @@ import { liveCounters } from './live-counters.ts'
 import { metricFamilies, newState, type ConfigNames } from './metric-families.ts'
 import { quotaObserver } from './quota-observer.ts'
 import { countRefusal, countRequest, type RefusedWindow } from './request-series.ts'
-import {
-  lossFamilies,
-  type Losses,
-  wholeFamilies,
-  type ReloadsView,
-  type WholeGateway,
-} from './whole-families.ts'
+import { lossFamilies, type Losses, wholeFamilies, type WholeGateway } from './whole-families.ts'
 
 export type { ConfigNames }
 
@@ -64,23 +58,15 @@ export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string
 export function createMetrics(
   options: ConfigNames & {
     readonly version: string
-    /** This process is one of several; the page of all says how many there are. */
-    readonly isWorker?: boolean
+    /** undefined: this process is one of several, and the page of all has the figures of the whole gateway. */
+    readonly whole?: WholeGateway
   },
 ) {
-  const { version, isWorker = false } = options
+  const { version, whole } = options
   const state = newState(options, version)
-  const alone = {
-    listening: () => 1,
-    restarts: () => 0,
-    unsavedSeconds: () => state.unsavedSeconds,
-    reloads: () => state.reloads,
-    topClients: () => state.topClients(),
-    deprecatedCallers: () => state.deprecatedCallers(),
-  }
   const registry = createRegistry([
     ...metricFamilies(state),
-    ...(isWorker ? [] : wholeFamilies(alone)),
+    ...(whole === undefined ? [] : wholeFamilies(whole)),
   ])
   return {
     requestStarted: () => void state.inFlight++,
@@ -110,7 +96,7 @@ export function createMetrics(
     quota: quotaObserver(state),
     ...credentialWriters(state),
     live: () => liveCounters(state),
-    ...wholeWriters(state),
+    ...lossWriters(state),
     /** Renders the page for a scrape. Rejects only if one of the Node.js collectors fails. */
     render: async (): Promise<MetricsPage> => ({
       contentType: registry.contentType,
@@ -121,20 +107,16 @@ export function createMetrics(
   }
 }
 
-const wholeWriters = (state: ReturnType<typeof newState>) => ({
-  /** Sets what each scrape reads, as all watch methods do. */
-  watchReloads: (reloads: ReloadsView) => void (state.reloads = reloads),
-  watchDeprecated: (of: WholeGateway['deprecatedCallers']) => void (state.deprecatedCallers = of),
+/** A scrape reads what a watch method was given. */
+const lossWriters = (state: ReturnType<typeof newState>) => ({
   /** Adds a source of requests that are missing from the totals of days. */
   watchUsage: (dropped: () => number) => void state.usageDropped.push(dropped),
   /** Sets the source of lines that are missing from the log. */
   watchLog: (dropped: () => number) => void (state.logLinesDropped = dropped),
-  countersUnsaved: (seconds: number) => void (state.unsavedSeconds = seconds),
 })
 
 const backendWriters = (state: ReturnType<typeof newState>) => ({
   watchBackends: (backends: BackendsView) => void (state.backends = backends),
-  watchTopClients: (top: WholeGateway['topClients']) => void (state.topClients = top),
   backendFailed: (kind: BackendFailureKind) => void state.backendFailures[kind]++,
   spans: (outcome: 'exported' | 'dropped', count: number) => void (state.spans[outcome] += count),
 })
@@ -149,8 +131,8 @@ const credentialWriters = (state: ReturnType<typeof newState>) => ({
   credentialUnavailable: (reason: UnavailableReason) => void state.unavailable[reason]++,
   banned: () => void state.bans++,
   strike: () => void state.strikes++,
-  /** How many keys are banned now, as far as this process knows. */
-  bannedKeys: (count: number) => void (state.bannedKeys = count),
+  /** keys: returns how many keys are banned now, as far as this process knows. */
+  watchBans: (keys: () => number) => void (state.bannedKeys = keys),
 })
 
 const connectionWriters = (state: ReturnType<typeof newState>) => ({
