@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Seen } from '../insight/api/live.ts'
 import { refusalKinds } from '../core/rules/refusals.ts'
-import { MayBeDone } from '../state/store-unavailable.ts'
+import { MayBeDone } from '../state/contract.ts'
 import { csvLine } from '../insight/format.js'
 
 /** Yields the next piece when the reader has taken those before. `gone` aborts when the reader has left, and ends any wait. */

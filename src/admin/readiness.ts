@@ -3,7 +3,7 @@ import type { BackendHealth } from '../core/backends/health.ts'
 import type { BackendProbe } from '../core/backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../core/credentials/jwt-verifier.ts'
-import type { UnsavedCounters } from '../state/sqlite/quota-journal.ts'
+import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'
 import type { Shed } from '../core/rules/overload.ts'
 
@@ -24,23 +24,6 @@ export interface ReadinessReport {
 }
 
 type Check = ReadinessReport['checks'][number]
-
-export interface StoreHealth {
-  readonly available: boolean
-  readonly cause: string | undefined
-  /** Server, fault and remedy while the store refuses this gateway; undefined if it does not. */
-  readonly refusal: string | undefined
-  /** Settings of the store that may lose counts; undefined: none is known. */
-  readonly warning: string | undefined
-}
-
-/** An embedded store is always there. */
-export const embeddedHealth: StoreHealth = {
-  available: true,
-  cause: undefined,
-  refusal: undefined,
-  warning: undefined,
-}
 
 export interface ReadinessParts {
   /** The configuration in force, and why a later one was refused. */

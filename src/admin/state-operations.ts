@@ -4,11 +4,10 @@ import type { BackendHealth } from '../core/backends/health.ts'
 import type { Config } from '../config/config.ts'
 import type { Traffic } from '../insight/live/latest.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
-import type { UnsavedCounters } from '../state/sqlite/quota-journal.ts'
+import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'
 import { iso, json, seen, type Answer } from './answers.ts'
 import { shownDeprecation } from './deprecation-operations.ts'
-import type { StoreHealth } from './readiness.ts'
 
 export interface WorkerState {
   readonly number: number

@@ -1,7 +1,7 @@
 /** Reports daily use by client, for billing. */
 import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../insight/api/usage.ts'
 import { DAY_MS } from '../config/time.ts'
-import { StoreUnavailable } from '../state/store-unavailable.ts'
+import { StoreUnavailable } from '../state/contract.ts'
 import { totalOf, type DayRow } from '../state/day-totals.ts'
 import type { UsageHistory } from '../insight/usage/usage-history.ts'
 import { KEPT_DAYS } from '../state/usage.ts'

@@ -8,9 +8,8 @@ import type { Config } from '../config/config.ts'
 import { createJwtVerifier } from '../core/credentials/jwt-verifier.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
-import { inspectServer } from '../state/redis/inspect.ts'
 import { connectRedis } from '../state/redis/redis.ts'
-import { addressesOf, nameOf, nameServers } from '../state/redis/servers.ts'
+import { addressesOf, inspectServer, nameOf, nameServers } from '../state/redis/servers.ts'
 import { DAY_MS } from '../config/time.ts'
 
 /** fault: with its remedy; undefined: the connection works. */

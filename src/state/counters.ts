@@ -1,7 +1,7 @@
 /** Reads and resets the authority's counters of clients. Both reject while it is away. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Limits } from '../config/config.ts'
-import { mayBeDone } from './store-unavailable.ts'
+import { mayBeDone } from './contract.ts'
 import { type ClientCounters, type Window, shadowId } from './memory/client-counters.ts'
 
 export interface CountedClient {

@@ -1,19 +1,20 @@
 /** The totals of clients by day. */
 
+/** The counts of a row, in the order in which stores keep them. */
+export const DAY_COUNTS = ['admitted', 'refusedMinute', 'refusedDay', 'refusedBan'] as const
+type DayCount = (typeof DAY_COUNTS)[number]
+
 /** One client on one day, under one plan. */
-export interface DayRow {
+export interface DayRow extends Readonly<Record<DayCount, number>> {
   readonly client: string
   /** The plan under which the requests were decided. */
   readonly plan: string
-  readonly admitted: number
-  readonly refusedMinute: number
-  readonly refusedDay: number
-  readonly refusedBan: number
 }
 
 /** Sums by day, plan and client, in at most maxRows rows. */
 export class DayTable {
-  readonly #days = new Map<number, Map<string, Map<string, DayRow>>>()
+  /** By day, then by plan and client; no plan's name has a space. */
+  readonly #days = new Map<number, Map<string, DayRow>>()
   readonly #maxRows: number
   size = 0
 
@@ -23,54 +24,39 @@ export class DayTable {
 
   /** Returns false where there is no room. */
   add(day: number, row: DayRow): boolean {
-    const plans = this.#days.get(day)
-    const clients = plans?.get(row.plan)
-    const sum = clients?.get(row.client)
-    if (clients !== undefined && sum !== undefined) {
-      clients.set(row.client, plus(sum, row))
-      return true
-    }
-    if (this.size >= this.#maxRows) return false
-    this.size += 1
-    const first: [string, DayRow] = [row.client, copyOf(row)]
-    if (clients !== undefined) clients.set(...first)
-    else if (plans !== undefined) plans.set(row.plan, new Map([first]))
-    else this.#days.set(day, new Map([[row.plan, new Map([first])]]))
+    const rows = this.#days.get(day) ?? new Map<string, DayRow>()
+    const key = `${row.plan} ${row.client}`
+    const sum = rows.get(key)
+    if (sum === undefined && this.size >= this.#maxRows) return false
+    if (sum === undefined) this.size += 1
+    this.#days.set(day, rows.set(key, sum === undefined ? copyOf(row) : plus(sum, row)))
     return true
   }
 
   /** Removes and returns up to atMost rows of one day; undefined: there are none. */
   take(atMost: number): { readonly day: number; readonly rows: readonly DayRow[] } | undefined {
-    for (const [day, plans] of this.#days) {
-      const rows: DayRow[] = []
-      for (const [plan, clients] of plans) {
-        for (const [client, row] of clients) {
-          if (rows.length >= atMost) break
-          rows.push(row)
-          clients.delete(client)
-        }
-        if (clients.size > 0) break
-        plans.delete(plan)
-      }
-      if (plans.size === 0) this.#days.delete(day)
-      this.size -= rows.length
-      return { day, rows }
+    const [first] = this.#days
+    if (first === undefined) return undefined
+    const [day, rows] = first
+    const taken: DayRow[] = []
+    for (const [key, row] of rows) {
+      if (taken.length >= atMost) break
+      taken.push(row)
+      rows.delete(key)
     }
-    return undefined
+    if (rows.size === 0) this.#days.delete(day)
+    this.size -= taken.length
+    return { day, rows: taken }
   }
 
   of(day: number): readonly DayRow[] {
-    return this.#clientsOf(day).flatMap((clients) => [...clients.values()])
-  }
-
-  find(day: number, client: string): readonly DayRow[] {
-    return this.#clientsOf(day).flatMap((clients) => clients.get(client) ?? [])
+    return [...(this.#days.get(day)?.values() ?? [])]
   }
 
   removeBefore(day: number): void {
-    for (const old of this.#days.keys()) {
+    for (const [old, { size }] of this.#days) {
       if (old >= day) continue
-      for (const { size } of this.#clientsOf(old)) this.size -= size
+      this.size -= size
       this.#days.delete(old)
     }
   }
@@ -82,27 +68,25 @@ export class DayTable {
   get firstDay(): number | undefined {
     return this.size === 0 ? undefined : Math.min(...this.#days.keys())
   }
-
-  /** One map for each plan. */
-  #clientsOf(day: number): ReadonlyMap<string, DayRow>[] {
-    return [...(this.#days.get(day)?.values() ?? [])]
-  }
 }
 
-/** Copies these fields alone, as the row may have others. */
-const copyOf = (row: DayRow): DayRow => {
-  const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } = row
-  return { client, plan, admitted, refusedMinute, refusedDay, refusedBan }
-}
-
-const plus = (one: DayRow, other: DayRow, sign: 1 | -1 = 1): DayRow => ({
-  client: one.client,
-  plan: one.plan,
-  admitted: one.admitted + sign * other.admitted,
-  refusedMinute: one.refusedMinute + sign * other.refusedMinute,
-  refusedDay: one.refusedDay + sign * other.refusedDay,
-  refusedBan: one.refusedBan + sign * other.refusedBan,
+/** Makes a row of the client and plan of another one, which may have more fields. */
+export const rowWith = (
+  { client, plan }: Pick<DayRow, 'client' | 'plan'>,
+  count: (name: DayCount) => number,
+): DayRow => ({
+  client,
+  plan,
+  admitted: count('admitted'),
+  refusedMinute: count('refusedMinute'),
+  refusedDay: count('refusedDay'),
+  refusedBan: count('refusedBan'),
 })
+
+const copyOf = (row: DayRow): DayRow => rowWith(row, (name) => row[name])
+
+const plus = (one: DayRow, other: DayRow, sign: 1 | -1 = 1): DayRow =>
+  rowWith(one, (name) => one[name] + sign * other[name])
 
 /** Sums the rows of one client, at least one, under the plan of the first. */
 export const totalOf = (rows: readonly DayRow[]): DayRow =>
@@ -121,4 +105,4 @@ export function splitByPlan(total: DayRow, parts: readonly DayRow[]): readonly D
 }
 
 export const isSomething = (row: Omit<DayRow, 'client' | 'plan'>): boolean =>
-  row.admitted !== 0 || row.refusedMinute !== 0 || row.refusedDay !== 0 || row.refusedBan !== 0
+  DAY_COUNTS.some((name) => row[name] !== 0)

@@ -1,5 +1,6 @@
 /** The protocol between a lessee (a gateway process) and the authority (Redis, or this process): one atomic call, `take`. */
-import type { Limits } from '../config/config.ts'
+import type { Limits, OutageMode } from '../config/config.ts'
+import { StoreUnavailable } from './contract.ts'
 
 /** A client's standing in one window, as the headers state it. */
 export interface WindowView {
@@ -166,3 +167,32 @@ export type QuotaDecision =
 
 /** The charge of an admitted request. */
 export type Admission = QuotaDecision & { readonly kind: 'admitted' }
+
+/** What the quota reports to the metrics. Every method must be cheap and must not throw. */
+export interface QuotaObserver {
+  /** A request was decided. window: the one that refused it, or none. */
+  decision(window: 'minute' | 'day' | 'none', outcome: 'admitted' | 'refused' | 'unavailable'): void
+  /** A call to a remote authority ended; seconds: since it was sent. */
+  storeCall(outcome: 'ok' | 'timeout' | 'error', seconds: number): void
+  /** A request was decided without the authority, in this mode. */
+  degraded(mode: OutageMode): void
+}
+
+export type CallObserver = Pick<QuotaObserver, 'storeCall'> | undefined
+
+/** Waits for a call of a remote authority, and reports its outcome to the observer. */
+export async function observedCall<Reply>(
+  call: Promise<Reply>,
+  observe: CallObserver,
+): Promise<Reply> {
+  const sentMs = performance.now()
+  let outcome: 'ok' | 'timeout' | 'error' = 'ok'
+  try {
+    return await call
+  } catch (fault) {
+    outcome = fault instanceof StoreUnavailable ? fault.reason : 'error'
+    throw fault
+  } finally {
+    observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
+  }
+}

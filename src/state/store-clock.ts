@@ -4,17 +4,14 @@
  */
 
 /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used until the store has reported its time. */
-interface OwnClock {
-  nowMs(): number
-  epochMs(): number
-}
+const ownClock = { nowMs: () => performance.now(), epochMs: () => Date.now() }
 
 export class StoreClock {
-  readonly #own: OwnClock
+  readonly #own: typeof ownClock
   /** The store's Unix time minus the monotonic clock. Written by set. */
   #aheadMs: number | undefined
 
-  constructor(own: OwnClock) {
+  constructor(own = ownClock) {
     this.#own = own
   }
 

@@ -56,7 +56,7 @@ export function createMemoryUsageStore(): UsageStore {
     client: async (client, from, to) => {
       const found: [number, DayRow][] = []
       for (let day = from; day <= to; day++)
-        for (const row of table.find(day, client)) found.push([day, row])
+        for (const row of table.of(day)) if (row.client === client) found.push([day, row])
       return found
     },
     close: async () => undefined,

@@ -4,12 +4,11 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { RedisStore } from '../../src/state/redis/store.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/state/quota.ts'
 import { ClientState, transition } from '../../src/state/memory/transition.ts'
-import { quotaKey } from '../../src/state/redis/authority.ts'
+import { createRedisCounters, quotaKey } from '../../src/state/redis/authority.ts'
 import { controlledRedisAuthority, controlledStore } from '../support/controlled-authority.ts'
 import { connectedStore, START_MS } from '../support/controlled-authority.ts'
 import { weighted, type Drawn } from '../support/drawn.ts'
 import { look, reset } from '../../src/state/memory/client-counters.ts'
-import { createRedisCounters } from '../../src/state/redis/counters.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 
 /** One process as the sequence plays it: what it believes, and the calls it has sent. */

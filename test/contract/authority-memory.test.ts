@@ -1,10 +1,20 @@
 import { describe, expect, it, vi } from 'vitest'
 import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
+import type { TakeRequest } from '../../src/state/quota.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
+import { createIpcAuthority } from '../../src/state/supervisor/authority.ts'
 import { authorityContract, call } from './authority.ts'
+import { loop } from './homes.ts'
 
 authorityContract('memory', (time) => controlledMemoryAuthority(time, true), {
   losesData: true,
+})
+
+authorityContract('the supervisor', (time) => {
+  const authority = createMemoryAuthority({ clock: { epochMs: () => time.ms } })
+  const take = (request: TakeRequest) => authority.take(request)
+  const calls = loop('counts', { take })
+  return createIpcAuthority({ calls, onNotice: () => undefined })
 })
 
 describe('the memory of the embedded authority', () => {

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { StoreUnavailable } from '../../src/state/store-unavailable.ts'
+import { StoreUnavailable } from '../../src/state/contract.ts'
 import type { RedisStore } from '../../src/state/redis/store.ts'
 import { createRedisAuthority, quotaKey } from '../../src/state/redis/authority.ts'
 import type { Authority } from '../../src/state/quota.ts'
@@ -68,7 +68,7 @@ describe('the hash of a client in Redis', () => {
   })
 
   it('keeps the time of the server itself outside of tests', async () => {
-    const real = createRedisAuthority({ store, prefix: 'real' })
+    const real = createRedisAuthority(store, 'real')
     const beforeMs = Date.now()
     const reply = await real.take(call('anyone'))
     expect(reply.nowMs).toBeGreaterThanOrEqual(beforeMs)

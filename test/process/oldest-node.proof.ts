@@ -20,7 +20,7 @@ const files = [
   'test/tools/log-files/reading',
   'test/process/store-file',
   'test/state/sqlite/file',
-  'test/state/usage',
+  'test/contract/usage',
   'test/wire/inflow',
   'test/wire/methods',
   'test/wire/pipelining',

@@ -1,10 +1,9 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
 import { connectRedis } from '../../src/state/redis/redis.ts'
-import type { RedisStore, ScriptCall } from '../../src/state/redis/store.ts'
+import type { RedisStore } from '../../src/state/redis/store.ts'
 import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
 import { createRedisAuthority } from '../../src/state/redis/authority.ts'
-import type { QuotaObserver } from '../../src/state/observer.ts'
-import type { Authority } from '../../src/state/quota.ts'
+import type { Authority, QuotaObserver } from '../../src/state/quota.ts'
 
 import { gatewayEnds } from './ending.ts'
 import { serversAt } from './redis-servers.ts'
@@ -45,19 +44,16 @@ export function controlledStore(store: RedisStore, time: Time): RedisStore {
       return store.available
     },
     ready: () => store.ready(),
-    script: (definition) => {
-      const { name, text } = definition
+    script: (text) => {
       // Signs of life have the time of the server.
-      if (name === 'tollgateBeat') return store.script(definition)
-      if (!text.includes(TIME_LINE)) throw new Error(`${name} has no line ${TIME_LINE}`)
+      if (text.startsWith('-- A sign of life')) return store.script(text)
+      if (!text.includes(TIME_LINE)) throw new Error(`no line ${TIME_LINE} in ${text}`)
       const timed = text.replace(TIME_LINE, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }')
-      const script = store.script({ ...definition, text: timed })
-      return {
-        run: ({ keys, args }: ScriptCall) => {
-          const seconds = Math.floor(time.ms / 1000)
-          const microseconds = Math.round((time.ms - seconds * 1000) * 1000)
-          return script.run({ keys, args: [...args, seconds, microseconds] })
-        },
+      const run = store.script(timed)
+      return (keys, args) => {
+        const seconds = Math.floor(time.ms / 1000)
+        const microseconds = Math.round((time.ms - seconds * 1000) * 1000)
+        return run(keys, [...args, seconds, microseconds])
       }
     },
     hgetall: (key) => store.hgetall(key),
@@ -71,9 +67,5 @@ export function controlledRedisAuthority(
   store: RedisStore,
   { time, prefix, observe }: { time: Time; prefix: string; observe?: QuotaObserver },
 ): Authority {
-  return createRedisAuthority({
-    store: controlledStore(store, time),
-    prefix,
-    ...(observe === undefined ? {} : { observe }),
-  })
+  return createRedisAuthority(controlledStore(store, time), prefix, observe)
 }

@@ -3,14 +3,10 @@ import type { RedisStore } from '../../src/state/redis/store.ts'
 
 export async function hset(store: RedisStore, key: string, field: string, value: string) {
   const text = "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return {}"
-  await store
-    .script({ name: 'hsetOfTests', text, keyCount: 1 })
-    .run({ keys: [key], args: [field, value] })
+  await store.script(text)([key], [field, value])
 }
 
 export async function publish(store: RedisStore, channel: string, message: string) {
   const text = "redis.call('PUBLISH', KEYS[1], ARGV[1]) return {}"
-  await store
-    .script({ name: 'publishOfTests', text, keyCount: 1 })
-    .run({ keys: [channel], args: [message] })
+  await store.script(text)([channel], [message])
 }

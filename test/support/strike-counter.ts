@@ -1,5 +1,7 @@
 /** The counter under strikes, as a gateway makes it: of this process, or of all on one Redis. */
-import { createCounter, type Counter } from '../../src/state/counter.ts'
+import type { Counter } from '../../src/state/contract.ts'
+import { createMemoryCounter } from '../../src/state/memory/counter.ts'
+import { createRedisCounter } from '../../src/state/redis/counter.ts'
 import type { RedisStore } from '../../src/state/redis/store.ts'
 
 export function strikeCounter(
@@ -7,5 +9,6 @@ export function strikeCounter(
   redis?: RedisStore,
   timeoutMs = 100,
 ): Counter {
-  return createCounter({ redis, keyPrefix: 't:strikes', withinMs, timeoutMs })
+  if (redis === undefined) return createMemoryCounter(withinMs)
+  return createRedisCounter(redis, { keyPrefix: 't:strikes', withinMs, timeoutMs })
 }

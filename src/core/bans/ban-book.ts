@@ -1,6 +1,6 @@
 /** Keeps the bans known to this process, in memory and in a store, and makes new ones from strikes. */
 import type { BansConfig } from '../../config/config.ts'
-import type { Count, Counter } from '../../state/counter.ts'
+import type { Count, Counter } from '../../state/contract.ts'
 import { isBanned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
 import { BanTable, setBounded } from './ban-table.ts'

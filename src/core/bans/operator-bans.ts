@@ -1,6 +1,6 @@
 /** Lists, imposes and lifts bans for operators: the store is read first and written first, so that answers hold for all processes that share it. */
 import { imposedBan, liftOf } from '../rules/ban-policy.ts'
-import { mayBeDone } from '../../state/store-unavailable.ts'
+import { mayBeDone } from '../../state/contract.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
 import type { BanTable } from './ban-table.ts'
 

@@ -1,6 +1,6 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../../config/config.ts'
-import type { Count, Counter } from '../../state/counter.ts'
+import type { Count, Counter } from '../../state/contract.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
 type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>

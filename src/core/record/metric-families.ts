@@ -2,7 +2,7 @@
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
 import { windowNames, type WindowName } from '../../config/time.ts'
-import type { QuotaObserver } from '../../state/observer.ts'
+import type { QuotaObserver } from '../../state/quota.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
 import type { UnavailableReason } from '../credentials/verdicts.ts'

@@ -1,5 +1,5 @@
 /** Queue of webhook notices: each is delivered at least once and retried after growing pauses. The queue is bounded and delays nobody. */
-import type { Claims } from '../../state/claims.ts'
+import type { Claims } from '../../state/contract.ts'
 import type { Notice } from './webhook.ts'
 
 export interface OutboxParts {

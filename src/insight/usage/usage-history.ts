@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { StoreUnavailable } from '../../state/store-unavailable.ts'
+import { StoreUnavailable } from '../../state/contract.ts'
 import { DayTable, isSomething, type DayRow } from '../../state/day-totals.ts'
 import type { TallyRow } from '../../core/record/tally.ts'
 import type { Batch, UsageStore } from '../../state/usage.ts'
@@ -25,7 +25,7 @@ const WRITE_AFTER_MS = 200
 const RETRY_AFTER_MS = 1_000
 /** Rows in one write: they keep a Redis busy for about 1 ms. */
 const BATCH_ROWS = 100
-/** Rows of a client, plan and day that wait for the store: 40 MB. */
+/** Rows of a client, plan and day that wait for the store: 44 MB. */
 const MAX_WAITING_ROWS = 200_000
 
 export class UsageHistory {

@@ -59,7 +59,7 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
     listBans: async () => (await bans.list()).map(([key, ban]) => shown(key, ban)),
   }
   live.watch({ ...standing, bans, shown })
-  startNotifier({ reloads, live, log, ...stores })
+  startNotifier({ reloads, live, log, claims: stores.claims, counters: stores.counters })
   const admittedToday = createAdmittedToday((day) => usage.day(day))
   const count = () => ({ listening: listening(), wanted: reloads.config.server.workers })
   const gateway = hostname()
@@ -84,7 +84,7 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
       logFault: log.fault,
       listener: () => listenerState(sources),
       store,
-      unsaved: () => stores.unsaved?.(),
+      unsaved: () => stores.embedded?.unsaved,
       keySetFault: () => worstKeySetFault(workers.links),
       sheds: () => shedsOf(workers.links),
       backends: () => workers.probeBackends(),

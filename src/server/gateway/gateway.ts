@@ -182,7 +182,7 @@ export class Gateway {
       listening: () => this.#workers.links.filter(({ state }) => state === 'listening').length,
       restarts: () => this.#workers.restarts,
       unsavedSeconds: () =>
-        Math.max(this.#workers.stores.unsaved?.()?.seconds ?? 0, this.#usage.unsavedSeconds),
+        Math.max(this.#workers.stores.embedded?.unsaved?.seconds ?? 0, this.#usage.unsavedSeconds),
       reloads: () => this.#reloader,
       topClients: () => this.#live.top.busiest(this.config().admin.topClients),
       deprecatedCallers: () => this.#live.deprecated.clientsByRoute(),

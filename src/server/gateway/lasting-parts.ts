@@ -4,7 +4,6 @@ import { BanBook } from '../../core/bans/ban-book.ts'
 import type { Config } from '../../config/config.ts'
 import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { TurnsOfClients } from '../../core/pipeline/client-turns.ts'
-import { createCounter, type Counter } from '../../state/counter.ts'
 import { UsedKeys } from '../../core/credentials/key-ring.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
@@ -18,7 +17,7 @@ import { createSteadyClock } from '../../core/rules/steady-clock.ts'
 import { LoadWatch } from './load-watch.ts'
 import { Shadow } from '../../core/record/shadow.ts'
 import { Tally } from '../../core/record/tally.ts'
-import type { Stores } from './stores.ts'
+import type { OwnState, State } from '../../state/contract.ts'
 
 export type LastingParts = ReturnType<typeof createLastingParts>
 
@@ -30,11 +29,10 @@ export interface LastingPartsOptions {
   readonly version: string
   /** Initial configuration. */
   readonly config: Config
-  readonly stores: Stores
+  /** health: undefined: it is the supervisor's. */
+  readonly stores: State & Partial<Pick<OwnState, 'health'>>
   /** Number of this worker. Default: 1. */
   readonly number?: number
-  /** Counts the strikes of all workers; undefined: Redis or this process counts them. */
-  readonly strikes?: Counter | undefined
   /** Initial secret of all workers. Default: one of its own. */
   readonly ticketSecret?: SecretOfDay
   /** Part of every request id that all workers share. */
@@ -114,7 +112,6 @@ const holder = () => ({
 })
 
 function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
-  const isOwn = stores.unsaved !== undefined
   return new Lessee({
     ...holder(),
     authority: stores.authority,
@@ -125,7 +122,7 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     observe: metrics.quota,
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
     // A store in this very process has this process's clock.
-    onTime: isOwn ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
+    onTime: stores.embedded ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
   })
 }
 
@@ -140,23 +137,14 @@ function createShadow({ config, metrics, stores }: LastingPartsOptions, { shadow
 }
 
 function createBans(
-  { config, log, metrics, stores, strikes }: LastingPartsOptions,
+  { config, log, metrics, stores }: LastingPartsOptions,
   current: () => Config,
 ): BanBook {
-  const { prefix, timeoutMs } = config.store
-  const counter =
-    strikes ??
-    createCounter({
-      redis: stores.redis,
-      keyPrefix: `${prefix}:recentStrikes`,
-      withinMs: config.bans.withinMs,
-      timeoutMs,
-    })
   return new BanBook({
     policy: config.bans,
     store: stores.bans,
-    counter,
-    loadTimeoutMs: timeoutMs,
+    counter: stores.strikes(config.bans.withinMs),
+    loadTimeoutMs: config.store.timeoutMs,
     now: () => stores.clock.nowMs(),
     nowAt: (ownMs) => stores.clock.at(ownMs),
     observer: {

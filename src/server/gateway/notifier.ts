@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Live } from '../../insight/live/live.ts'
 import type { Log } from '../../core/record/log.ts'
-import { noClaims, redisClaims } from '../../state/claims.ts'
+import type { Claims } from '../../state/contract.ts'
 import { Outbox } from '../../insight/notify/outbox.ts'
 import { asSeen, QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
 import {
@@ -11,7 +11,6 @@ import {
   type NotifyConfig,
   type NotifyEvent,
 } from '../../insight/notify/webhook.ts'
-import type { RedisStore } from '../../state/redis/store.ts'
 import type { Config } from '../../config/config.ts'
 import type { Counters } from '../../state/counters.ts'
 
@@ -19,12 +18,11 @@ interface NotifierParts {
   readonly reloads: { readonly config: Config }
   readonly live: Live
   readonly log: Log
-  /** undefined: no other gateway shares this state. */
-  readonly redis: RedisStore | undefined
+  readonly claims: Claims
   readonly counters: Pick<Counters, 'look' | 'settled'>
 }
 
-export function startNotifier({ reloads, live, log, redis, counters }: NotifierParts): void {
+export function startNotifier({ reloads, live, log, claims, counters }: NotifierParts): void {
   const config = (): NotifyConfig | undefined => reloads.config.notify
   const outbox = new Outbox({
     // A reload may have switched notices off.
@@ -33,7 +31,7 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
       return notify && post(notify, notice, live.ended)
     },
     ended: live.ended,
-    claims: redis === undefined ? noClaims : redisClaims(redis, reloads.config.store.prefix),
+    claims,
     onFault: (cause) => log.notifying({ cause }),
     onDropped: ({ type }) => log.noticeDropped({ type }),
   })
@@ -47,7 +45,7 @@ export function startNotifier({ reloads, live, log, redis, counters }: NotifierP
   const marks = new QuotaMarks()
   // Where each request is one call, or one in this process, nobody holds unspent tokens.
   const { server, store } = reloads.config
-  const isExact = store.lease === 'off' || (redis === undefined && server.workers === 1)
+  const isExact = store.lease === 'off' || (store.redis === undefined && server.workers === 1)
   const askFor = truthBy(marks, counters)
   const look = async (suspect: Suspect, wanted: readonly number[]): Promise<void> => {
     const truth = isExact ? asSeen(suspect) : await askFor(suspect, wanted)

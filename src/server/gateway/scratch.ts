@@ -12,7 +12,7 @@ import {
 import type { Config, Limits } from '../../config/config.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { ClientTurns } from '../../core/pipeline/client-turns.ts'
-import { createCounter } from '../../state/counter.ts'
+import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import { createKeyRing, UsedKeys, type KeyRing } from '../../core/credentials/key-ring.ts'
 import type { Charges } from '../../core/pipeline/take-quota.ts'
@@ -128,12 +128,7 @@ function createBans(config: Config, now: () => number) {
   const bans = new BanBook({
     policy: config.bans,
     store,
-    counter: createCounter({
-      redis: undefined,
-      keyPrefix: '',
-      withinMs: config.bans.withinMs,
-      timeoutMs: 0,
-    }),
+    counter: createMemoryCounter(config.bans.withinMs),
     loadTimeoutMs: 0,
     observer,
     now,

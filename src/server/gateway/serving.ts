@@ -1,5 +1,4 @@
 /** Serves requests, alone or as one of several workers. */
-import type { StoreHealth } from '../../admin/readiness.ts'
 import type { WorkerState } from '../../admin/state-operations.ts'
 import type { Balancer } from '../../core/backends/balancer.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
@@ -13,13 +12,13 @@ import {
   type Second,
 } from '../../insight/live/second.ts'
 import type { RecentDecisions } from '../../core/record/recent.ts'
+import type { StoreHealth } from '../../state/contract.ts'
 import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingParts, type LastingPartsOptions } from './lasting-parts.ts'
 import type { Prepared } from './reloader.ts'
 import { Revision } from './revision.ts'
-import type { Stores } from './stores.ts'
 import { Upstreams } from './upstreams.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
@@ -43,7 +42,7 @@ export class Serving implements WorkerLink {
   readonly questions: WorkerLink['questions'] = {
     call: async (name, argument) => this.answers[name](argument),
   }
-  readonly #stores: Stores
+  readonly #stores: LastingPartsOptions['stores']
   readonly #parts: LastingParts
   readonly #upstreams: Upstreams
   readonly #door: FrontDoor
@@ -70,9 +69,9 @@ export class Serving implements WorkerLink {
   }
 
   get facts(): WorkerFacts {
-    const { redis } = this.#stores
+    const { health } = this.#stores
     return {
-      store: redis && healthOfStore(redis),
+      store: health && healthOfStore(health),
       keySetFault: this.#revision.verifier?.fault,
       shed: this.#parts.load.shed,
       backends: this.balancer.backends.map(healthOf),
@@ -84,7 +83,7 @@ export class Serving implements WorkerLink {
     const { config } = this.#revision
     await this.#parts.tracing.load(config.telemetry)
     this.#parts.tracing.use(config.telemetry)
-    await this.#stores.redis?.ready()
+    await this.#stores.ready()
     await Promise.all([this.#parts.bans.ready(), this.#revision.verifier?.ready()])
   }
 
@@ -133,10 +132,9 @@ export class Serving implements WorkerLink {
     this.#revision.verifier?.close()
     this.#door.close()
     this.#parts.load.close()
-    const { authority, redis } = this.#stores
-    await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close(), authority.close()])
+    await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close()])
     await this.#parts.tracing.close()
-    await redis?.close()
+    await this.#stores.close()
   }
 
   /** Balancer of the current backends, as are the next. */

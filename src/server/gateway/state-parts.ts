@@ -44,7 +44,7 @@ export function createStateParts({ live, reloads, workers }: AdminSources): Stat
       const { sinceMs, losses } = storeSince.of('store')
       return {
         health: storeHealth(workers.links),
-        unsaved: workers.stores.unsaved?.(),
+        unsaved: workers.stores.embedded?.unsaved,
         sinceMs,
         outages: losses,
         callP99Ms: latest.storeP99Ms,

@@ -1,40 +1,16 @@
 /** Opens the configured store: Redis for all hosts, or the store embedded in this process. */
-import { embeddedHealth, type StoreHealth } from '../../admin/readiness.ts'
-import type { BanStore } from '../../state/bans.ts'
-import { createMemoryBanStore } from '../../state/bans.ts'
-import { createRedisBanStore } from '../../state/redis/bans.ts'
-import { createSqliteBanStore } from '../../state/sqlite/bans.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
-import { connectRedis } from '../../state/redis/redis.ts'
 import { readTlsFiles } from './tls-files.ts'
+import { connectRedis } from '../../state/redis/redis.ts'
 import { nameServers } from '../../state/redis/servers.ts'
-import type { RedisStore } from '../../state/redis/store.ts'
-import { StoreClock } from '../../state/store-clock.ts'
+import { openRedisState } from '../../state/redis/home.ts'
+import { openSqliteState } from '../../state/sqlite/home.ts'
+import { openMemoryState } from '../../state/memory/home.ts'
+import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
 import type { Config } from '../../config/config.ts'
-import { openEmbeddedAuthority } from '../../state/sqlite/authority.ts'
-import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
-import { createRedisAuthority } from '../../state/redis/authority.ts'
-import type { Authority, NoticeListener } from '../../state/quota.ts'
-import { Counters } from '../../state/counters.ts'
-import { createEmbeddedCounters } from '../../state/memory/counters.ts'
-import { createRedisCounters } from '../../state/redis/counters.ts'
-import type { UnsavedCounters } from '../../state/sqlite/quota-journal.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
-import { createMemoryUsageStore, type UsageStore } from '../../state/usage.ts'
-import { createRedisUsageStore } from '../../state/redis/usage.ts'
-import { createSqliteUsageStore } from '../../state/sqlite/usage.ts'
-
-/** The stores of quota and bans. */
-export interface Stores {
-  /** undefined: embedded, here or in the supervisor. */
-  readonly redis: RedisStore | undefined
-  readonly authority: Authority
-  readonly bans: BanStore
-  readonly clock: StoreClock
-  /** Unsaved counters of the embedded store, where it belongs to this process. */
-  readonly unsaved?: () => UnsavedCounters | undefined
-}
+import type { UsageStore } from '../../state/usage.ts'
 
 export interface StoreParts {
   readonly config: Config
@@ -45,23 +21,20 @@ export interface StoreParts {
 /** metrics: given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
 type StoreNeeds = Pick<StoreParts, 'config' | 'log'> & Partial<StoreParts>
 
-/** Stores of a process that has no supervisor to ask, or is one. */
-export type OwnStores =
-  | (Stores & {
-      readonly redis: RedisStore
-      readonly usage: UsageStore
-      readonly counters: Counters
-    })
-  | ({ readonly redis: undefined } & ReturnType<typeof openEmbeddedStores>)
-
 /** Returns at once. Throws an Error that names store.file when it cannot be opened. */
-export function openStores(parts: StoreNeeds): OwnStores {
+export function openStores(parts: StoreNeeds): OwnState {
   const { config, log } = parts
-  const redis = connectStore(parts)
-  if (redis === undefined) return { redis, ...openEmbeddedStores(config, log) }
-  const usage = createRedisUsageStore(redis, config.store.prefix)
-  const counters = new Counters(createRedisCounters(redis, config.store.prefix))
-  return { redis, ...redisStores(parts, redis), usage, counters }
+  const { file, timeoutMs } = config.store
+  const shared = openSharedStore(parts)
+  if (shared !== undefined) return shared
+  if (file === undefined)
+    return openMemoryState(({ warning }) => log.countersNotKept(new Error(warning)))
+  return openSqliteState(file, {
+    timeoutMs,
+    onFileEvent: log.storeFile,
+    onFault: log.countersNotKept,
+    onRecovered: log.countersKept,
+  })
 }
 
 /** History that collects what the processes of this gateway count. */
@@ -73,24 +46,24 @@ export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
     onDropped: log.usageDropped,
   })
 
-/** Returns undefined without store.redis. onState: called on every change. */
-export function connectStore({
+/** Opens the store that gateways share; undefined: none is configured. onState: called on every change. */
+export function openSharedStore({
   config,
   log,
   metrics,
   onState,
-}: StoreNeeds & { onState?: (health: StoreHealth) => void }): RedisStore | undefined {
-  const { store } = config
-  if (store.redis === undefined) return undefined
+}: StoreNeeds & { onState?: (health: StoreHealth) => void }): OwnState | undefined {
+  const { redis: servers, timeoutMs, prefix } = config.store
+  if (servers === undefined) return undefined
   const report = createOutageReport({ config, log, ...(metrics && { metrics }) })
   let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
   const reportState = (news: Partial<StoreHealth>): void =>
     onState?.((health = { ...health, ...news }))
-  return connectRedis({
-    servers: store.redis,
-    tls: store.redis.tls && readTlsFiles('store.redis.tls', store.redis.tls),
-    timeoutMs: store.timeoutMs,
-    prefix: store.prefix,
+  const redis = connectRedis({
+    servers,
+    tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
+    timeoutMs,
+    prefix,
     onState: (available, cause, refusal) => {
       report(available, cause)
       reportState({ available, cause: available ? undefined : cause, refusal })
@@ -100,57 +73,7 @@ export function connectStore({
       reportState({ warning })
     },
   })
-}
-
-export const createStoreClock = (): StoreClock =>
-  new StoreClock({ nowMs: () => performance.now(), epochMs: Date.now })
-
-export function redisStores(
-  { config: { store }, metrics }: StoreNeeds,
-  redis: RedisStore,
-): Omit<Stores, 'redis'> {
-  const { prefix } = store
-  const clock = createStoreClock()
-  return {
-    clock,
-    authority: createRedisAuthority({ store: redis, prefix, observe: metrics?.quota }),
-    bans: createRedisBanStore(redis, prefix, clock),
-  }
-}
-
-function openEmbeddedStores(
-  { store: { file, timeoutMs } }: Config,
-  log: Log,
-): Required<Omit<Stores, 'redis'>> & {
-  readonly authority: EmbeddedAuthority & Required<Pick<Authority, 'onNotice'>>
-  readonly usage: UsageStore
-  readonly counters: Counters
-} {
-  const authority = openEmbeddedAuthority({
-    file,
-    clock: { epochMs: () => Date.now() },
-    timeoutMs,
-    onFileEvent: log.storeFile,
-    onFault: (error) => log.countersNotKept(error),
-    onRecovered: () => log.countersKept(),
-  })
-  const bans =
-    file === undefined ? createMemoryBanStore() : createSqliteBanStore(file, log.storeFile)
-  const usage =
-    file === undefined ? createMemoryUsageStore() : createSqliteUsageStore(file, log.storeFile)
-  // Listeners receive what an operator does; the supervisor itself passes on what calls cause.
-  const listeners: NoticeListener[] = []
-  const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
-  const notify: NoticeListener = (...news) => listeners.forEach((listener) => listener(...news))
-  const counters = new Counters(createEmbeddedCounters(authority, notify))
-  return {
-    authority: Object.assign(authority, { onNotice }),
-    bans,
-    clock: createStoreClock(),
-    usage,
-    counters,
-    unsaved: () => authority.unsaved,
-  }
+  return openRedisState(redis, { prefix, timeoutMs, observe: metrics?.quota })
 }
 
 /** Reports to log and metrics that a store is lost, and for how long once it is back; one outage is reported again if its cause changes. */

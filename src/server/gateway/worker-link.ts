@@ -1,5 +1,4 @@
 /** The workers of a gateway as all above them sees them, be they this process itself or processes of their own. */
-import { embeddedHealth, type StoreHealth } from '../../admin/readiness.ts'
 import type { WorkerState } from '../../admin/state-operations.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
@@ -16,11 +15,11 @@ import type { WholeGateway } from '../../core/record/whole-families.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
 import type { Second } from '../../insight/live/second.ts'
+import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
 import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { IpcCalls } from '../../state/supervisor/calls.ts'
 import type { ReadToken } from './read-token.ts'
 import type { Reloadable } from './reloader.ts'
-import type { OwnStores } from './stores.ts'
 
 /** The questions that a worker answers. */
 export interface WorkerCalls {
@@ -70,7 +69,7 @@ export interface WorkersParts {
 
 /** All workers of a gateway. prepare: all of them take another configuration, or none. */
 export interface Workers extends Reloadable {
-  readonly stores: OwnStores
+  readonly stores: OwnState
   readonly operatorBans: OperatorBans
   /** All that have not ended. */
   readonly links: readonly WorkerLink[]

@@ -5,7 +5,7 @@ import { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { SharedBans, type SharedBansParts } from '../../core/bans/shared-bans.ts'
 import { Synchroniser } from '../../core/bans/synchroniser.ts'
 import type { CallHandlers } from '../../state/supervisor/calls.ts'
-import { createCounter } from '../../state/counter.ts'
+import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { Config } from '../../config/config.ts'
 import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
 import type { WorkersParts } from '../gateway/worker-link.ts'
@@ -21,7 +21,7 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
   /** Counts the requests without a valid credential. */
   readonly addresses: WorkersParts['addresses']
   /** undefined with Redis, which workers ask themselves. */
-  readonly embedded: { readonly authority: EmbeddedAuthority } | undefined
+  readonly embedded: EmbeddedAuthority | undefined
   /** The store of all bans, and its clock. */
   readonly banStore: BanStore
   readonly clock: StoreClock
@@ -31,17 +31,16 @@ export function createSharedState(parts: SharedStateParts) {
   const { config, embedded, banStore, clock, addresses } = parts
   let policy = config.bans
   const { forgetAfterMs, withinMs } = policy
-  const { timeoutMs } = config.store
-  const strikes = createCounter({ redis: undefined, keyPrefix: '', withinMs, timeoutMs })
+  const strikes = createMemoryCounter(withinMs)
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
-    return embedded.authority
+    return embedded
   }
   const store = embedded === undefined ? createMemoryBanStore() : banStore
   /** The bans that Redis keeps. */
   const table = new BanTable(forgetAfterMs)
   const inRedis = embedded === undefined ? keepUpWith(banStore, table, clock) : undefined
-  const onLift = (keyId: string): void => void strikes.reset(keyId)
+  const onLift = (keyId: string): void => strikes.reset(keyId)
   const bans = new SharedBans({ ...parts, store, forgetAfterMs, onLift })
   return {
     /** Answers the calls of one worker. onNotice: passes a notice on to the others. */
@@ -55,9 +54,9 @@ export function createSharedState(parts: SharedStateParts) {
           return reply
         }),
       beat: (beat) => authority().beat(beat),
-      addStrikes: async ({ keyId, points: added }) => {
-        const counted = await strikes.add(keyId, added, Date.now())
-        if (isBanEarned(counted.total, policy)) await strikes.reset(keyId)
+      addStrikes: ({ keyId, points: added }) => {
+        const counted = strikes.add(keyId, added, Date.now())
+        if (isBanEarned(counted.total, policy)) strikes.reset(keyId)
         return counted
       },
       countAddress: (count) => addresses.add(count),
@@ -77,7 +76,7 @@ export function createSharedState(parts: SharedStateParts) {
     ready: () => bans.ready(),
     /** Writes what is not stored yet. */
     close: async () => {
-      await Promise.allSettled([embedded?.authority.close(), store.close(), inRedis?.close()])
+      await Promise.allSettled([store.close(), inRedis?.close()])
     },
   }
 }

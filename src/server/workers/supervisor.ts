@@ -14,11 +14,12 @@ import {
   type MetricsSnapshot,
 } from '../../core/record/metrics.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
+import type { OwnState } from '../../state/contract.ts'
 import { answerCalls } from '../../state/supervisor/calls.ts'
 import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
 import { newGatewayId } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
-import { openStores, type OwnStores } from '../gateway/stores.ts'
+import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
 import { backendsSeen, type Workers, type WorkersParts } from '../gateway/worker-link.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
@@ -61,7 +62,7 @@ const SILENT_MS = 3_000
 class Supervisor implements Workers {
   readonly reportsLateMs = WORKERS_LATE_MS
   /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
-  readonly stores: OwnStores
+  readonly stores: OwnState
   readonly operatorBans: OperatorBans
   readonly #options: SupervisorOptions
   readonly #parts: WorkersParts
@@ -96,16 +97,15 @@ class Supervisor implements Workers {
     this.#state = createSharedState({
       config,
       addresses,
-      embedded: stores.redis === undefined ? stores : undefined,
+      embedded: stores.embedded,
       banStore: stores.bans,
       clock: stores.clock,
       onBan: (keyId, ban) => this.#notifyAll({ kind: 'banned', keyId, ban }),
       onMalformed: (where) => log.banMalformed({ where }),
     })
-    if (stores.redis === undefined)
-      stores.authority.onNotice((client, notice) =>
-        this.#notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
-      )
+    stores.embedded?.onNotice?.((client, notice) =>
+      this.#notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
+    )
     this.stores = stores
     this.operatorBans = this.#state.operatorBans
   }
@@ -169,7 +169,7 @@ class Supervisor implements Workers {
 
   async close(): Promise<void> {
     await this.#state.close()
-    await this.stores.redis?.close()
+    await this.stores.close()
   }
 
   /** Stops at the first worker that cannot be replaced. Runs once at a time. */

@@ -1,35 +1,19 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
 import { createAddressCounter } from '../../state/memory/addresses.ts'
-import { createIpcBanStore, type BanCalls } from '../../state/supervisor/bans.ts'
-import {
-  answerCalls,
-  createIpcCalls,
-  type CallBatch,
-  type IpcCalls,
-} from '../../state/supervisor/calls.ts'
-import { createCounter } from '../../state/counter.ts'
+import type { BanCalls } from '../../state/supervisor/bans.ts'
+import { answerCalls, createIpcCalls, type CallBatch } from '../../state/supervisor/calls.ts'
+import { openSupervisorState } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
-import {
-  createSharedAddressCounter,
-  createSharedStrikes,
-  type CounterCalls,
-} from '../../state/supervisor/counters.ts'
+import { createSharedAddressCounter, type CounterCalls } from '../../state/supervisor/counters.ts'
 import { fromPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
-import { createIpcAuthority, type QuotaCalls } from '../../state/supervisor/authority.ts'
+import type { QuotaCalls } from '../../state/supervisor/authority.ts'
 import type { Authority, NoticeListener } from '../../state/quota.ts'
 import { configNames, Serving } from '../gateway/serving.ts'
-import {
-  connectStore,
-  createOutageReport,
-  createStoreClock,
-  redisStores,
-  type StoreParts,
-  type Stores,
-} from '../gateway/stores.ts'
+import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
 import { Taking } from './taking.ts'
 import { TableReader, START_TABLE } from './client-table-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
@@ -127,7 +111,7 @@ function createParts(
     number,
     stores,
     onFacts,
-    ...sharedCounters(config, stores, lanes.calls),
+    addresses: createSharedAddressCounter({ calls: lanes.calls, own: createAddressCounter() }),
   })
   const taking = new Taking({
     target: serving,
@@ -235,25 +219,15 @@ function connectStores(
   onState: () => void,
 ) {
   const { metrics } = parts
-  const redis = connectStore({ ...parts, onState })
+  const shared = openSharedStore({ ...parts, onState })
   const noticed: NoticeListener[] = []
   const flows: ((isFlowing: boolean) => void)[] = []
   const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {
     noticed.push(listener)
     if (onFlow !== undefined) flows.push(onFlow)
   }
-  const clock = createStoreClock()
-  const bans = createIpcBanStore(banCalls, clock)
-  const stores: Stores =
-    redis === undefined
-      ? {
-          redis,
-          bans,
-          clock,
-          authority: createIpcAuthority({ calls, onNotice, observe: metrics.quota }),
-        }
-      : { redis, ...redisStores(parts, redis) }
-  return { stores, bans, noticed, flows }
+  const own = openSupervisorState({ calls, onNotice, observe: metrics.quota }, banCalls)
+  return { stores: shared ?? own, bans: own.bans, noticed, flows }
 }
 
 /** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
@@ -270,18 +244,4 @@ function openLanes(parts: StoreParts, channel: SupervisorChannel) {
   })
   const banCalls = createIpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
   return { calls, banCalls }
-}
-
-function sharedCounters({ bans, store }: Config, { redis }: Stores, calls: IpcCalls<CounterCalls>) {
-  const own = createCounter({
-    redis: undefined,
-    keyPrefix: '',
-    withinMs: bans.withinMs,
-    timeoutMs: store.timeoutMs,
-  })
-  return {
-    addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
-    // Redis counts over all hosts.
-    strikes: redis === undefined ? createSharedStrikes(calls, own) : undefined,
-  }
 }

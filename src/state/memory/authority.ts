@@ -1,8 +1,9 @@
 /** The embedded authority: the counters of all clients in this process. It answers at once, except where it has to wait for its journal. */
-import { boundedFind } from '../sqlite/bounded-find.ts'
-import type { CountedClient, Journal, UnsavedCounters } from '../sqlite/quota-journal.ts'
-import { firstKeptDay, type Row, type Rows } from '../sqlite/quota-rows.ts'
+import type { CountedClient, Journal } from '../sqlite/quota-journal.ts'
+import type { Row, Rows } from '../sqlite/quota-rows.ts'
 import type { Limits } from '../../config/config.ts'
+import { DAY_MS } from '../../config/time.ts'
+import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 import { RecencyTable } from './recency-table.ts'
 import { ClientState, transition } from './transition.ts'
@@ -53,19 +54,28 @@ interface MemoryOptions {
 export const BEAT_KEPT_MS = 60_000
 export const MAX_CLIENTS = 200_000
 const SWEEP_EVERY_MS = 600_000
+/** A client's counters are useless this long after the end of their day. */
+const EXPIRY_AFTER_DAY_MS = 3_600_000
+/** A read that takes longer fails with StoreUnavailable. */
+const FIND_TIMEOUT_MS = 150
+/** No more rows could be read in that time, and a disk that hangs must not accumulate calls. */
+const FINDS_AT_MOST = 4_000
+
+/** Returns the first day whose counters are still of use. */
+export function firstKeptDay(nowMs: number): number {
+  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
+}
 
 export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
   // Without a keeper all answers come at once.
   return createEmbeddedAuthority(options) as MemoryAuthority
 }
 
-export function createEmbeddedAuthority({
-  clock,
-  maxClients = MAX_CLIENTS,
-  losesData = false,
-  onForgotten = () => undefined,
-  keeper,
-}: MemoryOptions & { keeper?: Keeper }): EmbeddedAuthority {
+export function createEmbeddedAuthority(
+  options: MemoryOptions & { readonly keeper?: Keeper },
+): EmbeddedAuthority {
+  const { clock, maxClients = MAX_CLIENTS, losesData = false, keeper } = options
+  const { onForgotten = () => undefined } = options
   let lost: UnsavedCounters | undefined
   /** The file has rows of clients that are not in memory. */
   let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
@@ -87,7 +97,6 @@ export function createEmbeddedAuthority({
   for (const row of keeper?.restored ?? []) add(row.client, row)
   let sweepAtMs = 0
   const find = keeper && boundedFind(keeper.rows)
-
   const carryOut = (client: Counted, request: TakeRequest) => {
     const reply = transition(client.state, request, clock.epochMs(), losesData)
     return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
@@ -109,14 +118,35 @@ export function createEmbeddedAuthority({
       return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
     attend: (id, limits, task) => {
-      const run = (client?: Counted) =>
-        runTask({ client, limits, task, nowMs: clock.epochMs(), journal: keeper?.journal })
+      const run = (client?: Counted) => {
+        const state = client?.state ?? new ClientState()
+        const { result, isReset } = attended(state, task, clock.epochMs())
+        return whenKept(result, client && keeper?.journal.carriedOut(client, limits, isReset))
+      }
       const client = clients.peek(id)
       if (client !== undefined || !hasForgotten || find === undefined) return run(client)
       return find(id).then((row) => run(clients.peek(id) ?? (row && add(id, row))))
     },
     beat: createBeats(clock),
     close: async () => keeper?.journal.close(),
+  }
+}
+
+/** Reads rows that requests wait for, in bounded time and number: rejects with StoreUnavailable where a row cannot be read in time. */
+function boundedFind(rows: Pick<Rows, 'find'>): Rows['find'] {
+  let finding = 0
+  return async (id) => {
+    if (finding >= FINDS_AT_MOST) throw new StoreUnavailable('timeout')
+    finding += 1
+    const late = Promise.withResolvers<never>()
+    const giveUp = (): void => late.reject(new StoreUnavailable('timeout'))
+    // After a stall of the event loop timers run before messages are read.
+    const timer = setTimeout(() => void setImmediate(giveUp), FIND_TIMEOUT_MS)
+    const found = rows.find(id).finally(() => (finding -= 1))
+    const known = found.catch((error: unknown) => {
+      throw new StoreUnavailable('error', error)
+    })
+    return Promise.race([known, late.promise]).finally(() => clearTimeout(timer))
   }
 }
 
@@ -132,20 +162,16 @@ function sweep(
   return nowMs + SWEEP_EVERY_MS
 }
 
-interface TaskOptions<Result> {
-  readonly client: Counted | undefined
-  readonly limits: Limits
-  readonly task: (state: ClientState, nowMs: number) => Result
-  readonly nowMs: number
-  readonly journal: Journal | undefined
-}
-
-function runTask<Result>({ client, limits, task, nowMs, journal }: TaskOptions<Result>) {
-  const state = client?.state ?? new ClientState()
+/** isReset: the task has set counters back. */
+function attended<Result>(
+  state: ClientState,
+  task: (state: ClientState, nowMs: number) => Result,
+  nowMs: number,
+) {
   const { minuteResetMs, dayResetMs } = state
   const result = task(state, nowMs)
   const isReset = state.minuteResetMs !== minuteResetMs || state.dayResetMs !== dayResetMs
-  return whenKept(result, client && journal?.carriedOut(client, limits, isReset))
+  return { result, isReset }
 }
 
 /** Returns the reply once a crash cannot lose the change any more. */

@@ -1,4 +1,7 @@
 /** Reads the authority's counters of one client for operators, and sets them back to 0. counters.lua is this file's twin. */
+import type { CounterStore } from '../counters.ts'
+import type { NoticeListener, WindowReply } from '../quota.ts'
+import type { EmbeddedAuthority } from './authority.ts'
 import { rollOver, type ClientState } from './transition.ts'
 
 /**
@@ -10,12 +13,7 @@ export const shadowId = (client: string): string => `shadow ${client}`
 export type Window = 'minute' | 'day'
 
 /** The authority's counters of one window of a client. */
-export interface WindowCounters {
-  readonly index: number
-  /** Tokens handed out, spent or not. */
-  readonly taken: number
-  readonly used: number
-}
+type WindowCounters = Pick<WindowReply, 'index' | 'taken' | 'used'>
 
 export interface ClientCounters {
   /** Unix time in ms by the authority's clock. */
@@ -63,3 +61,17 @@ export function reset(state: ClientState, windows: readonly Window[], nowMs: num
     state[`${window}ResetMs`] = Math.max(Math.floor(nowMs), state[`${window}ResetMs`] + 1)
   }
 }
+
+/** The counters that this process keeps itself. notify: sends a notice to all processes that take tokens from this authority. */
+export const createEmbeddedCounters = (
+  authority: Pick<EmbeddedAuthority, 'attend'>,
+  notify: NoticeListener,
+): CounterStore => ({
+  attend: async ({ id, limits }, windows) =>
+    authority.attend(id, limits, (state, nowMs) => {
+      const before = look(state, nowMs)
+      reset(state, windows, nowMs)
+      return { before, after: look(state, nowMs) }
+    }),
+  announceReset: async (client) => notify(client, 'reset'),
+})

@@ -1,10 +1,5 @@
 /** A counter of this process alone, which answers at once. */
-import type { Count, Counter } from '../counter.ts'
-
-export interface MemoryCounter extends Counter {
-  add(key: string, points: number, nowMs: number): Count
-  reset(key: string): void
-}
+import type { Counter } from '../contract.ts'
 
 /** Additions within one of so many parts of the counted time are kept as one number, so that a key takes bounded memory. */
 export const STEPS = 1_000
@@ -20,8 +15,8 @@ interface Counted {
   total: number
 }
 
-/** withinMs: see Counter. The Redis script of counter.ts counts in the same way. */
-export function createMemoryCounter(withinMs: number): MemoryCounter {
+/** withinMs: see Counter. redis/counter.ts counts in the same way. */
+export function createMemoryCounter(withinMs: number) {
   /** The key added to last stands last, so that keys with nothing left to count come first. */
   const counts = new Map<string, Counted>()
   const isOver = (step: Step | undefined, nowMs: number): boolean =>
@@ -56,5 +51,5 @@ export function createMemoryCounter(withinMs: number): MemoryCounter {
     },
     reset: (key) => void counts.delete(key),
     useTime: (ms) => void (withinMs = ms),
-  }
+  } satisfies Counter
 }

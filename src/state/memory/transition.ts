@@ -1,6 +1,5 @@
 /** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
 import type { Limits } from '../../config/config.ts'
-import { grant } from './grant.ts'
 import { noteLoss, statedOf, takeStatement } from './statements.ts'
 import type { Notice, TakeReply, TakeRequest, TakeStatus } from '../quota.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
@@ -128,6 +127,32 @@ export function transition(
   const notice = isLoss ? 'unknown' : news
   announce(state, notice)
   return reply(state, { status, nowMs, notice }, held)
+}
+
+/**
+ * Decides how many tokens a call is granted, in both windows or in neither: at least `need` while so many are left, and up to
+ * `want` within an equal share of what is left.
+ */
+function grant(ask: {
+  need: number
+  want: number
+  minuteLeft: number
+  dayLeft: number
+  minuteFree: number
+  dayFree: number
+  shares: number
+}): { minute: number; day: number } {
+  if (ask.want <= 0) return { minute: 0, day: 0 }
+  const wished = (left: number): number => {
+    const share = Math.min(ask.want, Math.floor(left / ask.shares))
+    return Math.max(0, Math.min(Math.max(ask.need, share), left))
+  }
+  // Day tokens in hand may outnumber minute tokens, which end with the minute: only the difference is taken.
+  // A lowered limit acts on day tokens in hand too.
+  const dayAtMost = ask.dayFree + (ask.dayLeft < 0 ? ask.dayLeft : wished(ask.dayLeft))
+  const minute = Math.max(0, Math.min(wished(ask.minuteLeft), dayAtMost - ask.minuteFree))
+  // Minute tokens in hand may outnumber day tokens too, when the minute began while a call was under way.
+  return { minute, day: Math.max(0, Math.min(ask.minuteFree + minute, dayAtMost) - ask.dayFree) }
 }
 
 /** Notes how much all processes know to be taken after a call: with a notice, all of it. */

@@ -1,47 +1,44 @@
-/** The authority shared by all hosts: one Lua script on one hash per client. */
+/** The authority shared by all hosts, and what operators do to its counters: Lua scripts on one hash per client. */
 import { readFileSync } from 'node:fs'
-import { StoreUnavailable } from '../store-unavailable.ts'
+import { StoreUnavailable } from '../contract.ts'
+import type { CounterStore } from '../counters.ts'
+import type { ClientCounters, Window } from '../memory/client-counters.ts'
 import type { RedisStore, ScriptReply } from './store.ts'
-import { observedCall, type CallObserver } from '../observer.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'
-import type {
-  Authority,
-  Beats,
-  Notice,
-  NoticeListener,
-  Statement,
-  TakeReply,
-  TakeRequest,
-  TakeStatus,
-  Totals,
+import {
+  observedCall,
+  type Authority,
+  type Beats,
+  type CallObserver,
+  type Notice,
+  type NoticeListener,
+  type Statement,
+  type TakeReply,
+  type TakeRequest,
+  type TakeStatus,
+  type Totals,
 } from '../quota.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
-/** Notices, indexed by their number in a reply; the names are those on the channel. */
+/** Names of notices on the channel, indexed by their number in a reply. */
 const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free', 'reset']
 const NOTICE_AT = 12
 const REPLY_LENGTH = NOTICE_AT + 1
+const COUNTERS_LENGTH = 11
 /** Reads a Lua script. The scripts take the time from the server alone. */
 const scriptOf = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
 
 /**
- * store: belongs to the caller; close() leaves it open.
- * prefix: namespace of the keys.
+ * prefix: namespace of the keys. The store stays open, as it belongs to the caller.
  * take() throws StoreUnavailable at once while the store is known to be away, else rejects with it.
  */
-export function createRedisAuthority({
-  store,
-  prefix,
-  observe,
-}: {
-  store: RedisStore
-  prefix: string
-  observe?: CallObserver
-}): Authority {
-  const script = store.script({ name: 'tollgateTake', text: scriptOf('take'), keyCount: 1 })
-  const beating = store.script({ name: 'tollgateBeat', text: scriptOf('beat'), keyCount: 1 })
-  // Thrown for every request of an outage. It is made once, since a stack trace costs more than the decision.
-  const away = new StoreUnavailable('error')
+export function createRedisAuthority(
+  store: RedisStore,
+  prefix: string,
+  observe?: CallObserver,
+): Authority {
+  const take = store.script(scriptOf('take'))
+  const beat = store.script(scriptOf('beat'))
   const channel = reclaimChannel(prefix)
   const noticeChannel = createNoticeChannel(store, prefix)
   const read = (raw: ScriptReply): TakeReply => {
@@ -52,21 +49,36 @@ export function createRedisAuthority({
 
   return {
     take: (request) => {
-      if (!store.available) throw away
-      const keys = [quotaKey(prefix, request.client)]
-      const call = script.run({ keys, args: [...scriptArgs(request), channel] })
-      return observedCall(call, read, observe)
+      const call = take([quotaKey(prefix, request.client)], [...scriptArgs(request), channel])
+      return observedCall(call.then(read), observe)
     },
     beat: async ({ process, isLast }) =>
-      parseBeats(
-        await beating.run({
-          keys: [`${prefix}:processes`],
-          args: [process, isLast ? 1 : 0, BEAT_KEPT_MS],
-        }),
-      ),
+      parseBeats(await beat([`${prefix}:processes`], [process, isLast ? 1 : 0, BEAT_KEPT_MS])),
     onReturn: (listener) => store.onRecovered(listener),
     onNotice: noticeChannel.listen,
     close: async () => undefined,
+  }
+}
+
+/** Reads and resets the counters. prefix: see createRedisAuthority. */
+export function createRedisCounters(store: RedisStore, prefix: string): CounterStore {
+  const script = store.script(scriptOf('counters'))
+  const run = async (client: string, windows: readonly Window[], channel: string) => {
+    const flags = (['minute', 'day'] as const).map((window) => (windows.includes(window) ? 1 : 0))
+    const at = numbersOf(
+      await script([quotaKey(prefix, client)], [...flags, channel]),
+      COUNTERS_LENGTH,
+    )
+    const of = (minute: number, day: number): ClientCounters => ({
+      nowMs: at(0),
+      minute: { index: at(1), taken: at(minute), used: at(minute + 1) },
+      day: { index: at(4), taken: at(day), used: at(day + 1) },
+    })
+    return { before: of(2, 5), after: of(7, 9) }
+  }
+  return {
+    attend: ({ id }, windows) => run(id, windows, ''),
+    announceReset: async (client) => void (await run(client, [], reclaimChannel(prefix))),
   }
 }
 
@@ -151,11 +163,16 @@ function parseBeats(reply: ScriptReply): Beats {
   return beats
 }
 
-function parseReply(reply: ScriptReply): TakeReply {
+/** Returns the number at each position of a script's reply. */
+function numbersOf(reply: ScriptReply, length: number): (position: number) => number {
   const numbers = Array.isArray(reply) ? reply.map(Number) : []
-  if (numbers.length !== REPLY_LENGTH || !numbers.every(Number.isSafeInteger))
-    throw new StoreUnavailable('error', 'the take script answered something else')
-  const at = (position: number): number => numbers[position] ?? 0
+  if (numbers.length !== length || !numbers.every(Number.isSafeInteger))
+    throw new StoreUnavailable('error', 'a script answered something else')
+  return (position) => numbers[position] ?? 0
+}
+
+function parseReply(reply: ScriptReply): TakeReply {
+  const at = numbersOf(reply, REPLY_LENGTH)
   const status = statuses[at(0)]
   if (status === undefined) throw new StoreUnavailable('error', 'unknown status of the take script')
   return {

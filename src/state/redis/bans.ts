@@ -1,8 +1,8 @@
 /** Keeps bans in one Redis hash, and publishes new ones to all processes on a channel of the same name. */
-import type { BanStore, BanStoreListener, BanRecord } from '../bans.ts'
+import { formatBan, parseBan } from '../bans.ts'
+import type { BanRecord, BanStore, BanStoreListener } from '../bans.ts'
 import type { RedisStore } from './store.ts'
 import type { StoreClock } from '../store-clock.ts'
-import { formatBan, parseBan, toBan } from '../stored-ban.ts'
 
 /**
  * Saves in one step, so that of two bans of a key at the same moment the one that mergeBans would choose stays.
@@ -52,9 +52,9 @@ export function createRedisBanStore(
   reloadMs = 30_000,
 ): BanStore {
   const key = `${prefix}:bans`
-  const save = redis.script({ name: 'tollgateBan', text: saveScript, keyCount: 1 })
-  const load = redis.script({ name: 'tollgateBans', text: loadScript, keyCount: 1 })
-  const forget = redis.script({ name: 'tollgateUnban', text: forgetScript, keyCount: 1 })
+  const save = redis.script(saveScript)
+  const load = redis.script(loadScript)
+  const forget = redis.script(forgetScript)
   let listener: BanStoreListener | undefined
   let reload: NodeJS.Timeout | undefined
 
@@ -75,7 +75,7 @@ export function createRedisBanStore(
       const bans = new Map<string, BanRecord>()
       const malformed: string[] = []
       const askedMs = performance.now()
-      const reply = await load.run({ keys: [key], args: keyId === undefined ? [] : [keyId] })
+      const reply = await load([key], keyId === undefined ? [] : [keyId])
       clock.set(Number(reply.at(-1)), performance.now() - askedMs)
       for (let at = 0; at + 1 < reply.length; at += 2) {
         const [id, text] = [String(reply[at]), reply[at + 1]]
@@ -93,22 +93,17 @@ export function createRedisBanStore(
     save: async (keyId, ban) => {
       const message = JSON.stringify({ keyId, ...ban })
       const { untilMs, count, epochMs = 0 } = ban
-      const args = [keyId, formatBan(ban), untilMs, count, key, message, epochMs]
-      await save.run({ keys: [key], args })
+      await save([key], [keyId, formatBan(ban), untilMs, count, key, message, epochMs])
     },
     forget: async (keyId, ban) => {
-      await forget.run({ keys: [key], args: [keyId, formatBan(ban)] })
+      await forget([key], [keyId, formatBan(ban)])
     },
     close: async () => clearInterval(reload),
   }
 }
 
 function parseMessage(text: string): { keyId: string; ban: BanRecord } | undefined {
-  try {
-    const news = JSON.parse(text) as { keyId?: unknown } | null
-    const ban = toBan(news)
-    return ban && typeof news?.keyId === 'string' ? { keyId: news.keyId, ban } : undefined
-  } catch {
-    return undefined
-  }
+  const ban = parseBan(text)
+  const { keyId } = ban === undefined ? {} : (JSON.parse(text) as { keyId?: unknown })
+  return ban !== undefined && typeof keyId === 'string' ? { keyId, ban } : undefined
 }

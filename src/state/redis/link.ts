@@ -1,7 +1,7 @@
 /** The servers of a store, each behind a breaker of its own: this file links one server, cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
 import { areSentinelsAway, bounded, isTimeout, serverFault } from './faults.ts'
-import { StoreUnavailable } from '../store-unavailable.ts'
+import { StoreUnavailable } from '../contract.ts'
 import { StoreBreaker } from './breaker.ts'
 import type { StoreState } from './state.ts'
 

@@ -9,12 +9,10 @@ import type { HostPort, RedisConfig } from '../../config/config.ts'
 import { ClusterLink } from './cluster-link.ts'
 import { createConnections } from './connections.ts'
 import { isKeyFault, isTimeout, isUnresolved } from './faults.ts'
-import { inspectServer } from './inspect.ts'
-import { findRisks } from './risks.ts'
 import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
-import { addressesOf, nameOf } from './servers.ts'
+import { addressesOf, findRisks, inspectServer, nameOf } from './servers.ts'
 import { StoreState, type StateListener } from './state.ts'
-import { StoreUnavailable } from '../store-unavailable.ts'
+import { StoreUnavailable } from '../contract.ts'
 import type { RedisStore, ScriptReply } from './store.ts'
 import { Subscriber } from './subscriber.ts'
 
@@ -59,7 +57,7 @@ export function connectRedis(options: RedisOptions): RedisStore {
     if (link.available) listener()
   }
   const inspect = async (address: HostPort): Promise<void> => {
-    const fault = await inspectServer(address, connections.tls)
+    const fault = await inspectServer(address, options.tls)
     state.note(fault, nameOf(address))
     if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
   }
@@ -112,14 +110,15 @@ function createCommands(
       throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
     })
   }
+  let scripts = 0
   return {
     client,
-    script: ({ name, text, keyCount }) => {
-      client.defineCommand(name, { lua: text, numberOfKeys: keyCount })
+    script: (text) => {
+      const name = `script${scripts++}`
+      client.defineCommand(name, { lua: text })
       const command = Reflect.get(client, name) as Command
-      return {
-        run: ({ keys, args }) => call(keys[0] ?? '', () => command.call(client, ...keys, ...args)),
-      }
+      return (keys, args) =>
+        call(keys[0] ?? '', () => command.call(client, keys.length, ...keys, ...args))
     },
     hgetall: async (key) => call(key, () => client.hgetall(key)),
   }

@@ -1,19 +1,17 @@
 /** The gateway's view of Redis, free of the client library. */
+import type { StoreHealth } from '../contract.ts'
 
 /** The reply of a Lua script: integers and strings. */
 export type ScriptReply = readonly (number | string | null)[]
 
-export interface ScriptCall {
-  /** Keys must be in one hash slot. */
-  readonly keys: readonly string[]
-  readonly args: readonly (string | number)[]
-}
-
-/** A script of fixed text; sent whole once per connection, and by its digest afterwards. */
-export interface RedisScript {
-  /** Throws StoreUnavailable while the server of the keys is known to be away, else rejects with it; the script may still run later. */
-  run(call: ScriptCall): Promise<ScriptReply>
-}
+/**
+ * Runs a Lua script; its keys are in one hash slot. Throws StoreUnavailable while the server of the keys is known to be away,
+ * else rejects with it; the script may still run later.
+ */
+export type RedisScript = (
+  keys: readonly string[],
+  args: readonly (string | number)[],
+) => Promise<ScriptReply>
 
 export interface Subscription {
   /** A message published on the channel. */
@@ -29,24 +27,15 @@ export interface Subscription {
  * server that holds the key is away, too slow or refuses them. After a few errors in a row, or a second of silence, they reject
  * at once and without a call.
  */
-export interface RedisStore {
+export interface RedisStore extends StoreHealth {
   /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
   readonly client: unknown
   /** false: calls fail at once, until a probe has succeeded. In a cluster: no master can be called. */
   readonly available: boolean
-  /** Server, fault and remedy, while a server that can be reached refuses this gateway, which only an operator can mend. */
-  readonly refusal: string | undefined
-  /** The latest fault in a word, while a server is away. */
-  readonly cause: string
-  /**
-   * Settings of the servers that may lose counts, as found when one last became available; or names that could not be resolved
-   * at the start.
-   */
-  readonly warning: string | undefined
   /** Resolves when the store is available, or has had its time to be; rejects with an Error of the refusal, if there is one. */
   ready(): Promise<void>
-  /** Prepares a script for calls. `name` must be unique within the store. */
-  script(definition: { name: string; text: string; keyCount: number }): RedisScript
+  /** Prepares a script for calls: it is sent whole once per connection, and by its digest afterwards. */
+  script(text: string): RedisScript
   /** Returns an empty record for an absent key. */
   hgetall(key: string): Promise<Record<string, string>>
   /** Subscribes on a connection of its own, across reconnects; takes effect as soon as the server is available. */

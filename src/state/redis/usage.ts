@@ -1,7 +1,7 @@
 /** Keeps the totals of days in Redis: several hashes a day with a field per client, which expire by themselves. */
 import { DAY_MS } from '../../config/time.ts'
 import type { RedisStore } from './store.ts'
-import { splitByPlan, type DayRow } from '../day-totals.ts'
+import { DAY_COUNTS, rowWith, splitByPlan, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
 /**
@@ -9,8 +9,6 @@ import { KEPT_DAYS, type UsageStore } from '../usage.ts'
  * them compactly.
  */
 const SHARDS = 64
-/** Calls under way at once for one question of an operator. */
-const ASKED_AT_ONCE = 50
 
 /**
  * Suffix of a second field for a client that had several plans on the day; no client id has a space. The release before knows
@@ -56,23 +54,16 @@ const findScript = "return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2])"
 
 /** prefix: of all keys. The Redis store stays open, as it has other users. */
 export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageStore {
-  const adding = redis.script({ name: 'tollgateUse', text: addScript, keyCount: 1 + SHARDS })
-  const finding = redis.script({ name: 'tollgateUsed', text: findScript, keyCount: 1 })
-  const find = async (client: string, day: number): Promise<readonly DayRow[]> => {
-    const [text, plans] = await finding.run({
-      keys: [shardKey(prefix, day, shardOf(client))],
-      args: [client, client + BY_PLAN],
-    })
-    return parse(client, String(text), String(plans ?? ''))
-  }
+  const add = redis.script(addScript)
+  const findFields = redis.script(findScript)
   return {
     scope: 'store',
     add: async ({ process, sequence, day, rows }) => {
       const shards = Array.from({ length: SHARDS }, (_, at) => shardKey(prefix, day, at + 1))
       const args: (string | number)[] = [process, sequence, (day + KEPT_DAYS + 1) * DAY_MS]
-      for (const { client, plan, admitted, refusedMinute, refusedDay, refusedBan } of rows)
-        args.push(shardOf(client), client, plan, admitted, refusedMinute, refusedDay, refusedBan)
-      await adding.run({ keys: [shardKey(prefix, day, 0), ...shards], args })
+      for (const row of rows)
+        args.push(shardOf(row.client), row.client, row.plan, ...DAY_COUNTS.map((name) => row[name]))
+      await add([shardKey(prefix, day, 0), ...shards], args)
     },
     async *day(day) {
       for (let shard = 1; shard <= SHARDS; shard++) {
@@ -83,16 +74,13 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
       }
     },
     client: async (client, from, to) => {
-      const found: [number, DayRow][] = []
-      for (let first = from; first <= to; first += ASKED_AT_ONCE) {
-        const asked = Math.min(ASKED_AT_ONCE, to - first + 1)
-        const days = await Promise.all(
-          Array.from({ length: asked }, (_, at) => find(client, first + at)),
-        )
-        for (const [at, rows] of days.entries())
-          for (const row of rows) found.push([first + at, row])
-      }
-      return found
+      const days = Array.from({ length: to - from + 1 }, (_, at) => from + at)
+      const found = days.map(async (day) => {
+        const key = shardKey(prefix, day, shardOf(client))
+        const [text, plans] = await findFields([key], [client, client + BY_PLAN])
+        return parse(client, String(text), String(plans ?? '')).map((row) => [day, row] as const)
+      })
+      return (await Promise.all(found)).flat()
     },
     close: async () => undefined,
   }
@@ -122,8 +110,6 @@ function parse(client: string, text: string, plans = ''): readonly DayRow[] {
 }
 
 function rowOf(client: string, plan: string, counts: string): DayRow {
-  const [admitted = 0, refusedMinute = 0, refusedDay = 0, refusedBan = 0] = counts
-    .split(' ')
-    .map(Number)
-  return { client, plan, admitted, refusedMinute, refusedDay, refusedBan }
+  const numbers = counts.split(' ').map(Number)
+  return rowWith({ client, plan }, (name) => numbers[DAY_COUNTS.indexOf(name)] ?? 0)
 }

@@ -1,26 +1,31 @@
 /** Keeps bans in store.file, so that they survive a restart of a gateway without Redis. */
-import type { BanStore, BanStoreListener, BanRecord } from '../bans.ts'
-import { openSqliteFile, type OnFileEvent } from './file.ts'
-import { toBan } from '../stored-ban.ts'
+import { toBan, type BanRecord, type BanStore, type BanStoreListener } from '../bans.ts'
+import type { SqliteFile } from './file.ts'
 
-const columns = ['key_id', 'until_ms', 'count', 'started_ms', 'epoch_ms', 'made_by', 'reason']
-const all = `SELECT ${columns.join()} FROM bans`
+/** The column of each member; a member that is absent is NULL. */
+const columnOf = {
+  keyId: 'key_id',
+  untilMs: 'until_ms',
+  count: 'count',
+  startedMs: 'started_ms',
+  epochMs: 'epoch_ms',
+  by: 'made_by',
+  reason: 'reason',
+} as const
+const members = Object.keys(columnOf) as (keyof typeof columnOf)[]
+const columns = Object.values(columnOf)
+
+const all = `SELECT ${members.map((name) => `${columnOf[name]} AS ${name}`).join()} FROM bans`
 const one = `${all} WHERE key_id = ?`
 /** Keeps the row where its author knew of a later act of an operator than the author of the new ban. */
-const put = `INSERT INTO bans (${columns.join()}) VALUES (?, ?, ?, ?, ?, ?, ?)
+const put = `INSERT INTO bans (${columns.join()}) VALUES (${columns.map(() => '?').join()})
   ON CONFLICT (key_id) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join()}
   WHERE coalesce(excluded.epoch_ms, 0) >= coalesce(epoch_ms, 0)`
 const remove = 'DELETE FROM bans WHERE key_id = ? AND until_ms = ?'
 
-/** The value of a column in one row; an absent value becomes NULL. */
-const given = <T>(value: T | undefined): T[] => (value === undefined ? [] : [value])
-
-/** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-export function createSqliteBanStore(file: string, onFileEvent: OnFileEvent): BanStore {
-  const store = openSqliteFile(file, onFileEvent)
+/** The file stays open, as it has other users. */
+export function createSqliteBanStore(store: SqliteFile): BanStore {
   let listener: BanStoreListener | undefined
-  const numbers = (...values: number[]): Float64Array[] =>
-    values.map((value) => Float64Array.of(value))
   // Bans are rare and rows are few, so that each is a transaction of its own, made at once.
   return {
     watch: (newListener) => {
@@ -30,31 +35,18 @@ export function createSqliteBanStore(file: string, onFileEvent: OnFileEvent): Ba
     load: async (wanted) => {
       const bans = new Map<string, BanRecord>()
       const rows = await (wanted === undefined ? store.read(all) : store.read(one, wanted))
-      for (const row of rows) {
-        const { key_id: keyId, until_ms: untilMs, count, started_ms: startedMs } = row
-        const { epoch_ms: epochMs, made_by: by, reason } = row
-        const ban = toBan({
-          untilMs,
-          count,
-          startedMs,
-          epochMs: epochMs ?? undefined,
-          by: by ?? undefined,
-          reason: reason ?? undefined,
-        })
+      for (const { keyId, ...row } of rows) {
+        const ban = toBan(Object.fromEntries(Object.entries(row).filter(([, is]) => is !== null)))
         if (ban && typeof keyId === 'string') bans.set(keyId, ban)
-        else listener?.malformed(`a row of ${file}`)
+        else listener?.malformed(`a row of ${store.name}`)
       }
       return bans
     },
-    save: (keyId, { untilMs, count, startedMs, epochMs, by, reason }) =>
-      store.write(put, [
-        [keyId],
-        ...numbers(untilMs, count, startedMs),
-        Float64Array.from(given(epochMs)),
-        given(by),
-        given(reason),
-      ]),
-    forget: (keyId, { untilMs }) => store.write(remove, [[keyId], ...numbers(untilMs)]),
-    close: () => store.close(),
+    save: (keyId, ban) => {
+      const row = { keyId, ...ban }
+      return store.write(put, ...members.map((name) => row[name] ?? null))
+    },
+    forget: (keyId, { untilMs }) => store.write(remove, keyId, untilMs),
+    close: () => Promise.resolve(),
   }
 }

@@ -1,10 +1,9 @@
-/** The interface of store.file for the rest of the gateway: one connection per file and process, in a thread of its own. */
-import { extname, resolve } from 'node:path'
+/** The interface of store.file for the rest of the gateway: one connection, in a thread of its own. */
+import { extname } from 'node:path'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
 import type {
   Asked,
   Change,
-  Columns,
   FileEvent,
   Parameter,
   ThreadAnswer,
@@ -17,14 +16,15 @@ export type Row = Readonly<Record<string, unknown>>
 
 /** Every call is answered, or rejects with an Error of fault and remedy, within ANSWER_TIMEOUT_MS, even if the disk hangs. */
 export interface SqliteFile {
+  /** The path that the file was opened by. */
+  readonly name: string
   /** Returns all rows of a query; a change has none. Blocks this thread until then: for starts only. */
   readNow(sql: string, ...parameters: Parameter[]): readonly Row[]
   read(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
-  /** Runs the statement once per row, all of them in one transaction or none. */
-  write(sql: string, columns: Columns): Promise<void>
-  /** Does the same with several statements, one after the other. */
-  writeAll(changes: readonly Change[]): Promise<void>
-  /** Resolves when all calls are answered. */
+  write(sql: string, ...parameters: Parameter[]): Promise<void>
+  /** Runs each statement once per row, one after the other, all of them in one transaction or none. */
+  writeRows(...changes: Change[]): Promise<void>
+  /** Resolves when all calls are answered. May be called again. */
   close(): Promise<void>
 }
 
@@ -33,32 +33,6 @@ const NOW_TIMEOUT_MS = 10_000
 const ANSWER_TIMEOUT_MS = 5_000
 /** The id of the first answer, which belongs to no call. */
 const OPENING = 0
-
-/** Files open in this process. The lock belongs to the connection, so that bans and counters have to share one. */
-const openFiles = new Map<string, { readonly file: SqliteFile; users: number }>()
-
-/**
- * Opens the file as openOrSetAside does, or shares the connection that this process already has; the last user's close() closes
- * it. onEvent: called for the user who opened it first. Throws an Error with file, fault and remedy.
- */
-export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
-  const path = resolve(file)
-  const entry = openFiles.get(path) ?? { file: startThread(file, onEvent), users: 0 }
-  openFiles.set(path, entry)
-  entry.users += 1
-  let isClosed = false
-  return {
-    ...entry.file,
-    close: async () => {
-      if (isClosed) return
-      isClosed = true
-      entry.users -= 1
-      if (entry.users > 0) return
-      openFiles.delete(path)
-      await entry.file.close()
-    },
-  }
-}
 
 /**
  * Loads the thread's program. The thread's own events are not received while its start is awaited, so that a program that
@@ -75,7 +49,8 @@ const loader = `
   })
 `
 
-function startThread(file: string, onEvent: OnFileEvent): SqliteFile {
+/** Opens the file as openOrSetAside does, in a thread of its own. Throws an Error with file, fault and remedy. */
+export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   const { port1: port, port2 } = new MessageChannel()
   const answers = new Int32Array(new SharedArrayBuffer(4))
   // The program is next to this file, as source or as built.
@@ -117,15 +92,16 @@ function startThread(file: string, onEvent: OnFileEvent): SqliteFile {
   }
   port.on('message', calls.settle).unref()
 
-  const writeAll = async (changes: readonly Change[]): Promise<void> =>
+  const writeRows: SqliteFile['writeRows'] = async (...changes) =>
     void (await calls.ask({ kind: 'write', changes }))
   return {
+    name: file,
     readNow: (sql, ...parameters) =>
       answerNow(calls.post({ kind: 'read', sql, parameters })) as Row[],
     read: async (sql, ...parameters) =>
       (await calls.ask({ kind: 'read', sql, parameters })) as Row[],
-    write: (sql, columns) => writeAll([{ sql, columns }]),
-    writeAll,
+    write: (sql, ...parameters) => writeRows({ sql, columns: parameters.map((one) => [one]) }),
+    writeRows,
     close: async () => {
       const closed = calls.ask({ kind: 'close' })
       calls.end(new Error(`store.file ${file} is closed`))
@@ -161,9 +137,9 @@ function createCalls(
     settle,
     ask: async (asked: Asked): Promise<unknown> => {
       if (ended !== undefined) throw ended
-      const { promise, resolve: answered } = Promise.withResolvers<ThreadAnswer>()
+      const { promise, resolve } = Promise.withResolvers<ThreadAnswer>()
       const id = post(asked)
-      open.set(id, answered)
+      open.set(id, resolve)
       port.ref()
       const timer = setTimeout(
         () => settle({ id, fault: silence(file).message }),

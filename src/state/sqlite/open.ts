@@ -28,6 +28,13 @@ const LOCK_TIMEOUT_MS = 1_000
 const countColumn = (name: string): string =>
   `${name} INTEGER NOT NULL CHECK (${name} BETWEEN 0 AND 9007199254740991)`
 
+/** Totals of days; key: what is one row. */
+const usageTable = (name: string, key: string): string => `
+  CREATE TABLE IF NOT EXISTS ${name} (
+    day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
+    refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (${key})
+  ) STRICT, WITHOUT ROWID;`
+
 const tables = `
   CREATE TABLE IF NOT EXISTS bans (
     key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL
@@ -35,14 +42,8 @@ const tables = `
   CREATE TABLE IF NOT EXISTS quota (
     client TEXT PRIMARY KEY, ${['minute_index', 'minute_taken', 'day_index', 'day_taken'].map(countColumn).join(', ')}
   ) STRICT, WITHOUT ROWID;
-  CREATE TABLE IF NOT EXISTS usage (
-    day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
-    refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client)
-  ) STRICT, WITHOUT ROWID;
-  CREATE TABLE IF NOT EXISTS usage_by_plan (
-    day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
-    refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client, plan)
-  ) STRICT, WITHOUT ROWID;
+  ${usageTable('usage', 'day, client')}
+  ${usageTable('usage_by_plan', 'day, client, plan')}
   PRAGMA application_id = ${APPLICATION_ID};
   PRAGMA user_version = ${LAYOUT};
 `

@@ -4,7 +4,9 @@
  * waits, for one write shared by all that wait: the first request of a client, and bursts.
  */
 import type { Limits } from '../../config/config.ts'
-import { firstKeptDay, type Row, type Rows } from './quota-rows.ts'
+import type { UnsavedCounters } from '../contract.ts'
+import { firstKeptDay } from '../memory/authority.ts'
+import type { Row, Rows } from './quota-rows.ts'
 
 /** A crash makes at most this part of a client's minute unusable, in minute and day, but at least one token. */
 const AHEAD_OF_A_MINUTE = 1 / 16
@@ -13,12 +15,6 @@ const BATCH_CLIENTS = 1_000
 /** The part of a call's bound that may be spent on the disk; the rest is for the way to the authority. */
 const WAIT_FOR_DISK = 0.8
 const SILENT_AFTER_MS = 1_000
-
-export interface UnsavedCounters {
-  readonly seconds: number
-  /** A text with the time since when, the fault and the remedy. */
-  readonly warning: string
-}
 
 /** The counters of a client that a row keeps. */
 export type Counts = Omit<Row, 'client' | 'ahead'>

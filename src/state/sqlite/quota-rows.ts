@@ -2,8 +2,7 @@
  * The rows of store.file that keep the counters of the embedded authority over a restart: for each client, the tokens handed
  * out in the windows that still run, and how many more may be taken before the row is written again.
  */
-import { DAY_MS } from '../../config/time.ts'
-import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
+import type { SqliteFile } from './file.ts'
 
 export interface Row {
   readonly client: string
@@ -27,53 +26,29 @@ const countAhead = `UPDATE quota SET
   minute_taken = ahead + iif(minute_index < minute, 0, minute_taken), minute_index = max(minute_index, minute),
   day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
   FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
-const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > ?'
+const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > 0'
 
-/** A client's counters are useless this long after the end of their day. */
-const EXPIRY_AFTER_DAY_MS = 3_600_000
-
-/** Returns the first day whose counters are still of use. */
-export function firstKeptDay(nowMs: number): number {
-  return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
-}
+export type Rows = ReturnType<typeof createRows>
 
 /** A rejected call has kept nothing; its Error gives fault and remedy. Client ids are well-formed strings. */
-export class Rows {
-  readonly #file: SqliteFile
-
-  /** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-  constructor(file: string, onFileEvent: OnFileEvent) {
-    this.#file = openSqliteFile(file, onFileEvent)
-  }
-
+export const createRows = (file: SqliteFile) => ({
   /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. Blocks until then: for starts only. */
   load(now: { minuteIndex: number; dayIndex: number }, fromDay: number, atMost: number) {
-    this.#file.readNow(countAhead, now.minuteIndex, now.dayIndex)
-    const rows = this.#file.readNow(`${select} day_index >= ? LIMIT ?`, fromDay, atMost)
+    file.readNow(countAhead, now.minuteIndex, now.dayIndex)
+    const rows = file.readNow(`${select} day_index >= ? LIMIT ?`, fromDay, atMost)
     // The constraints of the table ensure types and ranges.
     return rows as readonly unknown[] as readonly Row[]
-  }
-
+  },
   async find(client: string): Promise<Row | undefined> {
-    const [row] = await this.#file.read(`${select} client = ?`, client)
+    const [row] = await file.read(`${select} client = ?`, client)
     return row as Row | undefined
-  }
-
+  },
   save(rows: readonly Row[]): Promise<void> {
     const numbers = columns.map((name) => Float64Array.from(rows, (row) => row[name]))
-    return this.#file.write(save, [rows.map(({ client }) => client), ...numbers])
-  }
-
-  removeDaysBefore(dayIndex: number): Promise<void> {
-    return this.#file.write(removeDaysBefore, [Float64Array.of(dayIndex)])
-  }
-
+    return file.writeRows({ sql: save, columns: [rows.map(({ client }) => client), ...numbers] })
+  },
+  removeDaysBefore: (dayIndex: number) => file.write(removeDaysBefore, dayIndex),
   /** Sets `ahead` to 0, as the counts of the rows are exact. */
-  dropAhead(): Promise<void> {
-    return this.#file.write(dropAhead, [Float64Array.of(0)])
-  }
-
-  close(): Promise<void> {
-    return this.#file.close()
-  }
-}
+  dropAhead: () => file.write(dropAhead),
+  close: () => file.close(),
+})

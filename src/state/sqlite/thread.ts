@@ -14,10 +14,10 @@ export interface ThreadData {
 }
 
 /** One array per parameter of the statement, all of the same length. */
-export type Columns = readonly (readonly string[] | Float64Array)[]
+export type Columns = readonly (readonly Parameter[] | Float64Array)[]
 
 /** Values of the `?` in a statement, in their order; Node.js 22 binds none to `?1`. */
-export type Parameter = string | number
+export type Parameter = string | number | null
 
 /** A statement to be run once per row. */
 export interface Change {
@@ -105,7 +105,8 @@ class StoreFile {
     try {
       for (const { sql, columns } of changes) {
         const statement = this.#prepared(sql)
-        const rows = columns[0]?.length ?? 0
+        // A statement without parameters runs once.
+        const rows = columns[0]?.length ?? 1
         for (let row = 0; row < rows; row++)
           statement.run(...columns.map((column) => column[row] ?? null))
       }

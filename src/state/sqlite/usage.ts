@@ -2,14 +2,17 @@
  * Keeps the totals of days in store.file: one row per client and day with all that was counted and the first plan of the day,
  * as in the release before; and in a second table, which that release ignores, what was counted under other plans.
  */
-import { StoreUnavailable } from '../store-unavailable.ts'
-import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
+import { StoreUnavailable } from '../contract.ts'
+import type { SqliteFile } from './file.ts'
 import type { Columns } from './thread.ts'
-import { splitByPlan, totalOf, type DayRow } from '../day-totals.ts'
+import { DAY_COUNTS, splitByPlan, totalOf, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
-const columns = `client, plan, admitted, refused_minute AS refusedMinute, refused_day AS refusedDay,
-  refused_ban AS refusedBan`
+/** The columns of DAY_COUNTS. */
+const counts = ['admitted', 'refused_minute', 'refused_day', 'refused_ban']
+const columns = `client, plan, ${counts.map((name, at) => `${name} AS ${DAY_COUNTS[at]}`).join()}`
+const names = ['day', 'client', 'plan', ...counts, 'batch']
+const values = names.map(() => '?').join()
 /** Reads a page in one step: otherwise the parts might be newer than their totals. */
 const pageOf = `WITH page AS MATERIALIZED
     (SELECT 0 AS isPart, day, ${columns} FROM usage WHERE day = ? AND client > ? ORDER BY client LIMIT ?)
@@ -20,15 +23,12 @@ const clientOf = `WITH RECURSIVE days (at, last) AS (SELECT ?, ? UNION ALL SELEC
   SELECT 0 AS isPart, day, ${columns} FROM days CROSS JOIN usage ON day = at AND client = ? UNION ALL
   SELECT 1, day, ${columns} FROM days CROSS JOIN usage_by_plan ON day = at AND client = ?`
 /** A row last changed by this very batch is left as it is: the batch was kept, and its answer was late. */
-const orAdd = `DO UPDATE SET admitted = admitted + excluded.admitted,
-    refused_minute = refused_minute + excluded.refused_minute, refused_day = refused_day + excluded.refused_day,
-    refused_ban = refused_ban + excluded.refused_ban, batch = excluded.batch
+const orAdd = `DO UPDATE SET ${counts.map((name) => `${name} = ${name} + excluded.${name}`).join()},
+    batch = excluded.batch
   WHERE batch <> excluded.batch`
-const addTotal = `INSERT INTO usage (day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, client) ${orAdd}`
+const addTotal = `INSERT INTO usage (${names.join()}) VALUES (${values}) ON CONFLICT (day, client) ${orAdd}`
 /** Must follow addTotal: the total names the plan that has no part. */
-const addPart = `WITH new (day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch)
-    AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+const addPart = `WITH new (${names.join()}) AS (VALUES (${values}))
   INSERT INTO usage_by_plan SELECT new.* FROM new JOIN usage USING (day, client) WHERE new.plan <> usage.plan
   ON CONFLICT (day, client, plan) ${orAdd}`
 const tables = ['usage', 'usage_by_plan'].map((table) => ({
@@ -39,9 +39,8 @@ const tables = ['usage', 'usage_by_plan'].map((table) => ({
 /** Rows per page; other calls wait for the file meanwhile, for a few ms. */
 const PAGE_ROWS = 1_000
 
-/** Opens or joins the file; see openSqliteFile. Throws an Error with file, fault and remedy. */
-export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): UsageStore {
-  const store = openSqliteFile(file, onFileEvent)
+/** The file stays open, as it has other users. */
+export function createSqliteUsageStore(store: SqliteFile): UsageStore {
   // Only one process uses the file and sends its batches one after the other, so that comparing a row with its latest batch is
   // enough.
   const bootMs = Date.now()
@@ -55,8 +54,7 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
     )
   const removeBefore = async (day: number): Promise<void> => {
     for (const { isOld, removeOld } of tables)
-      while ((await store.read(isOld, day)).length > 0)
-        await store.write(removeOld, [Float64Array.of(day), Float64Array.of(PAGE_ROWS)])
+      while ((await store.read(isOld, day)).length > 0) await store.write(removeOld, day, PAGE_ROWS)
   }
   return {
     scope: 'store',
@@ -65,17 +63,14 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
         Float64Array.from(of, () => day),
         of.map(({ client }) => client),
         of.map(({ plan }) => plan),
-        Float64Array.from(of, ({ admitted }) => admitted),
-        Float64Array.from(of, ({ refusedMinute }) => refusedMinute),
-        Float64Array.from(of, ({ refusedDay }) => refusedDay),
-        Float64Array.from(of, ({ refusedBan }) => refusedBan),
+        ...DAY_COUNTS.map((name) => Float64Array.from(of, (row) => row[name])),
         Float64Array.from(of, () => bootMs + sequence),
       ]
       const byClient = Map.groupBy(rows, ({ client }) => client).values()
-      await store.writeAll([
+      await store.writeRows(
         { sql: addTotal, columns: parameters(Array.from(byClient, totalOf)) },
         { sql: addPart, columns: parameters(rows) },
-      ])
+      )
       if (cleanedDay !== undefined && cleanedDay >= day) return
       cleanedDay = day
       await removeBefore(day - KEPT_DAYS + 1)
@@ -91,7 +86,7 @@ export function createSqliteUsageStore(file: string, onFileEvent: OnFileEvent): 
       }
     },
     client: async (client, from, to) => byPlan(await read(clientOf, from, to, client, client)),
-    close: () => store.close(),
+    close: () => Promise.resolve(),
   }
 }
 

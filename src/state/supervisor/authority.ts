@@ -1,7 +1,7 @@
 /** The embedded authority of the supervisor, as workers reach it. */
-import { StoreUnavailable } from '../store-unavailable.ts'
+import { StoreUnavailable } from '../contract.ts'
 import type { IpcCalls } from './calls.ts'
-import { observedCall, type CallObserver } from '../observer.ts'
+import { observedCall, type CallObserver } from '../quota.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 
 /** The calls of a worker's lessee to the supervisor. */
@@ -30,7 +30,7 @@ export function createIpcAuthority({
   return {
     take: (request) => {
       if (!calls.available) throw away
-      return observedCall(calls.call('take', request), (reply) => reply, observe)
+      return observedCall(calls.call('take', request), observe)
     },
     beat: (beat) => calls.call('beat', beat),
     onReturn: (listener) => calls.onRecovered(listener),

@@ -5,7 +5,7 @@
  * the calls that waited for it as long as a call may wait, and no other.
  */
 import { Silence } from '../silence.ts'
-import { StoreUnavailable } from '../store-unavailable.ts'
+import { StoreUnavailable } from '../contract.ts'
 
 /** Calls are functions of one argument, by name. They carry plain data only, as it is cloned on the way. */
 type Argument<Call> = Call extends (argument: infer A) => unknown ? A : never

@@ -3,7 +3,7 @@
 import type { IpcCalls } from './calls.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 import type { AddressCount, AddressCounter, CountedAddress } from '../memory/addresses.ts'
-import type { Count, Counter } from '../counter.ts'
+import type { Count, Counter } from '../contract.ts'
 
 /** The calls of a worker's counters to the supervisor. */
 export interface CounterCalls {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { openSqliteFile } from '../../../src/state/sqlite/file.ts'
-import { openEmbeddedAuthority } from '../../../src/state/sqlite/authority.ts'
+import { openSqliteFile, type SqliteFile } from '../../../src/state/sqlite/file.ts'
+import { openEmbeddedAuthority } from '../../../src/state/sqlite/home.ts'
 import {
   createEmbeddedAuthority,
   type EmbeddedAuthority,
@@ -9,7 +9,7 @@ import {
 import { Journal } from '../../../src/state/sqlite/quota-journal.ts'
 import type { Row } from '../../../src/state/sqlite/quota-rows.ts'
 import type { Statement, TakeRequest } from '../../../src/state/quota.ts'
-import { createEmbeddedCounters } from '../../../src/state/memory/counters.ts'
+import { createEmbeddedCounters } from '../../../src/state/memory/client-counters.ts'
 import { authorityContract } from '../../contract/authority.ts'
 import { START_MS, until } from '../../support/controlled-authority.ts'
 import { gatewayEnds } from '../../support/ending.ts'
@@ -34,13 +34,9 @@ const unexpected = (reported: unknown): void => {
 }
 
 authorityContract('a file', (time) => {
-  const authority = openEmbeddedAuthority({
-    file: join(directory, 'contract.db'),
-    timeoutMs: 100,
-    clock: { epochMs: () => time.ms },
-    onFileEvent: unexpected,
-    onFault: unexpected,
-  })
+  const file = openSqliteFile(join(directory, 'contract.db'), unexpected)
+  const clock = { epochMs: () => time.ms }
+  const authority = openEmbeddedAuthority(file, { timeoutMs: 100, clock, onFault: unexpected })
   gatewayEnds(() => authority.close())
   return authority
 })
@@ -50,29 +46,27 @@ describe('the counters of the embedded authority', () => {
   let beginRound: () => void
   let file: string
   const open: EmbeddedAuthority[] = []
+  /** The file of the latest authority. */
+  let disk: SqliteFile
   const start = (
-    at = file,
-    options: Partial<Parameters<typeof openEmbeddedAuthority>[0]> = {},
+    options: Partial<Parameters<typeof openEmbeddedAuthority>[1]> = {},
   ): EmbeddedAuthority => {
     boots++
     const timers = {
       every: (_: number, task: () => void) => ((beginRound = task), () => undefined),
     }
-    const authority = openEmbeddedAuthority({
+    disk = openSqliteFile(file, unexpected)
+    const authority = openEmbeddedAuthority(disk, {
       timeoutMs: 100,
-      file: at,
       clock: { epochMs: () => clock.ms },
       timers,
-      onFileEvent: unexpected,
       onFault: unexpected,
       ...options,
     })
     open.push(authority)
     return authority
   }
-  let reader: ReturnType<typeof openSqliteFile> | undefined
-  const rows = () =>
-    (reader ??= openSqliteFile(file, unexpected)).read('SELECT * FROM quota ORDER BY client')
+  const rows = () => disk.read('SELECT * FROM quota ORDER BY client')
   /** Lets rounds of writing begin until this is in the file. */
   const saved = (client: string, minuteTaken: number): Promise<void> =>
     until(async () => {
@@ -87,8 +81,6 @@ describe('the counters of the embedded authority', () => {
     file = join(directory, `counts-${++boots}.db`)
   })
   afterEach(async () => {
-    await reader?.close()
-    reader = undefined
     await Promise.all(open.splice(0).map((authority) => authority.close()))
   })
 
@@ -176,11 +168,12 @@ describe('the counters of the embedded authority', () => {
     const after = start()
     expect(after.size).toBe(0)
     await after.close()
+    start()
     expect(await rows()).toEqual([])
   })
 
   it('of more clients than fit in memory are read back from the file when they come again', async () => {
-    const before = start(file, { maxClients: 50, timeoutMs: 5_000 })
+    const before = start({ maxClients: 50, timeoutMs: 5_000 })
     const names = Array.from({ length: 400 }, (_, n) => `client-${n}`)
     for (const [n, name] of names.entries()) await before.take(call(name, { need: 1 + (n % 9) }))
     await saved('client-399', 1 + (399 % 9))
@@ -200,22 +193,20 @@ describe('the counters of the embedded authority', () => {
     )
     expect(await Promise.all(more)).toEqual(['granted', 'short'])
     await before.close()
-    const after = start(file, { maxClients: 50, timeoutMs: 5_000 })
+    const after = start({ maxClients: 50, timeoutMs: 5_000 })
     expect(after.size).toBe(50)
     expect(await taken(after)).toEqual([10, ...expected.slice(1)])
   })
 
   it('that cannot be read back make the store count as away', async () => {
-    const before = start(file, { maxClients: 5, timeoutMs: 5_000 })
+    const before = start({ maxClients: 5, timeoutMs: 5_000 })
     for (let n = 0; n < 20; n++) await before.take(call(`client-${n}`))
     await saved('client-19', 1)
     await before.take(call('client-20'))
-    const disk = openSqliteFile(file, unexpected)
     await disk.read('ALTER TABLE quota RENAME TO elsewhere')
     await expect(before.take(call('client-0'))).rejects.toMatchObject({ reason: 'error' })
     await disk.read('ALTER TABLE elsewhere RENAME TO quota')
     expect(await before.take(call('client-0', { need: 0 }))).toMatchObject({ day: { taken: 1 } })
-    await disk.close()
   })
 
   it('are asked of a disk that hangs by a bounded number of calls', async () => {
@@ -248,8 +239,7 @@ describe('the counters of the embedded authority', () => {
   it('stay in memory while the disk is full, which is reported once, and are kept when there is room again', async () => {
     const onFault = vi.fn<(error: unknown) => void>()
     const onRecovered = vi.fn<() => void>()
-    const before = start(file, { onFault, onRecovered })
-    const disk = openSqliteFile(file, unexpected)
+    const before = start({ onFault, onRecovered })
     await disk.read('PRAGMA max_page_count = 1')
     for (let n = 0; n < 3_000; n++) void before.take(call(`client-${n}`))
     await until(() => {
@@ -273,7 +263,6 @@ describe('the counters of the embedded authority', () => {
     await until(() => onRecovered.mock.calls.length > 0)
     expect(onRecovered).toHaveBeenCalledOnce()
     expect(await rows()).toHaveLength(3_000)
-    await disk.close()
   })
 })
 

@@ -1,6 +1,6 @@
 /** What is written behind, when, how often it is sent, and what is told of it, with a store that does as a test says. */
 import { expect, it, vi } from 'vitest'
-import { StoreUnavailable } from '../../../src/state/store-unavailable.ts'
+import { StoreUnavailable } from '../../../src/state/contract.ts'
 import { UsageHistory } from '../../../src/insight/usage/usage-history.ts'
 import { createMemoryUsageStore, type Batch } from '../../../src/state/usage.ts'
 import { row } from '../live/rows.ts'

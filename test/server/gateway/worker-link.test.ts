@@ -1,6 +1,6 @@
 /** What several workers say together, and what is known where some do not answer. */
 import { describe, expect, it } from 'vitest'
-import type { StoreHealth } from '../../../src/admin/readiness.ts'
+import type { StoreHealth } from '../../../src/state/contract.ts'
 import {
   readTokenIn,
   recentIn,

@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createCounter } from '../../../src/state/counter.ts'
+import { createRedisCounter } from '../../../src/state/redis/counter.ts'
 import { serversAt } from '../../support/redis-servers.ts'
 import { storeClock } from '../../support/store-clock.ts'
 import { connectRedis } from '../../../src/state/redis/redis.ts'
 import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
-import { redisClaims } from '../../../src/state/claims.ts'
-import { StoreUnavailable } from '../../../src/state/store-unavailable.ts'
+import { redisClaims } from '../../../src/state/redis/claims.ts'
+import { StoreUnavailable } from '../../../src/state/contract.ts'
 import type { RedisStore } from '../../../src/state/redis/store.ts'
 import { createRedisUsageStore } from '../../../src/state/redis/usage.ts'
 import { createRedisAuthority } from '../../../src/state/redis/authority.ts'
@@ -61,7 +61,7 @@ describe('a user with the rights that the configuration file lists', async () =>
 
   it('is all the gateway needs: quotas, bans, strikes, totals of days, claims of notices and messages', async () => {
     await until(() => store.available)
-    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const authority = createRedisAuthority(store, 'tollgate')
     const reclaimed: string[] = []
     authority.onNotice?.((client) => reclaimed.push(client))
     let client = 0
@@ -80,8 +80,7 @@ describe('a user with the rights that the configuration file lists', async () =>
     await bans.forget('key-1', ban)
     expect((await bans.load()).size).toBe(0)
     await bans.close()
-    const counter = createCounter({
-      redis: store,
+    const counter = createRedisCounter(store, {
       keyPrefix: 'tollgate:strikes',
       withinMs: 60_000,
       timeoutMs: 1_000,
@@ -107,7 +106,7 @@ describe('a user with the rights that the configuration file lists', async () =>
     'less one of them (%s) is an outage with a name, decided at once, and over when it is granted',
     async (rule) => {
       await until(() => store.available)
-      const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+      const authority = createRedisAuthority(store, 'tollgate')
       grant(rule)
       admin('SCRIPT', 'FLUSH')
       // The next connection has to send the script whole.
@@ -128,7 +127,7 @@ describe('a user with the rights that the configuration file lists', async () =>
 
   it('less one that no probe can try is away and back no oftener than once a second', async () => {
     await until(() => store.available)
-    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const authority = createRedisAuthority(store, 'tollgate')
     await authority.take({ ...request, client: 'first' })
     grant('-evalsha')
     const startedMs = performance.now()
@@ -148,7 +147,7 @@ describe('a user with the rights that the configuration file lists', async () =>
   it('less the channels decides as ever, hears nothing, and does not storm the server', async () => {
     grant('resetchannels')
     await until(() => store.available)
-    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const authority = createRedisAuthority(store, 'tollgate')
     const reclaimed: string[] = []
     const flows: boolean[] = []
     authority.onNotice?.(
@@ -180,7 +179,7 @@ describe('a user with the rights that the configuration file lists', async () =>
 
   it('says when notices are missed: the subscription is lost, or none may be published', async () => {
     await until(() => store.available)
-    const authority = createRedisAuthority({ store, prefix: 'tollgate' })
+    const authority = createRedisAuthority(store, 'tollgate')
     const flows: boolean[] = []
     authority.onNotice?.(
       () => undefined,

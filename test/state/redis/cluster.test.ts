@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { StoreUnavailable } from '../../../src/state/store-unavailable.ts'
+import { StoreUnavailable } from '../../../src/state/contract.ts'
 import type { RedisScript, RedisStore } from '../../../src/state/redis/store.ts'
 import { createRedisUsageStore } from '../../../src/state/redis/usage.ts'
 import { publish } from '../../support/redis-commands.ts'
@@ -41,7 +41,7 @@ function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Connected {
     },
   )
   const text = "return { redis.call('HINCRBY', KEYS[1], 'n', 1) }"
-  const count = store.script({ name: 'count', text, keyCount: 1 })
+  const count = store.script(text)
   const connected = { store, count, states, causes, timeoutMs, recoveries: 0 }
   store.onRecovered(() => (connected.recoveries += 1))
   return connected
@@ -61,7 +61,7 @@ function keysOf(cluster: RedisCluster): string[] {
 async function counted({ count, timeoutMs }: Connected, key: string): Promise<number | undefined> {
   const startedMs = ownMs()
   try {
-    const [total] = await count.run({ keys: [key], args: [] })
+    const [total] = await count([key], [])
     return Number(total)
   } catch (fault) {
     expect(fault).toBeInstanceOf(StoreUnavailable)
@@ -126,9 +126,9 @@ describe('a cluster of three masters, of which one has a replica', async () => {
     })
     await until(() => subscribed > 0)
     const text = "redis.call('PUBLISH', ARGV[1], KEYS[1]) return {}"
-    const tell = store.script({ name: 'tell', text, keyCount: 1 })
+    const tell = store.script(text)
     const keys = keysOf(cluster)
-    for (const key of keys) await tell.run({ keys: [key], args: ['news'] })
+    for (const key of keys) await tell([key], ['news'])
     await until(() => heard.length === keys.length)
     expect(heard.sort()).toEqual(keys.sort())
   })
@@ -186,7 +186,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
     await until(() => connected.states.length === 2)
     expect(connected.states).toEqual([true, false])
     for (let round = 0; round < 100; round++) {
-      expect(() => connected.count.run({ keys: [lost], args: [] })).toThrow(StoreUnavailable)
+      expect(() => connected.count([lost], [])).toThrow(StoreUnavailable)
       for (const key of others) await served(connected, key)
       await sleep(10)
     }

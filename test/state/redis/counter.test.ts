@@ -1,6 +1,6 @@
 import { array, assert, asyncProperty, integer, nat, record } from 'fast-check'
 import { expect, it } from 'vitest'
-import { ADD_SCRIPT } from '../../../src/state/counter.ts'
+import { ADD_SCRIPT } from '../../../src/state/redis/counter.ts'
 import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
 import { connectRedis } from '../../../src/state/redis/redis.ts'
 import { atEnd } from '../../support/ending.ts'
@@ -16,11 +16,7 @@ atEnd(() => redis.close())
 it('counts in Redis as in memory, whatever the gaps, and through clocks that are set', async () => {
   const text = ADD_SCRIPT.replace("redis.call('TIME')", '{ ARGV[5], ARGV[6] }')
   // At a time of our own the key would be gone at once.
-  const script = redis.script({
-    name: 'addAt',
-    text: text.replace(/redis\.call\('PEXPIREAT'.*/, ''),
-    keyCount: 1,
-  })
+  const addAt = redis.script(text.replace(/redis\.call\('PEXPIREAT'.*/, ''))
   let run = 0
   const addition = record({
     points: integer({ min: 1, max: 9 }),
@@ -39,10 +35,7 @@ it('counts in Redis as in memory, whatever the gaps, and through clocks that are
           // Mostly forward.
           nowMs += gapMs < -1_000 ? gapMs : Math.abs(gapMs) % 700
           const clock = [Math.floor(nowMs / 1_000), (nowMs % 1_000) * 1_000]
-          const reply = await script.run({
-            keys: [key],
-            args: [points, 0, 0, withinMs / 1_000, ...clock],
-          })
+          const reply = await addAt([key], [points, 0, 0, withinMs / 1_000, ...clock])
           const [total, leftMs] = reply.map(Number)
           const counted = memory.add(key, points, nowMs)
           expect(total).toBe(counted.total)

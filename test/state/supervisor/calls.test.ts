@@ -13,8 +13,8 @@ import {
 } from '../../../src/state/supervisor/calls.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import type { SharedCalls } from '../../../src/server/workers/messages.ts'
-import { createCounter } from '../../../src/state/counter.ts'
-import { StoreUnavailable } from '../../../src/state/store-unavailable.ts'
+import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
+import { StoreUnavailable } from '../../../src/state/contract.ts'
 import {
   createSharedAddressCounter,
   createSharedStrikes,
@@ -201,12 +201,7 @@ describe('strikes over all workers', () => {
   it('count at the supervisor, and for this worker alone while it is silent', async () => {
     const { handler, counts } = countAll()
     const { calls, freeze } = link({ addStrikes: handler }, 50)
-    const own = createCounter({
-      redis: undefined,
-      keyPrefix: '',
-      withinMs: 60_000,
-      timeoutMs: 50,
-    })
+    const own = createMemoryCounter(60_000)
     const strikes = createSharedStrikes(calls, own)
     const totals = async (...points: number[]) => {
       const counts = []
