@@ -158,7 +158,7 @@ describe('the layout', () => {
       expect(supervisor, serving).not.toContain(`src/server/${serving}`)
     const worker = reached('src/server/workers/worker.ts')
     expect(worker).toContain('src/server/gateway/serving.ts')
-    for (const other of ['src/server/workers/worker-pool.ts', 'src/admin/server.ts'])
+    for (const other of ['src/server/workers/supervisor.ts', 'src/admin/server.ts'])
       expect(worker, other).not.toContain(other)
   })
 

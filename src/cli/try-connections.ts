@@ -2,10 +2,10 @@
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
+import { createBackends } from '../core/backends/backend.ts'
 import { connectionFault } from '../core/backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import { createJwtVerifier } from '../core/credentials/jwt-verifier.ts'
-import { createBackends, readBackendTls } from '../server/gateway/backends.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
 import { connectRedis } from '../state/redis/redis.ts'
@@ -34,7 +34,7 @@ export function readTls({ server, admin, upstream, store: { redis } }: Config) {
   }
   attempt(() => readServerTls(server.tls))
   attempt(() => readAdminTls(admin))
-  const upstreamTls = attempt(() => readBackendTls(upstream))
+  const upstreamTls = attempt(() => upstream.tls && readTlsFiles('upstream.tls', upstream.tls))
   const redisTls = attempt(() => redis?.tls && readTlsFiles('store.redis.tls', redis.tls))
   return { upstream: upstreamTls, redis: redisTls, faults }
 }

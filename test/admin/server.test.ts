@@ -54,7 +54,7 @@ describe('the admin listener', () => {
     const response = await fetch(`${url}/metrics`)
     expect(response.status).toBe(200)
     expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
-    expect(await response.text()).toContain('tollgate_config_info{revision="abc"} 1')
+    expect(await response.text()).toContain('tollgate_build_info{version="1.0.0"')
     const head = await fetch(`${await start()}/metrics`, { method: 'HEAD' })
     expect([head.status, head.headers.get('content-length')]).toEqual([200, '4'])
     expect(await head.text()).toBe('')

@@ -8,6 +8,7 @@ import { openSqliteState } from '../../src/state/sqlite/home.ts'
 import { answerCalls, createIpcCalls, type CallHandlers } from '../../src/state/supervisor/calls.ts'
 import { openSupervisorState } from '../../src/state/supervisor/home.ts'
 import type { SharedCalls } from '../../src/server/workers/messages.ts'
+import { createAddressCounter } from '../../src/state/memory/addresses.ts'
 import { createSharedState } from '../../src/server/workers/shared-state.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'
@@ -91,7 +92,14 @@ const supervisor: Home<State> = {
     const { embedded, bans, clock } = openMemoryState(unexpected)
     const told = { onBan: () => undefined, onMalformed: unexpected }
     const config = readBlocks(['http://127.0.0.1:1'], {})
-    const shared = createSharedState({ config, embedded, banStore: bans, clock, ...told })
+    const shared = createSharedState({
+      addresses: createAddressCounter(),
+      config,
+      embedded,
+      banStore: bans,
+      clock,
+      ...told,
+    })
     const listeners: NoticeListener[] = []
     const handlers = shared.handlers(({ client, notice, totals }) => {
       for (const listener of listeners) listener(client, notice, undefined, totals)

@@ -1,7 +1,7 @@
 /** A gateway in this process on free ports, in front of whatever backend a test gives it. */
 import { createHash } from 'node:crypto'
 import { parseConfigText } from '../../src/config/clients/load.ts'
-import { createGateway } from '../../src/server/gateway/gateway.ts'
+import { createGateway } from '../../src/server/gateway/local-worker.ts'
 import { createLog } from '../../src/core/record/log.ts'
 
 import { gatewayEnds } from './ending.ts'

@@ -1,7 +1,7 @@
 /** What serves requests, in this process on a free port, to be given one configuration after the other. */
 import { parseConfigText } from '../../src/config/clients/load.ts'
 import { createAddressCounter } from '../../src/state/memory/addresses.ts'
-import { createServing, configNames } from '../../src/server/gateway/serving.ts'
+import { configNames, Serving } from '../../src/server/gateway/serving.ts'
 import { openStores } from '../../src/server/gateway/stores.ts'
 import { createLog } from '../../src/core/record/log.ts'
 import { createMetrics } from '../../src/core/record/metrics.ts'
@@ -21,14 +21,14 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
   const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
   const metrics = createMetrics({ version: 'test', ...configNames(config) })
   const faults: (string | undefined)[] = []
-  const serving = createServing({
+  const serving: Serving = new Serving({
     version: 'test',
     config,
     log,
     metrics,
     stores: openStores({ config, log, metrics }),
     addresses: createAddressCounter(),
-    onKeySet: (fault) => faults.push(fault?.cause),
+    onFacts: () => faults.push(serving.facts.keySetFault?.cause),
   })
   await serving.ready()
   const { port } = await serving.listen()

@@ -200,5 +200,5 @@ export const fromPlainConfig = (plain: PlainConfig, buffer: ArrayBuffer): Config
 
 export const clientTableOf = ({ clients }: Pick<Config, 'clients'>): ClientTable => {
   if (clients instanceof ClientTable) return clients
-  throw new TypeError('the clients of a configuration are a ring')
+  throw new TypeError('the clients of a configuration are not a ClientTable')
 }

@@ -61,6 +61,18 @@ export interface Backend {
 
 export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
 
+/** All backends of a configuration. earlier: one of the same origin passes on its state, and its outcomes are counted on. */
+export function createBackends(
+  upstream: Config['upstream'],
+  tls: ConnectionOptions | undefined,
+  earlier: readonly Backend[] = [],
+): Backend[] {
+  const known = new Map(earlier.map((backend) => [backend.name, backend]))
+  return upstream.urls.map((url) =>
+    createBackend(url, upstream, tls, known.get(new URL(url).origin)),
+  )
+}
+
 /** url: scheme, host and port only. tls: the options of all backends. earlier: the same machine in the previous configuration. */
 export function createBackend(
   url: string,

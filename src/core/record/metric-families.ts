@@ -310,7 +310,7 @@ export function credentialMetrics() {
   const unavailable = zeros(['no_key_set', 'unknown_key', 'busy'])
   let strikes = 0
   let bans = 0
-  let bannedKeys = 0
+  let bannedKeys = () => 0
   return {
     families: [
       gauge.max('tollgate_jwks_age_seconds', 'Since the key set was last fetched.', () =>
@@ -332,7 +332,7 @@ export function credentialMetrics() {
         () => strikes,
       ),
       counter('tollgate_bans_total', 'Bans pronounced.', () => bans),
-      gauge.max('tollgate_banned_keys', 'Keys banned at present.', () => bannedKeys),
+      gauge.max('tollgate_banned_keys', 'Keys banned at present.', () => bannedKeys()),
     ],
     write: {
       /** The key set of the token issuer was fetched, or could not be. */
@@ -344,8 +344,8 @@ export function credentialMetrics() {
       credentialUnavailable: (reason: UnavailableReason) => void unavailable[reason]++,
       strike: () => void strikes++,
       banned: () => void bans++,
-      /** How many keys are banned now, as far as this process knows. */
-      bannedKeys: (count: number) => void (bannedKeys = count),
+      /** keys: returns how many keys are banned now, as far as this process knows. */
+      watchBans: (keys: () => number) => void (bannedKeys = keys),
     },
   } satisfies MetricGroup
 }

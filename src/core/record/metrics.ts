@@ -21,7 +21,7 @@ import {
 } from './metric-families.ts'
 import {
   lossFamilies,
-  ownWhole,
+  ownLosses,
   wholeFamilies,
   type Losses,
   type WholeGateway,
@@ -46,23 +46,23 @@ export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string
 export function createMetrics(
   options: ConfigNames & {
     readonly version: string
-    /** This process is one of several; the page of all says how many there are. */
-    readonly isWorker?: boolean
+    /** undefined: this process is one of several, and the page of all has the figures of the whole gateway. */
+    readonly whole?: WholeGateway
   },
 ) {
-  const { version, isWorker = false } = options
+  const { version, whole } = options
   const [requests, connections, backends] = [
     requestMetrics(options),
     connectionMetrics(),
     backendMetrics(),
   ]
   const [quota, credentials, own] = [quotaMetrics(), credentialMetrics(), processMetrics(version)]
-  const whole = ownWhole(options)
+  const lost = ownLosses()
   const groups = [requests, connections, backends, quota, credentials, own]
   const registry = createRegistry([
     ...groups.flatMap(({ families }) => families),
-    ...lossFamilies(whole.losses),
-    ...(isWorker ? [] : wholeFamilies(whole.gateway)),
+    ...lossFamilies(lost.losses),
+    ...(whole === undefined ? [] : wholeFamilies(whole)),
   ])
   return {
     ...requests.write,
@@ -71,7 +71,7 @@ export function createMetrics(
     ...quota.write,
     ...credentials.write,
     ...own.write,
-    ...whole.write,
+    ...lost.write,
     /** Takes the names of a new configuration. */
     use(names: ConfigNames): void {
       requests.use(names)

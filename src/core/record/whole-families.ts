@@ -3,7 +3,6 @@ import type { CertificateEnd } from '../../config/certificates.ts'
 import type { Clients } from '../../config/config.ts'
 import { EXPIRING_MS } from '../../config/clients/warnings.ts'
 import { by, counter, gauge, sample, type Family } from './family.ts'
-import type { ConfigNames } from './metric-families.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 
@@ -117,32 +116,17 @@ export const lossFamilies = (losses: Losses): Family[] => [
   ),
 ]
 
-/** What a process knows of the whole gateway while it is all of it, and its losses. Each watch method sets what a scrape reads. */
-export function ownWhole(config: ConfigNames) {
-  const counts = { taken: 0, refused: 0 }
-  const first: ReloadsView = { config, takenAtMs: Date.now(), counts, fault: undefined }
-  const gateway: WholeGateway = {
-    listening: () => 1,
-    restarts: () => 0,
-    unsavedSeconds: () => 0,
-    reloads: () => first,
-    topClients: () => [],
-    deprecatedCallers: () => new Map(),
-  }
+/** The losses of this process. Each watch method sets what a scrape reads. */
+export function ownLosses() {
   const usage: (() => number)[] = []
   const losses: Losses = {
     usage: () => usage.reduce((sum, dropped) => sum + dropped(), 0),
     logLines: () => 0,
   }
   const write = {
-    watchReloads: (of: ReloadsView) => void (gateway.reloads = () => of),
-    watchTopClients: (of: WholeGateway['topClients']) => void (gateway.topClients = of),
-    watchDeprecated: (of: WholeGateway['deprecatedCallers']) =>
-      void (gateway.deprecatedCallers = of),
-    countersUnsaved: (seconds: number) => void (gateway.unsavedSeconds = () => seconds),
     /** Adds a source of requests that are missing from the totals of days. */
     watchUsage: (dropped: () => number) => void usage.push(dropped),
     watchLog: (dropped: () => number) => void (losses.logLines = dropped),
   }
-  return { gateway, losses, write }
+  return { losses, write }
 }

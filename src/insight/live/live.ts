@@ -2,7 +2,6 @@
 import type { Tick } from '../api/live.ts'
 import { ChangeWatch, type Watched } from './changes.ts'
 import { Events } from './events.ts'
-import { everySecond } from './every-second.ts'
 import { SeenClients } from './seen-clients.ts'
 import type { Second } from './second.ts'
 import { Seconds } from './seconds.ts'
@@ -66,19 +65,5 @@ export class Live {
     this.close(Math.ceil(Date.now() / 1000))
     this.events.end()
     this.#ending.abort()
-  }
-}
-
-/** take: returns what happened in this process since its last call. The returned function takes the last second and ends `live`. */
-export function sampleSeconds(take: (at: number) => Second, live: Live): () => void {
-  const sample = (at: number): void => {
-    live.add(take(at))
-    live.close(at)
-  }
-  const stop = everySecond(sample)
-  return () => {
-    stop()
-    live.add(take(Math.floor(Date.now() / 1000)))
-    live.end()
   }
 }

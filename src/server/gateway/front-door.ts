@@ -43,23 +43,12 @@ export class FrontDoor {
 
   /** policy: the first one. Throws an Error that names key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
-    const { requestId, log, metrics, tracing, lessee, tally, timestamps, recent } = lasting
+    const { log, metrics } = lasting
     this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
     const connections = new Connections<Exchange>(this.#limits)
     metrics.watchConnections(() => connections.size)
     lasting.load.arrivals = connections.arrivals
-    const shared = {
-      connections,
-      requestId,
-      log,
-      metrics,
-      tracing,
-      lessee,
-      tally,
-      timestamps,
-      recent,
-    }
-    this.#parts = { ...shared, isDraining: false }
+    this.#parts = { ...lasting, connections, isDraining: false }
     this.#policy = policy
     this.#upstreams = upstreams
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)

@@ -1,32 +1,22 @@
-/** The composition root of a gateway of one process; src/server/workers/ has those of several. */
+/** The composition root: what there is once in a gateway, above the workers that serve, be it this process alone or several. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
+import type { ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import type { ReadSettingLocations } from '../../config/clients/aside.ts'
-import { createAddressCounter } from '../../state/memory/addresses.ts'
-import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
-import type { Log } from '../../core/record/log.ts'
-import { createMetrics, type Metrics } from '../../core/record/metrics.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { storeInWords } from '../../config/hosts.ts'
-import { drainDelay, stopIdleMs } from './drain-times.ts'
-import { Live, sampleSeconds } from '../../insight/live/live.ts'
-import type { RecentDecisions } from '../../core/record/recent.ts'
-import { ListenError } from './listen-error.ts'
-import type { WorkerState } from '../../admin/state-operations.ts'
-import { healthOf } from '../../core/backends/health.ts'
-import type { ProcessNow, Second } from '../../insight/live/second.ts'
-import { createAdminParts, withAdmin, type AdminSources } from './admin-parts.ts'
-import type { ReloadWish } from '../../config/changes/reload-outcome.ts'
-import { Reloader, type LoadConfig } from './reloader.ts'
-import { configNames, createServing } from './serving.ts'
-import { createUsageHistory, openStores } from './stores.ts'
-import type { Counters } from '../../state/counters.ts'
+import type { Log } from '../../core/record/log.ts'
+import type { WholeGateway } from '../../core/record/whole-families.ts'
+import { everySecond } from '../../insight/live/every-second.ts'
+import { Live } from '../../insight/live/live.ts'
+import type { Second } from '../../insight/live/second.ts'
 import type { UsageHistory } from '../../insight/usage/usage-history.ts'
-
-/**
- * listen resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had.
- * drain answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects.
- */
-export type Gateway = ReturnType<typeof createGateway>
+import { createAddressCounter } from '../../state/memory/addresses.ts'
+import { createAdminParts } from './admin-parts.ts'
+import { Reloader, type LoadConfig, type Prepared } from './reloader.ts'
+import { createUsageHistory } from './stores.ts'
+import { readAdminTls } from './tls-files.ts'
+import type { Workers, WorkersParts } from './worker-link.ts'
 
 export interface GatewayOptions {
   readonly version: string
@@ -38,151 +28,164 @@ export interface GatewayOptions {
   readonly settingLocations?: ReadSettingLocations
 }
 
-export function createGateway(config: Config, options: GatewayOptions) {
-  const { log } = options
-  const { serving, reloader, startAdmin, usage, lastSecond } = createParts(config, options, {
-    isListening: () => listening,
-    admin: () => admin,
-  })
-  let admin: AdminServer | undefined
-  let listening = false
-  const close = async (): Promise<void> => {
-    lastSecond()
-    await admin?.close()
-    await usage.close()
-    await serving.close()
-    await log.close()
-  }
-  return {
-    async listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }> {
-      const abandon = (listener?: 'public' | 'admin') => async (error: unknown) => {
-        await close()
-        throw listener === undefined ? error : new ListenError(listener, error)
-      }
-      await serving.ready().catch(abandon())
-      admin = await startAdmin().catch(abandon('admin'))
-      const listen = await serving.listen().catch(abandon('public'))
-      listening = true
-      logConfig(log, reloader.config)
-      log.listening({ listener: 'public', ...listen })
-      log.listening({ listener: 'admin', ...admin.address })
-      return { listen, admin: admin.address }
-    },
-    /** Configuration in force. */
-    config: () => reloader.config,
-    reload: (wish?: ReloadWish) => reloader.reload(wish),
-    async drain(): Promise<void> {
-      listening = false
-      reloader.close()
-      const { timeouts } = reloader.config.server
-      await drainDelay(log, timeouts)
-      await serving.drain({ idleMs: stopIdleMs(timeouts.drainMs) })
-      await close()
-    },
+/** Error of a listener that cannot be opened; `cause` is Node's error. */
+export class ListenError extends Error {
+  override readonly name = 'ListenError'
+  readonly listener: 'public' | 'admin'
+
+  constructor(listener: 'public' | 'admin', cause: unknown) {
+    super(`the ${listener} listener cannot be had`, { cause })
+    this.listener = listener
   }
 }
 
-function createParts(
-  config: Config,
-  { version, log, load, settingLocations }: GatewayOptions,
-  { isListening, admin }: { isListening(): boolean; admin(): AdminServer | undefined },
-) {
-  const metrics = createMetrics({ version, ...configNames(config) })
-  const stores = openStores({ config, log, metrics })
-  const { embedded } = stores
-  const addresses = createAddressCounter()
-  let keySetFault: KeySetFault | undefined
-  const serving = createServing({
-    version,
-    config,
-    log,
-    metrics,
-    stores,
-    addresses,
-    onKeySet: (fault) => (keySetFault = fault),
-  })
-  const look: Counters['look'] = (clients) => stores.counters.look(clients)
-  const reloader = new Reloader({ config, load, target: withAdmin(serving, admin), log, look })
-  const live = new Live()
-  const usage = createUsageHistory(stores.usage, log)
-  watch(metrics, { reloader, live, usage, recent: serving.recent })
-  const sources: AdminSources = {
-    reloads: reloader,
-    live,
-    usage,
-    version,
-    log,
-    workers: () => ({ listening: isListening() ? 1 : 0, wanted: 1 }),
-    backendHealth: () => serving.balancer.backends.map(healthOf),
-    anonymousRequests: (address) => addresses.add({ address, points: 0 }).total,
-    standings: async (caller) => ({ answers: [serving.standing(caller)], missing: [] }),
-    readToken: serving.readToken,
-    recentRequests: async (query) => ({ requests: serving.recent.find(query), missing: [] }),
-    bans: serving.operatorBans,
-    counters: stores.counters,
-    renderMetrics: () => {
-      metrics.bannedKeys(serving.bannedKeys)
-      metrics.countersUnsaved(Math.max(embedded?.unsaved?.seconds ?? 0, usage.unsavedSeconds))
-      return metrics.render()
-    },
-    measure: async () => [await metrics.snapshot()],
-    claims: stores.claims,
-    settingLocations,
-    processes: () => [alone(live.startedAtMs, serving.now())],
-    readiness: {
-      listener: () => listenerState(isListening()),
-      store: () => stores.health,
-      unsaved: () => embedded?.unsaved,
-      keySetFault: () => keySetFault,
-      sheds: () => [serving.load.shed],
-      backends: () => serving.probeBackends(),
-    },
-  }
-  const startAdmin = startAdminServer.bind(undefined, createAdminParts(sources))
-  const lastSecond = sampleSeconds(noted(serving.takeSecond, usage), live)
-  return { serving, reloader, startAdmin, usage, lastSecond }
-}
+/** How long connections without a request stay open at a stop; a client that receives "Connection: close" with its next answer loses nothing. */
+const IDLE_AT_MOST_MS = 200
 
-function watch(
-  metrics: Metrics,
-  {
-    reloader,
-    live,
-    usage,
-    recent,
-  }: { reloader: Reloader; live: Live; usage: UsageHistory; recent: RecentDecisions },
-): void {
-  live.events.onDecisionsWanted((isWanted) =>
-    recent.listen(isWanted ? live.events.decisions : undefined),
-  )
-  metrics.watchReloads(reloader)
-  metrics.watchTopClients(() => live.top.busiest(reloader.config.admin.topClients))
-  metrics.watchUsage(() => usage.dropped)
-  metrics.watchDeprecated(() => live.deprecated.clientsByRoute())
-}
+export class Gateway {
+  readonly #log: Log
+  readonly #reloader: Reloader
+  readonly #workers: Workers
+  readonly #live = new Live()
+  readonly #usage: UsageHistory
+  readonly #stopSeconds: () => void
+  readonly #startAdmin: () => Promise<AdminServer>
+  /** Written by listen, as is the next. */
+  #admin: AdminServer | undefined
+  /** Written by drain, too. */
+  #isListening = false
 
-/** Adds every second to the usage history, too. */
-const noted =
-  (take: (at: number) => Second, usage: UsageHistory) =>
-  (at: number): Second => {
-    const second = take(at)
-    usage.add(second.rows)
-    return second
+  constructor(
+    config: Config,
+    options: GatewayOptions,
+    createWorkers: (parts: WorkersParts) => Workers,
+  ) {
+    const { version, log, load, settingLocations } = options
+    const live = this.#live
+    const addresses = createAddressCounter()
+    const whole = this.#whole()
+    const workers = createWorkers({
+      config: () => this.#reloader.config,
+      whole,
+      usageDropped: () => this.#usage.dropped,
+      addresses,
+      onSecond: (second) => this.#addSecond(second),
+      onDecisions: live.events.decisions,
+    })
+    const { stores } = workers
+    this.#log = log
+    this.#workers = workers
+    this.#usage = createUsageHistory(stores.usage, log)
+    this.#reloader = new Reloader({
+      config,
+      load,
+      target: { prepare: (next) => this.#prepare(next) },
+      log,
+      look: (clients) => stores.counters.look(clients),
+    })
+    live.events.onDecisionsWanted((isWanted) => workers.listenToDecisions(isWanted))
+    const parts = createAdminParts({
+      version,
+      log,
+      live,
+      usage: this.#usage,
+      reloads: this.#reloader,
+      workers,
+      whole,
+      addresses,
+      settingLocations,
+      isListening: () => this.#isListening,
+    })
+    this.#startAdmin = () => startAdminServer(parts)
+    this.#stopSeconds = everySecond((at) => {
+      workers.sample?.(at)
+      live.close(at)
+    }, workers.reportsLateMs)
   }
 
-const listenerState = (ok: boolean) => ({ ok, reason: ok ? 'up' : 'starting or draining' })
+  /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
+  async listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }> {
+    try {
+      await this.#workers.ready()
+      this.#admin = await this.#startAdmin().catch((error: unknown) => {
+        throw new ListenError('admin', error)
+      })
+      const listen = await this.#workers.listen()
+      this.#isListening = true
+      const admin = this.#admin.address
+      // The admin API may have asked for another one since.
+      const { revision, store, warnings } = this.config()
+      this.#log.configTaken({ revision, store: storeInWords(store) })
+      for (const problem of warnings) this.#log.configWarning({ problem })
+      this.#log.listening({ listener: 'public', ...listen })
+      this.#log.listening({ listener: 'admin', ...admin })
+      return { listen, admin }
+    } catch (error) {
+      await this.#close()
+      throw error
+    }
+  }
 
-/** This process in the form of a worker. */
-const alone = (sinceMs: number, now: ProcessNow): WorkerState => ({
-  number: 1,
-  pid: now.pid,
-  state: 'listening',
-  sinceMs,
-  restarts: 0,
-  now,
-})
+  /** Configuration in force. */
+  config(): Config {
+    return this.#reloader.config
+  }
 
-function logConfig(log: Log, { revision, store, warnings }: Config): void {
-  log.configTaken({ revision, store: storeInWords(store) })
-  for (const problem of warnings) log.configWarning({ problem })
+  reload(wish?: ReloadWish): Promise<ReloadOutcome> {
+    return this.#reloader.reload(wish)
+  }
+
+  /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
+  async drain(): Promise<void> {
+    this.#isListening = false
+    this.#reloader.close()
+    const { drainDelayMs: delayMs, drainMs } = this.config().server.timeouts
+    // The load balancer must have seen that this gateway is not ready before connections are refused.
+    if (delayMs > 0) {
+      this.#log.drainDelayed({ delayMs })
+      await sleep(delayMs)
+    }
+    await this.#workers.drain({ idleMs: Math.min(IDLE_AT_MOST_MS, drainMs / 2) })
+    await this.#close()
+  }
+
+  async #close(): Promise<void> {
+    this.#stopSeconds()
+    this.#workers.sample?.(Math.floor(Date.now() / 1000))
+    this.#live.end()
+    await this.#admin?.close()
+    await this.#usage.close()
+    await this.#workers.close()
+    await this.#log.close()
+  }
+
+  /** Takes a configuration's changes to the admin listener together with the rest of it. */
+  async #prepare(config: Config): Promise<Prepared> {
+    const identity = readAdminTls(config.admin)
+    const { commit, ...prepared } = await this.#workers.prepare(config)
+    return {
+      ...prepared,
+      commit: () => {
+        commit()
+        this.#admin?.use(identity, config.admin)
+      },
+    }
+  }
+
+  #addSecond(second: Second): void {
+    this.#usage.add(second.rows)
+    this.#live.add(second)
+  }
+
+  #whole(): WholeGateway {
+    return {
+      listening: () => this.#workers.links.filter(({ state }) => state === 'listening').length,
+      restarts: () => this.#workers.restarts,
+      unsavedSeconds: () =>
+        Math.max(this.#workers.stores.embedded?.unsaved?.seconds ?? 0, this.#usage.unsavedSeconds),
+      reloads: () => this.#reloader,
+      topClients: () => this.#live.top.busiest(this.config().admin.topClients),
+      deprecatedCallers: () => this.#live.deprecated.clientsByRoute(),
+    }
+  }
 }

@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { TurnsOfClients } from '../../core/pipeline/client-turns.ts'
 import { UsedKeys } from '../../core/credentials/key-ring.ts'
-import { createRequestId, type RequestIdOf } from '../../core/rules/request-id.ts'
+import { createRequestId } from '../../core/rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { ConfigNames, Metrics } from '../../core/record/metrics.ts'
@@ -14,64 +14,45 @@ import { UniqueTimestamps } from '../../core/record/access-record.ts'
 import { RecentDecisions } from '../../core/record/recent.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import { createSteadyClock } from '../../core/rules/steady-clock.ts'
-import type { Shed } from '../../core/rules/overload.ts'
 import { LoadWatch } from './load-watch.ts'
 import { Shadow } from '../../core/record/shadow.ts'
 import { Tally } from '../../core/record/tally.ts'
-import type { State } from '../../state/contract.ts'
+import type { OwnState, State } from '../../state/contract.ts'
 
-export interface LastingParts {
-  /** Unix time in ms: the clock of the stages. */
-  epochMs(): number
-  readonly timestamps: UniqueTimestamps
+export type LastingParts = ReturnType<typeof createLastingParts>
+
+export interface LastingPartsOptions {
   readonly log: Log
   readonly metrics: Metrics
-  readonly tracing: Tracing
-  readonly lessee: Lessee
-  /** Collects what every request notes of its key. */
-  readonly tally: Tally
-  /** undefined: limits are not tried. */
-  readonly shadow?: Shadow
-  readonly recent: RecentDecisions
-  readonly bans: BanBook
   readonly addresses: AddressCounter
-  readonly turns: TurnsOfClients
-  readonly load: LoadWatch
-  readonly usedKeys: UsedKeys
-  /** Secret of the day from which the keys of TLS tickets are made. */
-  readonly ticketSecret: SecretOfDay
-  readonly requestId: RequestIdOf
-  /** Applies another configuration. Never throws. */
-  use(config: Config): void
-}
-
-export interface LastingPartsOptions extends Pick<LastingParts, 'log' | 'metrics' | 'addresses'> {
   /** Gateway version. */
   readonly version: string
   /** Initial configuration. */
   readonly config: Config
-  readonly stores: State
+  /** health: undefined: it is the supervisor's. */
+  readonly stores: State & Partial<Pick<OwnState, 'health'>>
   /** Number of this worker. Default: 1. */
   readonly number?: number
   /** Initial secret of all workers. Default: one of its own. */
   readonly ticketSecret?: SecretOfDay
   /** Part of every request id that all workers share. */
   readonly gatewayId?: Uint8Array
-  /** Called when more or less is refused because the event loop is late. */
-  readonly onShed?: (shed: Shed) => void
+  /** Called when what this process says of itself may have changed: its store, key set, load or backends. */
+  readonly onFacts?: () => void
 }
 
 export const newGatewayId = (): Uint8Array => randomBytes(4)
 
-export function createLastingParts(options: LastingPartsOptions): LastingParts {
+export function createLastingParts(options: LastingPartsOptions) {
   const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
-  const { gatewayId = newGatewayId() } = options
+  const { gatewayId = newGatewayId(), onFacts = () => undefined } = options
   let current = options.config
   const bans = createBans(options, () => current)
-  const load = createLoadWatch(options)
+  const load = createLoadWatch(options, onFacts)
   const tracing = new Tracing(options)
   const tally = new Tally()
   return {
+    /** Unix time in ms: the clock of the stages. */
     epochMs: Date.now,
     timestamps: new UniqueTimestamps(),
     log,
@@ -80,18 +61,22 @@ export function createLastingParts(options: LastingPartsOptions): LastingParts {
     addresses,
     turns: new TurnsOfClients(),
     usedKeys: new UsedKeys(),
+    /** Secret of the day from which the keys of TLS tickets are made. */
     ticketSecret,
     requestId: createRequestId({
       bootMs: Date.now(),
       random: Buffer.concat([gatewayId, randomBytes(4)]),
     }),
     lessee: createQuota(options),
+    /** Collects what every request notes of its key. */
     tally,
     shadow: createShadow(options, tally),
     recent: new RecentDecisions(options.number ?? 1),
     bans,
     load,
-    use(config) {
+    onFacts,
+    /** Applies another configuration. Never throws. */
+    use(config: Config): void {
       current = config
       log.use(config.log)
       metrics.use(configNames(config))
@@ -102,13 +87,16 @@ export function createLastingParts(options: LastingPartsOptions): LastingParts {
   }
 }
 
-function createLoadWatch({ config, log, metrics, onShed }: LastingPartsOptions): LoadWatch {
+function createLoadWatch(
+  { config, log, metrics }: LastingPartsOptions,
+  onFacts: () => void,
+): LoadWatch {
   return new LoadWatch({
     limitMs: config.server.overload.lagMs,
     onLook: (lagMs) => metrics.eventLoopLag(lagMs),
     onChange: ({ shed, lagMs }) => {
       log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
-      onShed?.(shed)
+      onFacts()
     },
   })
 }

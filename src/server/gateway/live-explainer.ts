@@ -7,6 +7,7 @@ import type { ClientCounters } from '../../state/memory/client-counters.ts'
 import type { AdminSources } from './admin-parts.ts'
 import { explain, explainPast } from './explaining.ts'
 import { tokenVerifier } from './read-token.ts'
+import { readTokenIn, shedsOf, standingsIn, worstBackends } from './worker-link.ts'
 
 /** Explanations take no more than about this share of the time of their process, after a first few. */
 const SHARE = 0.05
@@ -70,10 +71,10 @@ function locationsFinder({ reloads, settingLocations }: AdminSources) {
 const STORE_AWAY = 'the store is away: what take-quota would say cannot be foretold'
 
 export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explain'] {
-  const { reloads, bans } = sources
+  const { reloads, workers } = sources
   const budget = new Budget()
   const finder = locationsFinder(sources)
-  const verifier = tokenVerifier((token) => sources.readToken(token))
+  const verifier = tokenVerifier((token) => readTokenIn(workers.links, token))
   return {
     mayAsk: () => budget.isLeft,
     async hypothetical(query) {
@@ -92,7 +93,7 @@ export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explai
     },
     async recorded(decision) {
       const { config } = reloads
-      const ban = decision.key === null ? undefined : bans.all.get(decision.key)
+      const ban = decision.key === null ? undefined : workers.operatorBans.all.get(decision.key)
       const missing: string[] = []
       const explanation = await budget.spend((aside) =>
         explainPast(config, decision, { ban, findLocations: finder(aside, missing) }),
@@ -121,20 +122,22 @@ const questionOf = ({
 
 /** missing: receives what cannot be known. */
 function knownNow(sources: AdminSources, missing: string[], aside: Aside): Known {
-  const { counters, bans, readiness } = sources
+  const { links, operatorBans: bans, stores } = sources.workers
   return {
-    shed: worstShed(readiness.sheds()),
-    anonymousUsed: sources.anonymousRequests('127.0.0.1'),
-    backends: sources
-      .backendHealth()
-      .map(({ name, state, fault = null }) => ({ name, state, cause: fault })),
+    shed: worstShed(shedsOf(links)),
+    anonymousUsed: sources.addresses.add({ address: '127.0.0.1', points: 0 }).total,
+    backends: worstBackends(links).map(({ name, state, fault = null }) => ({
+      name,
+      state,
+      cause: fault,
+    })),
     async ofCaller({ clientId, keyId, limits }) {
-      const { answers, missing: silent } = await aside(sources.standings({ clientId, keyId }))
+      const { answers, missing: silent } = await aside(standingsIn(links, { clientId, keyId }))
       missing.push(...silent)
       const standings = answers.toSorted((one, other) => (one.worker ?? 0) - (other.worker ?? 0))
       const own = { ban: bans.all.get(keyId), ...(answers.length > 0 && { standings }) }
       try {
-        const [counted] = await aside(counters.look([{ id: clientId, limits }]))
+        const [counted] = await aside(stores.counters.look([{ id: clientId, limits }]))
         missing.push(...unstated(counted))
         const use = { minute: counted?.minute.used ?? 0, day: counted?.day.used ?? 0 }
         return { ...own, use, countedAtMs: counted?.nowMs }

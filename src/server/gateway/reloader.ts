@@ -8,12 +8,26 @@ import { blastRadiusInSteps, type BoundedRadius } from '../../config/changes/bla
 import { boundedRadius } from '../../config/changes/reload-outcome.ts'
 import type { OverNow, ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import type { Counters } from '../../state/counters.ts'
-import type { Reloadable } from './reload.ts'
 import { overNow } from '../../insight/usage/over-now.ts'
 import { inSlices } from '../../config/changes/slices.ts'
 
 /** Reads, parses and checks the files as they are now; throws or rejects with ConfigError. */
 export type LoadConfig = () => Config | Promise<Config>
+
+/** A configuration that was built aside. Exactly one of commit and abort is called, once. */
+export interface Prepared {
+  readonly revision: string
+  /** Applies it to requests that begin after this call. Never throws; synchronous: one assignment per thing that is swapped. */
+  commit(): void
+  /** Takes down what was built. Never throws. */
+  abort(): void
+}
+
+/** Takes a new configuration: one process, or all workers. */
+export interface Reloadable {
+  /** Builds everything aside; rejects with an Error that names key, file and remedy, and then nothing has changed. */
+  prepare(config: Config): Promise<Prepared>
+}
 
 interface ReloaderParts {
   /** Configuration at the start. */

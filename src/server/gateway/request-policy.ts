@@ -35,7 +35,8 @@ export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
 /** Parts that outlive a configuration and that a decision needs. */
 export type DecidingParts = Charges &
-  Pick<LastingParts, 'epochMs' | 'bans' | 'addresses' | 'shadow'> & {
+  Pick<LastingParts, 'epochMs' | 'bans' | 'addresses'> &
+  Partial<Pick<LastingParts, 'shadow'>> & {
     readonly turns: Pick<LastingParts['turns'], 'of' | 'take'>
     readonly load: Lateness
     readonly keyRing: Pick<KeyRing, 'find'>

@@ -3,12 +3,7 @@ import type { Config } from '../../config/config.ts'
 import { createJwtVerifier, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import { createRequestPolicy, type RequestPolicy } from './request-policy.ts'
-import { upstreamFor, type Upstream, type UpstreamParts } from './upstream.ts'
-
-export interface RevisionParts extends LastingParts, UpstreamParts {
-  /** Called each time a key set of a token issuer was fetched, or could not be. */
-  onKeySet(): void
-}
+import { upstreamFor, type Upstream } from './upstream.ts'
 
 export class Revision {
   readonly config: Config
@@ -18,7 +13,7 @@ export class Revision {
   readonly policy: RequestPolicy
 
   /** Throws an Error that names key and file when a file for TLS, or jwt.jwksFile, cannot be used; then nothing of it is left. */
-  constructor(config: Config, parts: RevisionParts, before?: Revision) {
+  constructor(config: Config, parts: LastingParts, before?: Revision) {
     this.config = config
     this.upstream = upstreamFor(config, parts, before?.upstream)
     try {
@@ -53,7 +48,7 @@ export class Revision {
 /** Returns the verifier of `before` where a new one would be equal. */
 function verifierFor(
   { jwt }: Config,
-  { log, metrics, onKeySet }: RevisionParts,
+  { log, metrics, onFacts }: LastingParts,
   before: JwtVerifier | undefined,
 ): JwtVerifier | undefined {
   if (jwt === undefined || before?.isFor(jwt) === true) return jwt && before
@@ -62,7 +57,7 @@ function verifierFor(
       keySetFetched: (fault) => {
         metrics.keySetFetched(fault === undefined)
         if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
-        onKeySet()
+        onFacts()
       },
       unavailable: (reason) => metrics.credentialUnavailable(reason),
     },

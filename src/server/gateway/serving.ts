@@ -1,7 +1,8 @@
 /** Serves requests, alone or as one of several workers. */
+import type { WorkerState } from '../../admin/state-operations.ts'
 import type { Balancer } from '../../core/backends/balancer.ts'
+import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
@@ -11,63 +12,70 @@ import {
   type Second,
 } from '../../insight/live/second.ts'
 import type { RecentDecisions } from '../../core/record/recent.ts'
-import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
-import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
+import type { StoreHealth } from '../../state/contract.ts'
+import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
-import { createLastingParts, type LastingPartsOptions } from './lasting-parts.ts'
-import type { LoadWatch } from './load-watch.ts'
-import type { Prepared, Reloadable } from './reload.ts'
-import { Revision, type RevisionParts } from './revision.ts'
-import type { State } from '../../state/contract.ts'
-import type { UpstreamParts } from './upstream.ts'
+import { createLastingParts, type LastingParts, type LastingPartsOptions } from './lasting-parts.ts'
+import type { Prepared } from './reloader.ts'
+import { Revision } from './revision.ts'
 import { Upstreams } from './upstreams.ts'
+import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
 export { configNames } from './lasting-parts.ts'
 
-/** onBackends: called when the state of a backend changes, for a supervisor. */
-export interface ServingParts extends LastingPartsOptions, UpstreamParts {
-  /** Called each time the key set of the token issuer in force was fetched, or could not be, and with each other issuer. */
-  onKeySet(fault: KeySetFault | undefined): void
-}
-
-export const createServing = (parts: ServingParts): Serving => new Serving(parts)
-
-export class Serving implements Reloadable {
-  readonly #stores: State
-  readonly #parts: RevisionParts
-  readonly #onKeySet: ServingParts['onKeySet']
+export class Serving implements WorkerLink {
+  readonly number = undefined
+  /** Written by listen, drain and close. */
+  state: WorkerState['state'] = 'starting'
+  /** Written by listen. */
+  sinceMs: number | undefined
+  /** What is asked of this process. */
+  readonly answers: CallHandlers<WorkerCalls> = {
+    recent: (query) => this.recent.find(query),
+    readToken: readTokenBy(() => this.#revision.verifier),
+    standing: ({ clientId, keyId }) => ({
+      taken: this.#parts.turns.takenBy(clientId),
+      strikes: this.#parts.bans.knownStrikes(keyId),
+    }),
+  }
+  readonly questions: WorkerLink['questions'] = {
+    call: async (name, argument) => this.answers[name](argument),
+  }
+  readonly #stores: LastingPartsOptions['stores']
+  readonly #parts: LastingParts
   readonly #upstreams: Upstreams
   readonly #door: FrontDoor
   /** Returns what happened since the last call; at: Unix time of the second that it is reported as. */
   readonly takeSecond: (at: number) => Second
   readonly now: () => ProcessNow
-  /** The caller's standing in this process. */
-  readonly standing = ({ clientId, keyId }: CallerIds): CallerStanding => ({
-    taken: this.#parts.turns.takenBy(clientId),
-    strikes: this.#parts.bans.knownStrikes(keyId),
-  })
-  /** Reads tokens with the verifier in force. */
-  readonly readToken = readTokenBy(() => this.#revision.verifier)
   /** Revision in force. Written by #take alone. */
   #revision: Revision
-  #state: 'open' | 'draining' | 'closed' = 'open'
 
-  constructor(parts: ServingParts) {
-    const { config, stores, onKeySet, onBackends } = parts
+  constructor(options: LastingPartsOptions) {
+    const { config, stores, log, metrics } = options
     this.#stores = stores
-    this.#onKeySet = onKeySet
-    const reportKeySet = (): void => onKeySet(this.#revision.verifier?.fault)
-    this.#parts = { ...createLastingParts(parts), onBackends, onKeySet: reportKeySet }
+    this.#parts = createLastingParts(options)
     this.#revision = new Revision(config, this.#parts)
     this.#upstreams = new Upstreams(this.#revision.upstream)
-    const { metrics, tally } = this.#parts
+    const { tally, bans } = this.#parts
     metrics.watchBackends(this.#upstreams)
+    metrics.watchBans(() => bans.size)
     metrics.watchUsage(() => tally.lost)
-    metrics.watchLog(parts.log.lostLines)
+    metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)
     this.now = () => processNow(metrics)
     this.#door = new FrontDoor(config, this.#revision.policy, this.#parts, this.#upstreams)
+  }
+
+  get facts(): WorkerFacts {
+    const { health } = this.#stores
+    return {
+      store: health && healthOfStore(health),
+      keySetFault: this.#revision.verifier?.fault,
+      shed: this.#parts.load.shed,
+      backends: this.balancer.backends.map(healthOf),
+    }
   }
 
   /** Resolves when the stores have answered and the issuer's keys are there, or their time is up; rejects when a store refuses this gateway. */
@@ -80,12 +88,16 @@ export class Serving implements Reloadable {
   }
 
   /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
-  listen(fd?: number): Promise<ListenAddress> {
-    return this.#door.listen(fd)
+  async listen(fd?: number): Promise<ListenAddress> {
+    const address = await this.#door.listen(fd)
+    this.state = 'listening'
+    this.sinceMs = Date.now()
+    return address
   }
 
   async prepare(config: Config): Promise<Prepared> {
-    if (this.#state !== 'open') throw new Error('the gateway is draining; it takes no other config')
+    if (this.state === 'draining' || this.state === 'ended')
+      throw new Error('the gateway is draining; it takes no other config')
     const before = this.#revision
     const letIn = this.#door.prepare(config)
     const next = new Revision(config, this.#parts, before)
@@ -98,14 +110,14 @@ export class Serving implements Reloadable {
     return {
       revision: config.revision,
       // A commit that comes too late must leave nothing running.
-      commit: () => (this.#state === 'closed' ? abort() : this.#take(next, letIn)),
+      commit: () => (this.state === 'ended' ? abort() : this.#take(next, letIn)),
       abort,
     }
   }
 
   /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
   async drain({ idleMs, atMostMs = Infinity }: { idleMs: number; atMostMs?: number }) {
-    this.#state = 'draining'
+    this.state = 'draining'
     const { log, lessee, shadow } = this.#parts
     const timeoutMs = Math.min(this.#revision.config.server.timeouts.drainMs, atMostMs)
     log.draining({ inFlight: this.#door.inFlight, timeoutMs })
@@ -116,18 +128,18 @@ export class Serving implements Reloadable {
 
   /** Closes the connections to backends and stores; the log stays open. */
   async close(): Promise<void> {
-    this.#state = 'closed'
+    this.state = 'ended'
     this.#revision.verifier?.close()
     this.#door.close()
-    this.load.close()
+    this.#parts.load.close()
     await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close()])
     await this.#parts.tracing.close()
     await this.#stores.close()
   }
 
-  /** Number of keys banned now. */
-  get bannedKeys(): number {
-    return this.#parts.bans.size
+  /** Balancer of the current backends, as are the next. */
+  get balancer(): Balancer {
+    return this.#upstreams.current.balancer
   }
 
   get recent(): RecentDecisions {
@@ -138,17 +150,8 @@ export class Serving implements Reloadable {
     return this.#parts.bans.operators
   }
 
-  /** Balancer of the current backends, as are the next. */
-  get balancer(): Balancer {
-    return this.#upstreams.current.balancer
-  }
-
   probeBackends(): Promise<readonly BackendHealth[]> {
     return this.#upstreams.current.probe()
-  }
-
-  get load(): LoadWatch {
-    return this.#parts.load
   }
 
   #take(next: Revision, letIn: () => void): void {
@@ -160,7 +163,14 @@ export class Serving implements Reloadable {
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
     releaseClients(before.config)
-    this.#onKeySet(next.verifier?.fault)
-    this.#parts.onBackends?.()
+    this.#parts.onFacts()
   }
 }
+
+/** Plain data: no more than that of the store. */
+const healthOfStore = ({ available, cause, refusal, warning }: StoreHealth): StoreHealth => ({
+  available,
+  cause,
+  refusal,
+  warning,
+})

@@ -5,21 +5,16 @@ import type { BackendHealth } from '../../core/backends/health.ts'
 import { Latest } from '../../insight/live/latest.ts'
 import { Since } from '../../insight/live/since.ts'
 import type { AdminSources } from './admin-parts.ts'
-
-type Sources = Pick<
-  AdminSources,
-  'live' | 'reloads' | 'readiness' | 'measure' | 'processes' | 'backendHealth'
->
+import { storeHealth, worstBackends } from './worker-link.ts'
 
 const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
 
-export function createStateParts(sources: Sources): StateNeeds['state'] {
-  const { live, reloads, readiness, measure, processes } = sources
+export function createStateParts({ live, reloads, workers }: AdminSources): StateNeeds['state'] {
   const latest = new Latest()
   const [backendsSince, storeSince] = [new Since(), new Since()]
   /** Workers report backends that are not well, or were not. */
   const backends = (): BackendHealth[] => {
-    const known = new Map(sources.backendHealth().map((health) => [health.name, health]))
+    const known = new Map(worstBackends(workers.links).map((health) => [health.name, health]))
     return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
   }
   const look = (): void => {
@@ -31,14 +26,14 @@ export function createStateParts(sources: Sources): StateNeeds['state'] {
       ]),
       nowMs,
     )
-    storeSince.look([['store', { state: storeStateOf(readiness.store()) }]], nowMs)
+    storeSince.look([['store', { state: storeStateOf(storeHealth(workers.links)) }]], nowMs)
   }
   live.onSecond((second) => {
     latest.add(second)
     look()
   })
   return {
-    workers: processes,
+    workers: () => workers.processes,
     backends: () =>
       backends().map((health) => ({
         ...health,
@@ -48,8 +43,8 @@ export function createStateParts(sources: Sources): StateNeeds['state'] {
     store: () => {
       const { sinceMs, losses } = storeSince.of('store')
       return {
-        health: readiness.store(),
-        unsaved: readiness.unsaved(),
+        health: storeHealth(workers.links),
+        unsaved: workers.stores.embedded?.unsaved,
         sinceMs,
         outages: losses,
         callP99Ms: latest.storeP99Ms,
@@ -57,7 +52,7 @@ export function createStateParts(sources: Sources): StateNeeds['state'] {
     },
     async requestsByRoute() {
       const counts = new Map<string, number>()
-      for (const { name, values } of (await measure()).flat())
+      for (const { name, values } of (await workers.measure()).flat())
         if (name === 'tollgate_requests_total')
           for (const { labels, value } of values) {
             const route = String(labels['route'])

@@ -3,7 +3,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { AdminIdentity } from '../../admin/way-in.ts'
-import type { AdminConfig, ServerTlsConfig, TlsFilesConfig } from '../../config/config.ts'
+import type { AdminConfig, Config, ServerTlsConfig, TlsFilesConfig } from '../../config/config.ts'
 import type { TlsIdentity } from '../../core/http/tls-server.ts'
 
 type AdminTls = NonNullable<AdminConfig['tls']>
@@ -34,6 +34,10 @@ export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOp
   if (certFile === undefined || keyFile === undefined) return options
   return { ...options, ...readPair(group, certFile, keyFile) }
 }
+
+/** Reads the files of the connections to backends as readTlsFiles does; undefined: they have none. */
+export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
+  tls && readTlsFiles('upstream.tls', tls)
 
 /** Reads the files of the public listener as readTlsFiles does; undefined: it has no TLS. */
 export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {

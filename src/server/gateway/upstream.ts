@@ -1,5 +1,6 @@
 /** The backends of a configuration and all that carries requests to them: reused by a later configuration with the same settings. */
 import { isDeepStrictEqual } from 'node:util'
+import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
 import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
@@ -10,16 +11,12 @@ import { createHttpProxyEngine } from '../../core/forwarding/http-proxy-3/forwar
 import { Retries } from '../../core/forwarding/retries.ts'
 import { createUpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import { createUpgrader, type Upgrader } from '../../core/forwarding/upgrades.ts'
-import type { Log } from '../../core/record/log.ts'
-import { createBackends, readBackendTls } from './backends.ts'
+import type { LastingParts } from './lasting-parts.ts'
+import { readBackendTls } from './tls-files.ts'
 
 const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
 
-export interface UpstreamParts {
-  readonly log: Log
-  /** Called when the state of a backend has changed. */
-  readonly onBackends?: (() => void) | undefined
-}
+type UpstreamParts = Pick<LastingParts, 'log' | 'onFacts'>
 
 /** All settings of an Upstream, the content of its files included. */
 type Settings = ReturnType<typeof readSettings>
@@ -48,7 +45,7 @@ export class Upstream {
   #checks: { stop(): void } | undefined
 
   /** Connects to nothing before begin(). */
-  constructor(settings: Settings, { log, onBackends }: UpstreamParts, before?: Upstream) {
+  constructor(settings: Settings, { log, onFacts }: UpstreamParts, before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
@@ -56,7 +53,7 @@ export class Upstream {
       down: (line) => log.backendDown(line),
       up: (line) => log.backendUp(line),
       surplus: (line) => log.backendSurplus(line),
-      changed: () => onBackends?.(),
+      changed: onFacts,
     })
     const { balancer } = this
     const retries = new Retries(upstream)

@@ -1,20 +1,17 @@
 /** Messages between a supervisor and its workers over IPC. Types only; plain data, cloned on the way. */
 import type { Decision } from '../../core/record/recent.ts'
-import type { StoreHealth } from '../../state/contract.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
 import type { BanCalls } from '../../state/supervisor/bans.ts'
 import type { CounterCalls } from '../../state/supervisor/counters.ts'
 import type { QuotaCalls } from '../../state/supervisor/authority.ts'
 import type { Notice, Totals } from '../../state/quota.ts'
 import type { AnswerBatch, CallBatch } from '../../state/supervisor/calls.ts'
-import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import type { PlainConfig } from '../../config/clients/client-table.ts'
 import type { SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { PackedSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import type { Shed } from '../../core/rules/overload.ts'
+import type { WorkerFacts } from '../gateway/worker-link.ts'
 
 /** All calls of a worker to its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
@@ -36,16 +33,12 @@ export interface ClientNotice {
   readonly totals?: Totals
 }
 
-/** Messages of live data. */
-export type LiveMessage =
+export type ToWorker =
   | CallBatch
+  | AnswerBatch
+  | StartMessage
   /** Whether anybody listens to decisions. */
   | { readonly kind: 'listen'; readonly isWanted: boolean }
-
-export type ToWorker =
-  | LiveMessage
-  | StartMessage
-  | AnswerBatch
   | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Notices were left out, of bans too: this worker has to read all bans. */
@@ -70,7 +63,6 @@ export interface StartFault {
 /** Messages that do not concern their worker alone. */
 export type SharedMessage =
   | CallBatch
-  | AnswerBatch
   | {
       readonly kind: 'decisions'
       readonly decisions: readonly Decision[]
@@ -81,19 +73,14 @@ export type SharedMessage =
 
 export type ToSupervisor =
   | SharedMessage
+  | AnswerBatch
   | { readonly kind: 'listening' }
   | { readonly kind: 'alive' }
   /** fault: why this worker cannot take it. */
   | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }
   | { readonly kind: 'failed'; readonly fault: StartFault }
-  /** Redis, as this worker sees it. */
-  | ({ readonly kind: 'store' } & StoreHealth)
-  /** The key set of the token issuer, as this worker sees it. */
-  | { readonly kind: 'keySet'; readonly fault: KeySetFault | undefined }
-  /** Sent on each change of what this worker refuses because it has too much to do. */
-  | { readonly kind: 'shed'; readonly shed: Shed }
-  /** The backends, as this worker sees them, while one is down and when it has come back. */
-  | { readonly kind: 'backends'; readonly backends: readonly BackendHealth[] }
+  /** Sent at the start, and soon after each change. */
+  | { readonly kind: 'facts'; readonly facts: WorkerFacts }
   /** Sent when asked, and once at the end, without a question. */
   | {
       readonly kind: 'measured'

@@ -1,5 +1,4 @@
 /** State that the supervisor keeps for all workers of the machine, and its answers to their calls. */
-import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createMemoryBanStore, type BanStore } from '../../state/bans.ts'
 import { BanTable } from '../../core/bans/ban-table.ts'
 import { OperatorBans } from '../../core/bans/operator-bans.ts'
@@ -9,6 +8,7 @@ import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { Config } from '../../config/config.ts'
 import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
+import type { WorkersParts } from '../gateway/worker-link.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
 import type { StoreClock } from '../../state/store-clock.ts'
 import { isBanEarned } from '../../core/rules/ban-policy.ts'
@@ -18,6 +18,8 @@ export type SharedState = ReturnType<typeof createSharedState>
 
 interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
   readonly config: Config
+  /** Counts the requests without a valid credential. */
+  readonly addresses: WorkersParts['addresses']
   /** undefined with Redis, which workers ask themselves. */
   readonly embedded: EmbeddedAuthority | undefined
   /** The store of all bans, and its clock. */
@@ -26,10 +28,9 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
 }
 
 export function createSharedState(parts: SharedStateParts) {
-  const { config, embedded, banStore, clock } = parts
+  const { config, embedded, banStore, clock, addresses } = parts
   let policy = config.bans
   const { forgetAfterMs, withinMs } = policy
-  const addresses = createAddressCounter()
   const strikes = createMemoryCounter(withinMs)
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
@@ -71,9 +72,6 @@ export function createSharedState(parts: SharedStateParts) {
       strikes.useTime(next.withinMs)
       table.forgetAfterMs = bans.forgetAfterMs = next.forgetAfterMs
     },
-    /** Requests without a valid credential in the current minute. */
-    anonymousRequests: (address: string): number => addresses.add({ address, points: 0 }).total,
-    unsaved: () => embedded?.unsaved,
     /** Reads the stored bans. */
     ready: () => bans.ready(),
     /** Writes what is not stored yet. */

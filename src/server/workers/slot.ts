@@ -1,22 +1,36 @@
 /** One slot of the pool: keeps one worker in it, through crashes and rolls. */
-import { rollIdleMs, stopIdleMs } from '../gateway/drain-times.ts'
 import type { ListenSockets } from '../../core/http/bound-sockets.ts'
 import type { ListenSocket } from '../../core/http/node-internals.ts'
 import type { SupervisionLine } from '../../core/record/log.ts'
-import { afterCrash, noCrashes, restartDelayMs } from './back-off.ts'
-import { howEnded, type WorkerExit } from './worker-exit.ts'
-import type { WorkerProcess } from './worker-process.ts'
+import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.ts'
 
 export interface SlotOptions {
   readonly sockets: ListenSockets
   drainMs(): number
-  startWorker(number: number, listenFd: number): WorkerProcess
+  startWorker(listenFd: number): WorkerProcess
   onEnded(worker: WorkerProcess): void
   log(line: SupervisionLine): void
 }
 
+/** In a roll there is no hurry: the next request of a connection may be on the wire already. */
+const IDLE_AT_MOST_MS = 3_000
 /** Time beyond the drain time, in which quota is handed back and the log written. */
 const DRAIN_MARGIN_MS = 5_000
+
+const FIRST_RESTART_MS = 100
+const LAST_RESTART_MS = 30_000
+/** A worker that ran for so long was well: its end belongs to no crash loop. */
+const WELL_AFTER_MS = 60_000
+
+/** Returns the crashes in a row, without a worker that ran well in between. ranMs: how long this one took requests, 0 if it never did. */
+export const crashesAfter = (inARow: number, ranMs: number): number =>
+  ranMs >= WELL_AFTER_MS ? 1 : inARow + 1
+
+/** Doubles from 100 ms to 30 s; random, from 0 to 1, takes up to half of it off, so that workers do not start in step. */
+export function restartDelayMs(crashesInARow: number, random: number): number {
+  const longest = Math.min(FIRST_RESTART_MS * 2 ** Math.max(0, crashesInARow - 1), LAST_RESTART_MS)
+  return Math.round(longest * (1 - random / 2))
+}
 
 export class Slot {
   readonly number: number
@@ -33,8 +47,8 @@ export class Slot {
   #successor: WorkerProcess | undefined
   /** Kept open as long as a worker listens on it, or is about to. Written by #start and #closeSocket. */
   #socket: ListenSocket | undefined
-  /** Both written by #restartLater; a roll that succeeds begins the crashes anew. */
-  #crashes = noCrashes
+  /** Both written by #restartLater; a roll that succeeds begins to count anew. */
+  #crashesInARow = 0
   #restart: NodeJS.Timeout | undefined
 
   constructor(number: number, options: SlotOptions) {
@@ -72,19 +86,21 @@ export class Slot {
       return false
     }
     this.#successor = undefined
-    this.#crashes = noCrashes
+    this.#crashesInARow = 0
     const drainMs = this.#options.drainMs()
-    old.drain({ idleMs: rollIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS })
+    old.drain({
+      idleMs: Math.min(IDLE_AT_MOST_MS, drainMs / 2),
+      timeoutMs: drainMs + DRAIN_MARGIN_MS,
+    })
     await old.ended
     return true
   }
 
   /** Ends its processes after what is in flight, kills those that do not end, and starts no more. */
-  async drain(): Promise<void> {
+  async drain(idleMs: number): Promise<void> {
     this.#phase = 'draining'
     clearTimeout(this.#restart)
-    const drainMs = this.#options.drainMs()
-    const times = { idleMs: stopIdleMs(drainMs), timeoutMs: drainMs + DRAIN_MARGIN_MS }
+    const times = { idleMs, timeoutMs: this.#options.drainMs() + DRAIN_MARGIN_MS }
     for (const worker of this.alive) worker.drain(times)
     // Otherwise connections would queue up here after the workers have stopped to take them.
     this.#closeSocket()
@@ -94,7 +110,7 @@ export class Slot {
   #start(): WorkerProcess {
     const { sockets, startWorker, log } = this.#options
     this.#socket ??= sockets.open()
-    const worker = startWorker(this.number, this.#socket.fd)
+    const worker = startWorker(this.#socket.fd)
     this.alive.add(worker)
     worker.listening.then(
       () => log({ level: 'info', event: 'workerStarted', worker: this.number, pid: worker.pid }),
@@ -123,9 +139,9 @@ export class Slot {
     const { log } = this.#options
     // No process listens on the old socket any more; connections that the kernel would put into its queue belong to the others.
     this.#closeSocket()
-    this.#crashes = afterCrash(this.#crashes, ranMs)
-    const delayMs = restartDelayMs(this.#crashes, Math.random())
-    const crashesInARow = this.#crashes.inARow
+    const crashesInARow = crashesAfter(this.#crashesInARow, ranMs)
+    const delayMs = restartDelayMs(crashesInARow, Math.random())
+    this.#crashesInARow = crashesInARow
     log({ level: 'warn', event: 'workerRestarting', worker: this.number, delayMs, crashesInARow })
     this.#restart = setTimeout(() => {
       this.restarts++

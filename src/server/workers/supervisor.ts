@@ -1,41 +1,34 @@
-/** The composition root of a gateway of several processes: workers take the requests, this process supervises them. */
-import { startAdminServer, type AdminServer } from '../../admin/server.ts'
+/** Supervises workers that are processes of their own. This process serves no request itself. */
+import type { WorkerState } from '../../admin/state-operations.ts'
+import type { Config, ListenAddress } from '../../config/config.ts'
+import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
-import { answerCalls } from '../../state/supervisor/calls.ts'
-import type { Config } from '../../config/config.ts'
-import { storeInWords } from '../../config/hosts.ts'
-import { createAdminParts, withAdmin } from '../gateway/admin-parts.ts'
-import { createBackends } from '../gateway/backends.ts'
-import type { Gateway, GatewayOptions } from '../gateway/gateway.ts'
-import { drainDelay } from '../gateway/drain-times.ts'
-import type { Prepared, Reloadable } from '../gateway/reload.ts'
-import { Reloader } from '../gateway/reloader.ts'
-import { newGatewayId } from '../gateway/lasting-parts.ts'
-import { ListenError } from '../gateway/listen-error.ts'
-import { createUsageHistory, openStores } from '../gateway/stores.ts'
-import { everySecond } from '../../insight/live/every-second.ts'
-import { Live } from '../../insight/live/live.ts'
-import { unpackSecond } from '../../insight/live/packed-second.ts'
-import type { Second } from '../../insight/live/second.ts'
+import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { openListenSockets, type ListenSockets } from '../../core/http/bound-sockets.ts'
-import type { ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
-import { createAdminSources } from './admin-sources.ts'
+import {
+  createSupervisorMetrics,
+  renderSnapshots,
+  type MetricsSnapshot,
+} from '../../core/record/metrics.ts'
+import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
-import type { Counters } from '../../state/counters.ts'
-import type { UsageHistory } from '../../insight/usage/usage-history.ts'
-import { oneAtATime } from './one-at-a-time.ts'
-import { oncePerTurn } from './once-per-turn.ts'
-import { Questions } from './questions.ts'
+import { answerCalls } from '../../state/supervisor/calls.ts'
+import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
+import { newGatewayId } from '../gateway/lasting-parts.ts'
+import type { Prepared } from '../gateway/reloader.ts'
+import { openStores } from '../gateway/stores.ts'
+import { readBackendTls } from '../gateway/tls-files.ts'
+import { backendsSeen, type Workers, type WorkersParts } from '../gateway/worker-link.ts'
+import type { ClientNotice, ToWorker } from './messages.ts'
+import { ReloadRound } from './reload-round.ts'
+import { createRetiredCounters } from './retired-counters.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
-import { defaultWatchdog, type WatchdogOptions } from './watchdog.ts'
-import { WorkerPool } from './worker-pool.ts'
-import { WorkerFailed } from './worker-exit.ts'
-import { WorkerProcess } from './worker-process.ts'
-
-/** Time that workers have to report a second that is over. */
-const WORKERS_LATE_MS = 250
+import { Slot } from './slot.ts'
+import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
+import { WorkerFailed, WorkerProcess, type WorkerProcessOptions } from './worker-process.ts'
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
@@ -43,87 +36,117 @@ export interface SupervisorOptions extends GatewayOptions {
   readonly watchdog?: WatchdogOptions
 }
 
-export const createSupervisor = (config: Config, options: SupervisorOptions): Supervisor =>
-  new Supervisor(config, options)
+/** Creates a gateway whose workers are processes of their own. */
+export function createSupervisor(config: Config, options: SupervisorOptions) {
+  let supervisor: Supervisor | undefined
+  const gateway = new Gateway(
+    config,
+    options,
+    (parts) => (supervisor = new Supervisor(config, options, parts)),
+  )
+  return Object.assign(gateway, {
+    /** Replaces one worker after the other, losing no request. Never rejects. */
+    roll: oneAtATime(async () => supervisor?.roll()),
+    /** Ends the workers at once, for a process that is about to end itself. */
+    abandon: () => supervisor?.abandon(),
+  })
+}
 
-export class Supervisor implements Gateway, Reloadable {
-  readonly #options: SupervisorOptions
+/** Time that workers have to report a second that is over. */
+const WORKERS_LATE_MS = 250
+/** A killed worker loses its counts of this time at most, however seldom anybody asks for them. */
+const MEASURE_EVERY_MS = 2_000
+/** A worker reports each second; its state is unknown after so long a silence. */
+const SILENT_MS = 3_000
+
+class Supervisor implements Workers {
+  readonly reportsLateMs = WORKERS_LATE_MS
   /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
-  readonly #stores: OwnState
+  readonly stores: OwnState
+  readonly operatorBans: OperatorBans
+  readonly #options: SupervisorOptions
+  readonly #parts: WorkersParts
   readonly #state: SharedState
-  readonly #reloader: Reloader
+  readonly #metrics: ReturnType<typeof createSupervisorMetrics>
+  readonly #retired = createRetiredCounters()
+  readonly #tickets = keepDaily(newSecret(Date.now()))
+  readonly #gatewayId = newGatewayId()
   /** Used where no worker has reported the state of the backends. Written by prepare. */
   #probe: BackendProbe
-  readonly #live = new Live()
-  readonly #questions = new Questions()
-  readonly #usage: UsageHistory
-  readonly #stopSeconds = everySecond((at) => this.#live.close(at), WORKERS_LATE_MS)
-  /** Both written by listen. */
-  #admin: AdminServer | undefined
-  #pool: WorkerPool | undefined
-  /** Written by listen and drain. */
-  #isListening = false
+  /** One for each worker. Written by listen, as are the next two. */
+  #slots: readonly Slot[] = []
+  #sockets: ListenSockets | undefined
+  #stopWatching: (() => void) | undefined
+  /** A configuration that is about to be taken. Written by prepare, and by what it resolves with. */
+  #round: ReloadRound | undefined
+  /** Whether anybody listens to decisions. Written by listenToDecisions. */
+  #areDecisionsWanted = false
+  /** Written by #end. */
+  #isDraining = false
+  /** Written by measure. */
+  #isMeasuring = false
 
-  constructor(config: Config, options: SupervisorOptions) {
+  constructor(config: Config, options: SupervisorOptions, parts: WorkersParts) {
+    const { log } = options
+    const { whole, usageDropped, addresses } = parts
     this.#options = options
-    const { log, load } = options
-    this.#live.events.onDecisionsWanted((isWanted) =>
-      this.#pool?.notifyAll({ kind: 'listen', isWanted }),
-    )
-    const target = withAdmin(this, () => this.#admin)
-    const look: Counters['look'] = (clients) => this.#stores.counters.look(clients)
-    this.#reloader = new Reloader({ config, load, target, log, look })
+    this.#parts = parts
     this.#probe = createProbe(config)
-    this.#stores = openStores({ config, log })
-    this.#usage = createUsageHistory(this.#stores.usage, log)
-    this.#stores.embedded?.onNotice?.((client, notice) =>
-      this.#pool?.notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
-    )
+    const stores = openStores({ config, log })
+    this.#metrics = createSupervisorMetrics(whole, { usage: usageDropped, logLines: log.lostLines })
     this.#state = createSharedState({
       config,
-      embedded: this.#stores.embedded,
-      banStore: this.#stores.bans,
-      clock: this.#stores.clock,
-      onBan: (keyId, ban) => this.#pool?.notifyAll({ kind: 'banned', keyId, ban }),
+      addresses,
+      embedded: stores.embedded,
+      banStore: stores.bans,
+      clock: stores.clock,
+      onBan: (keyId, ban) => this.#notifyAll({ kind: 'banned', keyId, ban }),
       onMalformed: (where) => log.banMalformed({ where }),
     })
+    stores.embedded?.onNotice?.((client, notice) =>
+      this.#notifyAll({ kind: 'quota', notices: [{ client, notice }] }),
+    )
+    this.stores = stores
+    this.operatorBans = this.#state.operatorBans
   }
 
-  async listen() {
-    const { server } = this.#reloader.config
-    const { log } = this.#options
+  ready(): Promise<void> {
+    return this.#state.ready()
+  }
+
+  async listen(): Promise<ListenAddress> {
+    const { server } = this.#parts.config()
     try {
-      await this.#state.ready()
-      this.#admin = await this.#startAdmin().catch(refuse('admin'))
-      const sockets = await openListenSockets(server.listen).catch(refuse('public'))
-      this.#pool = this.#createPool(sockets)
-      await this.#pool.start()
-      this.#isListening = true
-      // The admin API may have asked for another one since.
-      const { store, revision, warnings } = this.#reloader.config
-      log.configTaken({ revision, store: storeInWords(store) })
-      for (const problem of warnings) log.configWarning({ problem })
-      log.listening({ listener: 'public', ...sockets.address })
-      log.listening({ listener: 'admin', ...this.#admin.address })
-      return { listen: sockets.address, admin: this.#admin.address }
+      const sockets = await openListenSockets(server.listen).catch((error: unknown) => {
+        throw new ListenError('public', error)
+      })
+      this.#sockets = sockets
+      this.#slots = Array.from({ length: server.workers }, (_, at) => this.#slot(at + 1, sockets))
+      await Promise.all(this.#slots.map((slot) => slot.start()))
+      for (const slot of this.#slots) slot.keep()
+      this.#stopWatching = this.#watch()
+      return sockets.address
     } catch (error) {
       this.abandon()
-      await this.#close()
+      await this.#end(0)
       throw asListenError(error)
     }
   }
 
-  config(): Config {
-    return this.#reloader.config
-  }
-
-  reload(wish?: ReloadWish): Promise<ReloadOutcome> {
-    return this.#reloader.reload(wish)
-  }
-
+  /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
   async prepare(config: Config): Promise<Prepared> {
     const probe = createProbe(config)
-    const workers = await this.#pool?.prepare(config)
+    const members = this.links.filter(({ state }) => state === 'starting' || state === 'listening')
+    const round = new ReloadRound(config, members)
+    this.#round = round
+    const settle = (verdict: 'commit' | 'abort'): void => {
+      this.#round = undefined
+      round.settle(verdict)
+    }
+    await round.prepared.catch((error: unknown) => {
+      settle('abort')
+      throw error
+    })
     return {
       revision: config.revision,
       commit: () => {
@@ -131,114 +154,199 @@ export class Supervisor implements Gateway, Reloadable {
         if (config.upstream.health === undefined) this.#probe = probe
         this.#state.use(config)
         this.#options.log.use(config.log)
-        workers?.commit()
+        settle('commit')
       },
-      abort: () => workers?.abort(),
+      abort: () => settle('abort'),
     }
   }
 
-  async drain(): Promise<void> {
-    this.#isListening = false
-    this.#reloader.close()
-    await drainDelay(this.#options.log, this.#reloader.config.server.timeouts)
-    const workers = this.#pool?.listening ?? 0
+  /** Ends all workers after what is in flight, kills those that do not end, and starts no more. Never rejects. */
+  async drain({ idleMs }: { readonly idleMs: number }): Promise<void> {
+    const workers = this.links.filter(({ state }) => state === 'listening').length
     this.#options.log.supervision({ level: 'info', event: 'workersDraining', workers })
-    await this.#close()
+    await this.#end(idleMs)
   }
 
-  /** Replaces one worker after the other, losing no request. Never rejects. */
-  readonly roll = oneAtATime(async () => this.#pool?.roll())
-  /** Ends the workers at once, for a process that is about to end itself. */
-  readonly abandon = (): void => this.#pool?.kill()
-
-  async #close(): Promise<void> {
-    await this.#pool?.drain()
-    this.#stopSeconds()
-    this.#live.end()
-    await this.#admin?.close()
-    await this.#usage.close()
+  async close(): Promise<void> {
     await this.#state.close()
-    await this.#stores.close()
-    await this.#options.log.close()
+    await this.stores.close()
   }
 
-  #startAdmin(): Promise<AdminServer> {
-    const sources = createAdminSources({
-      reloads: this.#reloader,
-      log: this.#options.log,
-      live: this.#live,
-      questions: this.#questions,
-      version: this.#options.version,
-      usage: this.#usage,
-      pool: () => this.#pool,
-      state: this.#state,
-      counters: this.#stores.counters,
-      claims: this.#stores.claims,
-      settingLocations: this.#options.settingLocations,
-      probe: (seen) => this.#probe(seen),
-      isListening: () => this.#isListening,
-    })
-    return startAdminServer(createAdminParts(sources))
+  /** Stops at the first worker that cannot be replaced. Runs once at a time. */
+  async roll(): Promise<void> {
+    if (this.#isDraining) return
+    const { log } = this.#options
+    const workers = this.#slots.length
+    log.supervision({ level: 'info', event: 'rollStarted', workers })
+    for (const slot of this.#slots) {
+      if (!this.#isDraining && (await slot.replace())) continue
+      if (this.#isDraining)
+        log.supervision({ level: 'info', event: 'rollStopped', cause: 'the gateway stops' })
+      return
+    }
+    log.supervision({ level: 'info', event: 'rollDone', workers })
   }
 
-  /** Handles a worker that takes requests. */
-  #onListening(worker: WorkerProcess): void {
-    this.#questions.add(worker)
-    if (this.#live.events.isWanted('decision')) worker.notify({ kind: 'listen', isWanted: true })
+  /** Kills all workers, in this very call. */
+  abandon(): void {
+    for (const worker of this.links) worker.kill()
   }
 
-  #addSecond(second: Second): void {
-    this.#usage.add(second.rows)
-    this.#live.add(second)
+  get links(): readonly WorkerProcess[] {
+    return this.#slots.flatMap(({ alive }) => [...alive])
   }
 
-  #createPool(sockets: ListenSockets): WorkerPool {
-    const { entry, version, watchdog = defaultWatchdog } = this.#options
-    const config = (): Config => this.#reloader.config
-    const daily = keepDaily(newSecret(Date.now()))
-    const gatewayId = newGatewayId()
-    return new WorkerPool({
-      count: config().server.workers,
+  /** All processes, in the order of their slots. */
+  get processes(): readonly WorkerState[] {
+    const nowMs = performance.now()
+    return this.#slots.flatMap(({ alive, restarts }) =>
+      Array.from(alive, ({ number, state, sinceMs, now, pid = 0 }) => ({
+        number,
+        pid,
+        state,
+        sinceMs,
+        restarts,
+        now: now && nowMs - now.receivedMs < SILENT_MS ? now : undefined,
+      })),
+    )
+  }
+
+  get restarts(): number {
+    return this.#slots.reduce((sum, { restarts }) => sum + restarts, 0)
+  }
+
+  readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
+    // These are read before the question: the own answer of a worker that ends meanwhile has its values already.
+    const dead = this.#retired.snapshots()
+    this.#isMeasuring = true
+    const latest = await Promise.all(this.links.map((worker) => worker.measure()))
+    this.#isMeasuring = false
+    return [...latest.filter((one) => one !== undefined), ...dead]
+  })
+
+  readonly renderMetrics = oneAtATime(async () =>
+    renderSnapshots([...(await this.measure()), await this.#metrics.snapshot()]),
+  )
+
+  probeBackends(): Promise<readonly BackendHealth[]> {
+    return this.#probe(backendsSeen(this.links))
+  }
+
+  listenToDecisions(isWanted: boolean): void {
+    this.#areDecisionsWanted = isWanted
+    this.#notifyAll({ kind: 'listen', isWanted })
+  }
+
+  /** Sends a notice; see WorkerProcess. */
+  #notifyAll(message: ToWorker, except?: WorkerProcess): void {
+    for (const worker of this.links) if (worker !== except) worker.notify(message)
+  }
+
+  #slot(number: number, sockets: ListenSockets): Slot {
+    return new Slot(number, {
       sockets,
-      drainMs: () => config().server.timeouts.drainMs,
-      watchdog,
-      startWorker: (number, listenFd) => {
-        const notify = oncePerTurn((notices) =>
-          this.#pool?.notifyAll({ kind: 'quota', notices }, worker),
-        )
-        const handlers = this.#state.handlers(notify)
-        const worker: WorkerProcess = new WorkerProcess({
-          entry,
-          start: { number, version, config: config(), ticketSecret: daily.today(), gatewayId },
-          listenFd,
-          onLines: (lines) => this.#options.log.relay(lines),
-          onMessage: (message, send) => {
-            if (message.kind === 'calls') answerCalls(handlers, message, send)
-            else if (message.kind === 'answers') this.#questions.receive(worker, message)
-            else if (message.kind === 'second') {
-              worker.now = { ...message.now, receivedMs: performance.now() }
-              this.#addSecond(unpackSecond(message.second))
-            } else this.#live.events.decisions(message.decisions, message.untold)
-          },
-        })
-        worker.listening.then(
-          () => this.#onListening(worker),
-          () => undefined,
-        )
-        return worker
-      },
+      drainMs: () => this.#parts.config().server.timeouts.drainMs,
+      startWorker: (listenFd) => this.#startWorker(number, listenFd),
+      onEnded: ({ latest }) => this.#retired.add(latest),
       log: (line) => this.#options.log.supervision(line),
+    })
+  }
+
+  #startWorker(number: number, listenFd: number): WorkerProcess {
+    const { entry, version, log } = this.#options
+    const worker: WorkerProcess = new WorkerProcess({
+      entry,
+      start: {
+        number,
+        version,
+        config: this.#parts.config(),
+        ticketSecret: this.#tickets.today(),
+        gatewayId: this.#gatewayId,
+      },
+      listenFd,
+      onLines: (lines) => log.relay(lines),
+      onMessage: this.#receiver(() => worker),
+    })
+    worker.listening.then(
+      () => worker.notify({ kind: 'listen', isWanted: this.#areDecisionsWanted }),
+      () => undefined,
+    )
+    this.#round?.join(worker)
+    return worker
+  }
+
+  /** Returns the receiver of what one worker sends. */
+  #receiver(worker: () => WorkerProcess): WorkerProcessOptions['onMessage'] {
+    const { onSecond, onDecisions } = this.#parts
+    const handlers = this.#state.handlers(
+      oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker())),
+    )
+    return (message, send) => {
+      if (message.kind === 'calls') answerCalls(handlers, message, send)
+      else if (message.kind === 'second') onSecond(unpackSecond(message.second))
+      else onDecisions(message.decisions, message.untold)
+    }
+  }
+
+  /** Kills workers that hang, and keeps the values of those that may end at any time. The returned function ends it. */
+  #watch(): () => void {
+    const { log, watchdog = defaultWatchdog } = this.#options
+    const stopWatchdog = watchWorkers(
+      watchdog,
+      () => this.links,
+      (worker) => {
+        const silentMs = watchdog.silentBeats * watchdog.everyMs
+        const { number, pid } = worker
+        log.supervision({ level: 'error', event: 'workerHung', worker: number, pid, silentMs })
+        worker.kill()
+      },
+    )
+    const measuring = setInterval(() => {
+      // This runs apart from measure: a later question must not get an earlier answer.
+      if (!this.#isMeasuring) for (const worker of this.links) void worker.measure()
+    }, MEASURE_EVERY_MS).unref()
+    return () => {
+      stopWatchdog()
+      clearInterval(measuring)
+    }
+  }
+
+  async #end(idleMs: number): Promise<void> {
+    this.#isDraining = true
+    this.#stopWatching?.()
+    const drained = this.#slots.map((slot) => slot.drain(idleMs))
+    this.#sockets?.close()
+    await Promise.all(drained)
+  }
+}
+
+/** Calls that come during a run share its result: a crowd of scrapers costs the workers no more than one. */
+function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
+  let underway: Promise<Result> | undefined
+  return () =>
+    (underway ??= make().finally(() => {
+      underway = undefined
+    }))
+}
+
+/** Passes a worker's notices on to the others once per turn of the event loop. */
+function oncePerTurn(
+  notify: (notices: readonly ClientNotice[]) => void,
+): (notice: ClientNotice) => void {
+  let waiting: ClientNotice[] = []
+  return (notice) => {
+    if (waiting.push(notice) > 1) return
+    setImmediate(() => {
+      notify(waiting)
+      waiting = []
     })
   }
 }
 
 /** Requests are the workers'; this probe only finds out whether connections can be made. */
 function createProbe({ upstream }: Config): BackendProbe {
-  return createBackendProbe(new Balancer(createBackends(upstream), upstream), upstream)
-}
-
-const refuse = (listener: 'public' | 'admin') => (error: unknown) => {
-  throw new ListenError(listener, error)
+  const backends = createBackends(upstream, readBackendTls(upstream))
+  return createBackendProbe(new Balancer(backends, upstream), upstream)
 }
 
 /** Turns a worker's fault at the public listener into one of this process; returns any other fault as it is. */

@@ -1,6 +1,6 @@
 /** A worker's part in a configuration that all workers take together, or none. */
 import { fromPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
-import type { Prepared, Reloadable } from '../gateway/reload.ts'
+import type { Prepared, Reloadable } from '../gateway/reloader.ts'
 
 interface TakingParts {
   readonly target: Reloadable

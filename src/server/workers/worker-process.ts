@@ -1,17 +1,13 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { embeddedHealth } from '../../state/contract.ts'
 import { toPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
-import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
-import type { Shed } from '../../core/rules/overload.ts'
-import { createLineRelay } from './line-relay.ts'
+import { createIpcCalls } from '../../state/supervisor/calls.ts'
+import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
 import { TableSender, START_TABLE } from './client-table-pipe.ts'
-import { howEnded, WorkerFailed, type WorkerExit } from './worker-exit.ts'
 
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or what it was built to. */
@@ -24,32 +20,63 @@ export interface WorkerProcessOptions {
   onMessage(message: SharedMessage, send: (answer: ToWorker) => void): void
 }
 
+/** How a worker has ended. */
+export interface WorkerExit {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+  /** How long it took requests; 0: it never did. */
+  readonly ranMs: number
+  /** The fault that it reported before it ended, if it could not begin. */
+  readonly fault: StartFault | undefined
+}
+
+export class WorkerFailed extends Error {
+  readonly exit: WorkerExit
+
+  constructor(number: number, exit: WorkerExit) {
+    super(
+      exit.fault?.message ?? `worker ${number} ended before it took requests: ${howEnded(exit)}`,
+    )
+    this.exit = exit
+  }
+}
+
+export const howEnded = ({ code, signal }: Pick<WorkerExit, 'code' | 'signal'>): string =>
+  signal === null ? `exit code ${code}` : `signal ${signal}`
+
 /** Deadline to take its clients, and again to begin with them. */
 const START_AT_MOST_MS = 30_000
 /** A worker that stands still must not fill the memory of this process with its messages. */
 const UNSENT_AT_MOST = 64
 /** Deadline to take a configuration and build it aside. */
 const PREPARE_AT_MOST_MS = 10_000
-/** How long a page of metrics waits for a worker that stands still. */
-const MEASURE_AT_MOST_MS = 1_000
+/** How long a page of metrics, or another question, waits for a worker that stands still. */
+const ANSWER_AT_MOST_MS = 1_000
 
-export class WorkerProcess {
+export class WorkerProcess implements WorkerLink {
   readonly number: number
   /** undefined: there is no process. */
   readonly pid: number | undefined
   /** It only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Redis as this worker sees it, if it needs one. Written by #receive, as are the next. */
-  store = embeddedHealth
-  /** Why it could not fetch the key set of the token issuer. */
-  keySetFault: KeySetFault | undefined
-  /** What it refuses because it has too much to do. */
-  shed: Shed = 'nothing'
-  backends: readonly BackendHealth[] = []
+  /** Written by #receive, as are the next. */
+  facts: WorkerFacts = {
+    store: undefined,
+    keySetFault: undefined,
+    shed: 'nothing',
+    backends: [],
+  }
   latest: MetricsSnapshot | undefined
-  /** Written by the supervisor. */
   now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { receivedMs: number }) | undefined
-  listeningSinceMs: number | undefined
+  sinceMs: number | undefined
+  /** The same by performance.now(). */
+  #listeningSinceMs: number | undefined
+  /** A question is sent even where notices are dropped: there is one message of them at a time, and no other would follow one that got lost. */
+  readonly questions = createIpcCalls<WorkerCalls>({
+    lane: 'questions',
+    timeoutMs: ANSWER_AT_MOST_MS,
+    send: (batch) => this.#send(batch),
+  })
   /** Only the handler is kept: the clients that the worker starts with are not kept for it. */
   readonly #onMessage: WorkerProcessOptions['onMessage']
   readonly #child: ChildProcess
@@ -113,12 +140,12 @@ export class WorkerProcess {
     })
   }
 
-  /** Returns its latest values, fresh unless it does not answer in time; undefined if it never sent any. */
+  /** Returns its latest values, fresh if it answers in time; undefined if it never sent any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
     if (this.#isTaking) {
       this.#measured = { question: this.#measured.question + 1, ...Promise.withResolvers() }
       this.#send({ kind: 'measure', question: this.#measured.question })
-      const timeUp = sleep(MEASURE_AT_MOST_MS, undefined, { ref: false })
+      const timeUp = sleep(ANSWER_AT_MOST_MS, undefined, { ref: false })
       await Promise.race([this.#measured.promise, timeUp])
     }
     return this.latest
@@ -200,27 +227,25 @@ export class WorkerProcess {
   #receive(message: ToSupervisor): void {
     this.#silentBeats = 0
     switch (message.kind) {
-      case 'calls':
-      case 'answers':
-      case 'decisions':
       case 'second':
+        this.now = { ...message.now, receivedMs: performance.now() }
         return this.#onMessage(message, (answer) => this.#send(answer))
+      case 'calls':
+      case 'decisions':
+        return this.#onMessage(message, (answer) => this.#send(answer))
+      case 'answers':
+        return this.questions.receive(message)
       case 'listening':
-        this.listeningSinceMs = performance.now()
+        this.sinceMs = Date.now()
+        this.#listeningSinceMs = performance.now()
         this.#listening.resolve()
         if (this.state !== 'starting') return
         this.state = 'listening'
         return clearTimeout(this.#deadline)
       case 'failed':
         return void (this.#fault = message.fault)
-      case 'store':
-        return void (this.store = message)
-      case 'keySet':
-        return void (this.keySetFault = message.fault)
-      case 'shed':
-        return void (this.shed = message.shed)
-      case 'backends':
-        return void (this.backends = message.backends)
+      case 'facts':
+        return void (this.facts = message.facts)
       case 'prepared':
         if (message.round !== this.#prepared?.round) return
         return this.#prepared.answer.resolve(message.fault)
@@ -237,14 +262,41 @@ export class WorkerProcess {
     this.state = 'ended'
     clearTimeout(this.#deadline)
     this.#measured.resolve()
+    this.questions.close()
     // A worker that had not begun takes no part: its successor begins with the configuration in force then.
     this.#prepared?.answer.resolve(
       wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )
-    const sinceMs = this.listeningSinceMs
+    const sinceMs = this.#listeningSinceMs
     const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }
     this.#listening.reject(new WorkerFailed(this.number, exit))
     this.#ended.resolve(exit)
+  }
+}
+
+/** A line that never ends is cut here. */
+const LINE_CHARS = 256 * 1024
+
+/** Passes on a worker's output in whole lines, so that lines of several workers never mix. write: takes whole lines with their ends. */
+export function createLineRelay(write: (lines: string) => void) {
+  let begun = ''
+  return {
+    take: (text: string) => {
+      const end = text.lastIndexOf('\n') + 1
+      if (end > 0) {
+        write(begun + text.slice(0, end))
+        begun = ''
+      }
+      begun += text.slice(end)
+      if (begun.length < LINE_CHARS) return
+      write(`${begun}\n`)
+      begun = ''
+    },
+    /** Passes on the incomplete last line. */
+    end: () => {
+      if (begun !== '') write(`${begun}\n`)
+      begun = ''
+    },
   }
 }

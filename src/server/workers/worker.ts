@@ -1,21 +1,20 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
 import { createAddressCounter } from '../../state/memory/addresses.ts'
-import { healthOf } from '../../core/backends/health.ts'
 import type { BanCalls } from '../../state/supervisor/bans.ts'
-import { createIpcCalls, type CallBatch } from '../../state/supervisor/calls.ts'
-import type { State } from '../../state/contract.ts'
+import { answerCalls, createIpcCalls, type CallBatch } from '../../state/supervisor/calls.ts'
 import { openSupervisorState } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
 import { createSharedAddressCounter, type CounterCalls } from '../../state/supervisor/counters.ts'
 import { fromPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
+import { everySecond } from '../../insight/live/every-second.ts'
+import { packSecond } from '../../insight/live/packed-second.ts'
 import type { QuotaCalls } from '../../state/supervisor/authority.ts'
 import type { Authority, NoticeListener } from '../../state/quota.ts'
-import { configNames, createServing, type Serving } from '../gateway/serving.ts'
+import { configNames, Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
 import { Taking } from './taking.ts'
-import { createLiveSide } from './live-side.ts'
 import { TableReader, START_TABLE } from './client-table-pipe.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
@@ -27,7 +26,7 @@ export interface SupervisorChannel {
   onGone(listener: () => void): void
 }
 
-/** Delay before the supervisor receives the state of backends. */
+/** Delay before the supervisor receives what has changed: backends may change often. */
 const REPORT_AFTER_MS = 100
 
 /** A worker without its supervisor cannot be stopped, and gets no quota: it ends soon. */
@@ -57,6 +56,7 @@ export function createWorker(channel: SupervisorChannel) {
       if (isDraining) return
       isListener = true
       await parts.serving.listen(LISTEN_FD)
+      await parts.sendFacts()
       await channel.send({ kind: 'listening' })
     } catch (error) {
       const { message, code } = error as NodeJS.ErrnoException
@@ -100,20 +100,17 @@ function createParts(
 ) {
   const { number, version, ticketSecret, gatewayId, config } = start
   const log = createLog({ ...config.log, worker: number })
-  const metrics = createMetrics({ version, isWorker: true, ...configNames(config) })
+  const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret, gatewayId }
   const lanes = openLanes(parts, channel)
-  const { stores, bans, noticed, flows } = connectStores(parts, channel, lanes)
-  const serving: Serving = createServing({
+  const sendFacts = () => channel.send({ kind: 'facts', facts: serving.facts })
+  const onFacts = soon(() => void sendFacts())
+  const { stores, bans, noticed, flows } = connectStores(parts, lanes, onFacts)
+  const serving: Serving = new Serving({
     ...parts,
     number,
     stores,
-    onBackends: soon(() => {
-      const backends = serving.balancer.backends.map(healthOf)
-      void channel.send({ kind: 'backends', backends })
-    }),
-    onKeySet: (fault) => void channel.send({ kind: 'keySet', fault }),
-    onShed: (shed) => void channel.send({ kind: 'shed', shed }),
+    onFacts,
     addresses: createSharedAddressCounter({ calls: lanes.calls, own: createAddressCounter() }),
   })
   const taking = new Taking({
@@ -121,13 +118,14 @@ function createParts(
     answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
     onLeftBehind,
   })
-  const live = createLiveSide(serving, channel)
+  const lastSecond = sendSeconds(serving, channel)
   return {
     log,
     metrics,
     serving,
+    sendFacts,
     taking,
-    live,
+    lastSecond,
     /** Called when the supervisor is gone. */
     orphan: () => {
       for (const lane of Object.values(lanes)) lane.close()
@@ -145,34 +143,61 @@ function createParts(
         taking.prepare(message.round, message.config, tables.table(message.round))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
-      else if (message.kind === 'measure') void measure({ ...parts, serving }, channel, message)
-      else if (message.kind === 'calls' || message.kind === 'listen') live.receive(message)
+      else if (message.kind === 'measure') void measure({ ...parts, channel }, message)
+      else if (message.kind === 'calls')
+        answerCalls(serving.answers, message, (answers) => void channel.send(answers))
+      else if (message.kind === 'listen') passDecisions(serving, channel, message.isWanted)
     },
   }
 }
 
 async function end(
-  { serving, metrics, log, live }: ReturnType<typeof createParts>,
+  { serving, metrics, log, lastSecond }: ReturnType<typeof createParts>,
   times: Parameters<Serving['drain']>[0],
   channel: SupervisorChannel,
 ): Promise<void> {
   await serving.drain(times)
-  await live.lastSecond()
+  await lastSecond()
   await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   await serving.close()
   await log.close()
 }
 
+/** Passes decisions on while anybody listens to them. */
+function passDecisions({ recent }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
+  recent.listen(
+    isWanted
+      ? (decisions, untold) => void channel.send({ kind: 'decisions', decisions, untold })
+      : undefined,
+  )
+}
+
 async function measure(
-  { log, metrics, serving }: StoreParts & { readonly serving: Serving },
-  channel: SupervisorChannel,
+  { log, metrics, channel }: StoreParts & { readonly channel: SupervisorChannel },
   { question }: Extract<ToWorker, { kind: 'measure' }>,
 ): Promise<void> {
-  metrics.bannedKeys(serving.bannedKeys)
   try {
     await channel.send({ kind: 'measured', question, snapshot: await metrics.snapshot() })
   } catch (error) {
     log.adminFailed(error)
+  }
+}
+
+/** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
+function sendSeconds({ takeSecond, now }: Serving, channel: SupervisorChannel) {
+  /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
+  let isUnsent = false
+  const send = async (at: number): Promise<void> => {
+    isUnsent = true
+    await channel.send({ kind: 'second', second: packSecond(takeSecond(at)), now: now() })
+    isUnsent = false
+  }
+  const stop = everySecond((at) => {
+    if (!isUnsent) void send(at)
+  })
+  return (): Promise<void> => {
+    stop()
+    return send(Math.floor(Date.now() / 1000))
   }
 }
 
@@ -190,14 +215,11 @@ function soon(report: () => void): () => void {
 /** noticed: receivers of the supervisor's notices; with Redis there are none. flows: those that are called when some were left out. */
 function connectStores(
   parts: StoreParts,
-  channel: SupervisorChannel,
   { calls, banCalls }: ReturnType<typeof openLanes>,
+  onState: () => void,
 ) {
   const { metrics } = parts
-  const shared = openSharedStore({
-    ...parts,
-    onState: (health) => void channel.send({ kind: 'store', ...health }),
-  })
+  const shared = openSharedStore({ ...parts, onState })
   const noticed: NoticeListener[] = []
   const flows: ((isFlowing: boolean) => void)[] = []
   const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {
@@ -205,8 +227,7 @@ function connectStores(
     if (onFlow !== undefined) flows.push(onFlow)
   }
   const own = openSupervisorState({ calls, onNotice, observe: metrics.quota }, banCalls)
-  const stores: State = shared ?? own
-  return { stores, bans: own.bans, noticed, flows }
+  return { stores: shared ?? own, bans: own.bans, noticed, flows }
 }
 
 /** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */

@@ -104,15 +104,6 @@ describe('metrics of requests', () => {
   })
 })
 
-describe('metrics of quota, bans and configuration', () => {
-  it('say when the running configuration was taken', async () => {
-    const beforeSeconds = Date.now() / 1000
-    const taken = (await samples(create())).get('tollgate_config_last_load_timestamp_seconds') ?? 0
-    expect(taken).toBeGreaterThanOrEqual(beforeSeconds)
-    expect(taken).toBeLessThanOrEqual(Date.now() / 1000)
-  })
-})
-
 describe('the page', () => {
   it('carries build versions and the defaults of Node.js', async () => {
     const page = await samples(create())

@@ -142,12 +142,8 @@ function liveExplainer(config: Config, look: () => Promise<unknown>) {
   const bans = new Map<string, BanRecord>()
   const { hypothetical } = createLiveExplainer({
     reloads: { config },
-    bans: { all: bans },
-    readiness: { sheds: () => [] },
-    anonymousRequests: () => 0,
-    backendHealth: () => [],
-    counters: { look },
-    standings: () => Promise.resolve({ answers: [], missing: [] }),
+    workers: { links: [], operatorBans: { all: bans }, stores: { counters: { look } } },
+    addresses: { add: () => ({ window: 0, total: 0 }) },
   } as unknown as AdminSources)
   return { bans, think: () => hypothetical({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }) }
 }

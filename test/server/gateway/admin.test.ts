@@ -46,6 +46,15 @@ describe('/healthz and /readyz', () => {
     expect(backend.requests.length).toBe(0)
   })
 
+  it('and the metrics tell of one process that takes requests, and since when it has its configuration', async () => {
+    const beforeSeconds = Date.now() / 1000
+    const { gateway } = await backed()
+    expect(await gateway.metric('tollgate_workers ')).toBe(1)
+    const taken = await gateway.metric('tollgate_config_last_load_timestamp_seconds ')
+    expect(taken).toBeGreaterThanOrEqual(beforeSeconds)
+    expect(taken).toBeLessThanOrEqual(Date.now() / 1000)
+  })
+
   it('tell a backend that is away, for as long as it is, while the process stays alive; one of two is enough', async () => {
     const port = await freePort()
     const gone = `http://127.0.0.1:${port}`

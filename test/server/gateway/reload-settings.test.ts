@@ -53,7 +53,7 @@ describe('under another configuration', () => {
     await door.take({ ...few, ...clients('after'), ...strict })
     // Quota is the client's, strikes are the key's.
     expect(await statuses(2, keys.free)).toEqual([200, 429])
-    await expect.poll(() => door.serving.bannedKeys).toBe(1)
+    await expect.poll(() => door.metrics()).toContain('tollgate_banned_keys 1')
     expect(door.lines().filter(({ event }) => event === 'keyBanned')).toMatchObject([
       // As many as were counted, not the limit.
       { client: 'after', key: 'free-1', strikes: 4, forMs: 10_800_000 },

@@ -7,16 +7,16 @@ import {
   createSupervisorMetrics,
   renderSnapshots,
 } from '../../../src/core/record/metrics.ts'
+import { createAddressCounter } from '../../../src/state/memory/addresses.ts'
 import { createMemoryBanStore, type BanStoreListener } from '../../../src/state/bans.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConfigError } from '../../../src/config/problems.ts'
-import { afterCrash, noCrashes, restartDelayMs } from '../../../src/server/workers/back-off.ts'
-import { createLineRelay } from '../../../src/server/workers/line-relay.ts'
+import { crashesAfter, restartDelayMs } from '../../../src/server/workers/slot.ts'
 import { newSecret } from '../../../src/core/http/ticket-secret.ts'
 import { openListenSockets } from '../../../src/core/http/bound-sockets.ts'
 import { createSharedState } from '../../../src/server/workers/shared-state.ts'
 import { createRetiredCounters } from '../../../src/server/workers/retired-counters.ts'
-import { WorkerProcess } from '../../../src/server/workers/worker-process.ts'
+import { createLineRelay, WorkerProcess } from '../../../src/server/workers/worker-process.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { storeClock } from '../../support/store-clock.ts'
 import { readBlocks } from '../../support/serving.ts'
@@ -27,6 +27,7 @@ describe('what the supervisor keeps for all workers', () => {
       readBlocks(['http://127.0.0.1:1'], { bans: `bans: { strikes: ${strikes}, within: 1m }` })
     const state = createSharedState({
       config: withStrikes(50),
+      addresses: createAddressCounter(),
       embedded: undefined,
       clock: storeClock(),
       banStore: createMemoryBanStore(),
@@ -52,6 +53,7 @@ describe('what the supervisor keeps for all workers', () => {
     const before = { untilMs: endedMs, startedMs: endedMs - 1_000, count: 3 }
     const state = createSharedState({
       config: forgetAfter('24h'),
+      addresses: createAddressCounter(),
       embedded: undefined,
       clock: storeClock(),
       banStore: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
@@ -75,6 +77,7 @@ describe('what the supervisor keeps for all workers', () => {
     const loads = [kept]
     const state = createSharedState({
       config: readBlocks(['http://127.0.0.1:1'], {}),
+      addresses: createAddressCounter(),
       embedded: undefined,
       clock: storeClock(),
       banStore: {
@@ -106,14 +109,12 @@ describe('the wait before a worker is started again', () => {
     [10_000, 0, 30_000],
     [10_000, 1, 15_000],
   ])('is after %i crashes in a row, at random %f, %i ms', (inARow, random, delayMs) => {
-    expect(restartDelayMs({ inARow }, random)).toBe(delayMs)
+    expect(restartDelayMs(inARow, random)).toBe(delayMs)
   })
 
   it('begins anew with a worker that ran well for a minute', () => {
-    let crashes = noCrashes
-    for (const ranMs of [0, 500, 59_999]) crashes = afterCrash(crashes, ranMs)
-    expect(crashes).toEqual({ inARow: 3 })
-    expect(afterCrash(crashes, 60_000)).toEqual({ inARow: 1 })
+    expect([0, 500, 59_999].reduce(crashesAfter, 0)).toBe(3)
+    expect(crashesAfter(3, 60_000)).toBe(1)
   })
 })
 
@@ -144,7 +145,7 @@ describe('lines of a worker', () => {
 
 describe('the metrics of several workers', () => {
   const names = { revision: 'abc', plans: ['pro'], routes: ['listPets'] }
-  const worker = () => createMetrics({ version: '1', isWorker: true, ...names })
+  const worker = () => createMetrics({ version: '1', ...names })
   const lines = async (...snapshots: Parameters<typeof renderSnapshots>[0]) => {
     const { body } = await renderSnapshots(snapshots)
     const values = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
@@ -186,9 +187,9 @@ describe('the metrics of several workers', () => {
     serve(one)
     serve(other)
     other.requestStarted()
-    one.bannedKeys(3)
+    one.watchBans(() => 3)
     one.watchUsage(() => 2)
-    other.bannedKeys(2)
+    other.watchBans(() => 2)
     other.quota.outage(false)
     one.watchLog(() => 3)
     const whole = {

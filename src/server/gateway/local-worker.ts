@@ -1,0 +1,46 @@
+/** A gateway of one process: it is the only worker itself. */
+import type { Config } from '../../config/config.ts'
+import { createMetrics } from '../../core/record/metrics.ts'
+import { Gateway, ListenError, type GatewayOptions } from './gateway.ts'
+import { configNames, Serving } from './serving.ts'
+import { openStores } from './stores.ts'
+import type { Workers, WorkersParts } from './worker-link.ts'
+
+export const createGateway = (config: Config, options: GatewayOptions): Gateway =>
+  new Gateway(config, options, (parts) => createLocalWorker(config, options, parts))
+
+function createLocalWorker(
+  config: Config,
+  { version, log }: GatewayOptions,
+  { whole, usageDropped, addresses, onSecond, onDecisions }: WorkersParts,
+): Workers {
+  const metrics = createMetrics({ version, whole, ...configNames(config) })
+  metrics.watchUsage(usageDropped)
+  const stores = openStores({ config, log, metrics })
+  const serving = new Serving({ version, config, log, metrics, stores, addresses })
+  return {
+    stores,
+    operatorBans: serving.operatorBans,
+    links: [serving],
+    restarts: 0,
+    get processes() {
+      const { state, sinceMs } = serving
+      const now = serving.now()
+      return [{ number: 1, pid: now.pid, state, sinceMs, restarts: 0, now }]
+    },
+    measure: async () => [await metrics.snapshot()],
+    renderMetrics: () => metrics.render(),
+    probeBackends: () => serving.probeBackends(),
+    listenToDecisions: (isWanted) => serving.recent.listen(isWanted ? onDecisions : undefined),
+    reportsLateMs: 0,
+    sample: (at) => onSecond(serving.takeSecond(at)),
+    ready: () => serving.ready(),
+    listen: () =>
+      serving.listen().catch((error: unknown) => {
+        throw new ListenError('public', error)
+      }),
+    prepare: (next) => serving.prepare(next),
+    drain: (times) => serving.drain(times),
+    close: () => serving.close(),
+  }
+}

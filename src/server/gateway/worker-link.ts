@@ -1,0 +1,167 @@
+/** The workers of a gateway as all above them sees them, be they this process itself or processes of their own. */
+import type { WorkerState } from '../../admin/state-operations.ts'
+import type { Config, ListenAddress } from '../../config/config.ts'
+import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
+import type { OperatorBans } from '../../core/bans/operator-bans.ts'
+import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
+import type { MetricsPage, MetricsSnapshot } from '../../core/record/metrics.ts'
+import {
+  LISTED_DECISIONS,
+  type Decision,
+  type DecisionListener,
+  type RequestQuery,
+} from '../../core/record/recent.ts'
+import type { WholeGateway } from '../../core/record/whole-families.ts'
+import type { Shed } from '../../core/rules/overload.ts'
+import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
+import type { Second } from '../../insight/live/second.ts'
+import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
+import type { createAddressCounter } from '../../state/memory/addresses.ts'
+import type { IpcCalls } from '../../state/supervisor/calls.ts'
+import type { ReadToken } from './read-token.ts'
+import type { Reloadable } from './reloader.ts'
+
+/** The questions that a worker answers. */
+export interface WorkerCalls {
+  recent(query: RequestQuery): readonly Decision[]
+  readToken(token: string): ReadToken
+  standing(caller: CallerIds): CallerStanding
+}
+
+/** What a worker says of itself without being asked. */
+export interface WorkerFacts {
+  /** Redis as this worker sees it; undefined: it needs none. */
+  readonly store: StoreHealth | undefined
+  /** Why it could not fetch the key set of the token issuer. */
+  readonly keySetFault: KeySetFault | undefined
+  /** What it refuses because it has too much to do. */
+  readonly shed: Shed
+  /** The backends as this worker sees them; one that has said nothing yet sees none. */
+  readonly backends: readonly BackendHealth[]
+}
+
+/** One worker. */
+export interface WorkerLink {
+  /** undefined: it is this process itself, and the only one. */
+  readonly number: number | undefined
+  readonly state: WorkerState['state']
+  readonly facts: WorkerFacts
+  /** Unix time since which it takes requests; undefined: it has not begun. */
+  readonly sinceMs: number | undefined
+  /** Calls reject where the worker does not answer in time. */
+  readonly questions: Pick<IpcCalls<WorkerCalls>, 'call'>
+}
+
+/** What a gateway has once, for its workers to use. */
+export interface WorkersParts {
+  /** Configuration in force. */
+  config(): Config
+  readonly whole: WholeGateway
+  /** Requests that are missing from the totals of days. */
+  usageDropped(): number
+  /** Counts the requests without a valid credential, for all workers. */
+  readonly addresses: ReturnType<typeof createAddressCounter>
+  /** Called with each second of each worker. */
+  onSecond(second: Second): void
+  /** Called with decisions while they are wanted. */
+  readonly onDecisions: DecisionListener
+}
+
+/** All workers of a gateway. prepare: all of them take another configuration, or none. */
+export interface Workers extends Reloadable {
+  readonly stores: OwnState
+  readonly operatorBans: OperatorBans
+  /** All that have not ended. */
+  readonly links: readonly WorkerLink[]
+  readonly processes: readonly WorkerState[]
+  /** Workers started in place of one that crashed. */
+  readonly restarts: number
+  /** Values of all workers, with the counters of those that have ended. */
+  measure(): Promise<readonly MetricsSnapshot[]>
+  /** The page of metrics of the whole gateway. */
+  renderMetrics(): Promise<MetricsPage>
+  /** See BackendProbe. */
+  probeBackends(): Promise<readonly BackendHealth[]>
+  listenToDecisions(isWanted: boolean): void
+  /** How long after the end of a second the workers may still report it. */
+  readonly reportsLateMs: number
+  /** Reports what has happened so far, as this second; workers that are processes of their own report by themselves. */
+  sample?(at: number): void
+  /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
+  ready(): Promise<void>
+  /** Resolves when all take requests; rejects with ListenError if the address cannot be had. */
+  listen(): Promise<ListenAddress>
+  /** Ends what is in flight within server.timeouts.drain. idleMs: see FrontDoor. */
+  drain(times: { readonly idleMs: number }): Promise<void>
+  /** Closes what is left, and the stores. */
+  close(): Promise<void>
+}
+
+type Links = readonly WorkerLink[]
+
+/** Workers that take requests, or have taken some. */
+const askable = (links: Links): Links => links.filter(({ sinceMs }) => sinceMs !== undefined)
+
+/** missing: the workers that have not answered in time. Never rejects. */
+async function askAll<Answer>(links: Links, ask: (link: WorkerLink) => Promise<Answer>) {
+  const missing: string[] = []
+  const asked = askable(links).map((link) =>
+    ask(link).catch(() => void missing.push(`worker ${link.number} does not answer`)),
+  )
+  const answers = await Promise.all(asked)
+  return { answers: answers.filter((one) => one !== undefined), missing }
+}
+
+/** The caller's standing in each worker. */
+export const standingsIn = (links: Links, caller: CallerIds) =>
+  askAll(links, async ({ number, questions }): Promise<CallerStanding> => ({
+    ...(await questions.call('standing', caller)),
+    ...(number !== undefined && { worker: number }),
+  }))
+
+/** Asks any one worker. Rejects where none answers. */
+export async function readTokenIn(links: Links, token: string): Promise<ReadToken> {
+  const [first] = askable(links)
+  const worker = links.find(({ state }) => state === 'listening') ?? first
+  if (worker === undefined) throw new Error('no worker takes requests')
+  return worker.questions.call('readToken', token)
+}
+
+/** The latest decisions of all workers that match, newest first. */
+export async function recentIn(links: Links, query: RequestQuery) {
+  const { answers, missing } = await askAll(links, ({ questions }) =>
+    questions.call('recent', query),
+  )
+  const requests = answers.flat().sort((one, other) => Date.parse(other.at) - Date.parse(one.at))
+  return { requests: requests.slice(0, LISTED_DECISIONS), missing }
+}
+
+/** Facts of the workers that take requests; where none does any more, of those that end. What one begins with says nothing yet. */
+function factsOf(links: Links): WorkerFacts[] {
+  const listening = links.filter(({ state }) => state === 'listening')
+  return (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
+}
+
+/** The store as the worst-off worker sees it. */
+export function storeHealth(links: Links): StoreHealth {
+  const seen = factsOf(links).flatMap(({ store }) => store ?? [])
+  const refused = seen.find(({ refusal }) => refusal !== undefined)
+  const lost = seen.find(({ available }) => !available)
+  return refused ?? lost ?? seen.find(({ warning }) => warning !== undefined) ?? embeddedHealth
+}
+
+/** The fault of a worker without any key set comes before others. */
+export function worstKeySetFault(links: Links): KeySetFault | undefined {
+  const faults = factsOf(links).flatMap(({ keySetFault }) => keySetFault ?? [])
+  return faults.find(({ hasKeys }) => !hasKeys) ?? faults[0]
+}
+
+/** What each worker refuses because it has too much to do. */
+export const shedsOf = (links: Links): Shed[] => factsOf(links).map(({ shed }) => shed)
+
+/** The backends as each worker sees them. */
+export const backendsSeen = (links: Links): (readonly BackendHealth[])[] =>
+  factsOf(links).map(({ backends }) => backends)
+
+/** The backends as the worker sees them to which they look worst. */
+export const worstBackends = (links: Links): BackendHealth[] => worstOf(backendsSeen(links))
