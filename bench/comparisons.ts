@@ -1,9 +1,12 @@
-/** What is compared, and the targets. Both sides are of the same run, and of the same round. */
+/** What is compared, and the targets. Both sides are of the same run. */
 
 export interface Comparison {
   readonly label: string
-  /** ratio: of the total CPU per request, `of` / `to`. added: to the 99th percentile of the latency in ms, `of` - `to`. */
-  readonly kind: 'ratio' | 'added'
+  /**
+   * cpu: the total CPU per request, `of` / `to`. allocated: the bytes allocated per request, `of` / `to`.
+   * added: to the 99th percentile of the latency in ms, `of` - `to`.
+   */
+  readonly kind: 'cpu' | 'allocated' | 'added'
   /** Names of scenarios. */
   readonly of: string
   readonly to: string
@@ -13,87 +16,65 @@ export interface Comparison {
   readonly atLeast?: number
 }
 
-const nodePeers = [
-  { peer: 'plain', named: 'plain http-proxy-3 wiring', atMost: 0.417 },
-  { peer: 'plain-pipelined', named: 'the same wiring, auto-pipelined' },
-  { peer: 'fastify', named: 'fastify (one window)' },
-  { peer: 'express', named: 'express' },
-]
+type Target = Pick<Comparison, 'factor' | 'atMost' | 'atLeast'>
 
-const ratios: readonly Omit<Comparison, 'kind'>[] = [
-  {
-    label: 'gateway (direct, Redis, leases) / nginx + Lua + Redis',
-    of: 'gateway-direct-redis',
-    to: 'nginx-lua',
-    atMost: 0.85,
-  },
-  ...nodePeers.map(({ peer, named, ...target }) => ({
-    label: `gateway (direct, Redis, leases) / ${named}`,
-    of: 'gateway-direct-redis',
-    to: peer,
-    ...target,
-  })),
-  {
-    label: 'gateway (direct, Redis, leases) / nginx, plain `proxy_pass`',
-    of: 'gateway-direct-redis',
-    to: 'nginx',
-  },
-  {
-    label: 'gateway (direct, Redis, leases) / `store.lease: off`',
-    of: 'gateway-direct-redis',
-    to: 'gateway-direct-redis-lease-off',
-  },
-  {
-    label: 'gateway (direct, Redis, leases) / embedded store',
-    of: 'gateway-direct-redis',
-    to: 'gateway-direct-embedded',
-  },
-  {
-    label: 'gateway (direct, embedded) / plain http-proxy-3 wiring',
-    of: 'gateway-direct-embedded',
-    to: 'plain',
-    atMost: 0.55,
-  },
-  {
-    label: 'gateway (http-proxy-3, Redis, leases) / plain http-proxy-3 wiring',
-    of: 'gateway-http-proxy-3-redis',
-    to: 'plain',
-  },
-  {
-    label: '429, quota used up / bare node:http',
-    of: 'refusal-429',
-    to: 'bare-429',
-    atMost: 1.35,
-  },
-  {
-    label: '429, banned key / bare node:http',
-    of: 'refusal-banned',
-    to: 'bare-banned',
-    atMost: 1.35,
-  },
-  { label: '401 / bare node:http', of: 'refusal-401', to: 'bare-401', atMost: 1.35 },
-  {
-    label: 'capacity of two workers / one, Redis (2 x CPU of one / CPU of two)',
-    of: 'gateway-direct-redis',
-    to: 'two-workers-redis',
-    factor: 2,
-    atLeast: 1.7,
-  },
-  {
-    label: 'capacity of two workers / one, embedded (2 x CPU of one / CPU of two)',
-    of: 'gateway-direct-embedded',
-    to: 'two-workers-embedded',
-    factor: 2,
-    atLeast: 1.7,
-  },
+const ratio = (label: string, of: string, to: string, target: Target = {}): Comparison => ({
+  label,
+  kind: 'cpu',
+  of,
+  to,
+  ...target,
+})
+
+const [leasing, embedded] = ['gateway-direct-redis', 'gateway-direct-embedded']
+
+/** Of the gateway with Redis to each of these. */
+const others: readonly (readonly [to: string, label: string, target?: Target])[] = [
+  ['nginx-lua', 'nginx + Lua + Redis', { atMost: 0.85 }],
+  ['fastify', 'fastify (one window)'],
+  ['nginx', 'nginx, plain `proxy_pass`'],
+  ['gateway-direct-redis-lease-off', '`store.lease: off`'],
+  [embedded, 'embedded store'],
 ]
 
 export const comparisons: readonly Comparison[] = [
-  ...ratios.map((ratio) => ({ kind: 'ratio' as const, ...ratio })),
+  ...others.map(([to, label, target]) =>
+    ratio(`gateway (direct, Redis, leases) / ${label}`, leasing, to, target),
+  ),
+  ratio(
+    'gateway (http-proxy-3, Redis, leases) / gateway (direct, Redis, leases)',
+    'gateway-http-proxy-3-redis',
+    leasing,
+  ),
+  ratio('gateway (direct, embedded) / bare proxy on `node:http`', embedded, 'proxy-http'),
+  ratio('gateway (direct, embedded) / bare proxy on `node:net`', embedded, 'proxy-net'),
+  ratio('429, quota used up / bare node:http', 'refusal-429', 'bare-429', { atMost: 1.35 }),
+  ratio('429, banned key / bare node:http', 'refusal-banned', 'bare-banned', { atMost: 1.35 }),
+  ratio('401 / bare node:http', 'refusal-401', 'bare-401', { atMost: 1.35 }),
+  ...(['Redis', 'embedded'] as const).map((store) =>
+    ratio(
+      `capacity of two workers / one, ${store} (2 x CPU of one / CPU of two)`,
+      store === 'Redis' ? leasing : embedded,
+      `two-workers-${store.toLowerCase()}`,
+      { factor: 2, atLeast: 1.7 },
+    ),
+  ),
+  ...(['http', 'net'] as const).map((kind) => ({
+    label: `bytes allocated, gateway (direct, embedded) / bare proxy on \`node:${kind}\``,
+    kind: 'allocated' as const,
+    of: embedded,
+    to: `proxy-${kind}`,
+  })),
+  {
+    kind: 'added',
+    label: 'p99 added at half load, gateway (direct, Redis, leases) - bare proxy on `node:net`',
+    of: `half-load-${leasing}`,
+    to: 'half-load-proxy-net',
+  },
   {
     kind: 'added',
     label: 'p99 added at half load, gateway (direct, Redis, leases) - nginx, plain `proxy_pass`',
-    of: 'half-load-gateway-direct-redis',
+    of: `half-load-${leasing}`,
     to: 'half-load-nginx',
     atMost: 1,
   },

@@ -2,28 +2,29 @@
  * `node bench/conformance.ts [--write]`: the conformance suite against Tollgate and its peers, all at once. Each is started twice:
  * with the limits of the free plan for everything, and with a day that two minutes use up for what concerns the day.
  */
-import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { rules } from '../src/tools/conformance/rules.ts'
 import { runSuite, type Report, type Row } from '../src/tools/conformance/suite.ts'
-import { findNginx, nginx } from './peers/nginx.ts'
-import type { PeerConfig } from './peers/peer.ts'
-import { createProcesses, type Processes } from './processes.ts'
+import { runCommand } from './command.ts'
+import { clientEntries, startGateway } from './gateway.ts'
+import { peerVersions, today, versions } from './machine.ts'
+import { replaceBlock, table } from './markdown.ts'
+import { script, withProcesses, type Launched, type Processes } from './processes.ts'
+import type { PeerTerms } from './peers/terms.ts'
+import { fastifySubject, nginxSubject, startBackend } from './subjects.ts'
 import { ampleClients } from './workload.ts'
 
 const everything = { perMinute: 60, perDay: 1000 }
 /** The second minute uses it up: what a refusal costs shows in what is left for that. */
 const smallDay = { perMinute: 20, perDay: 30 }
 const ofDay = ['refused', 'day']
-type Limits = typeof everything
 const clients = ampleClients.slice(0, 20)
-const path = '/v1/pets'
+const keys = clients.map(({ key }) => key)
 
-interface World {
-  readonly processes: Processes
+interface Order {
+  readonly name: string
   readonly backend: string
-  readonly limits: Limits
+  readonly terms: PeerTerms
 }
 
 interface Subject {
@@ -31,27 +32,23 @@ interface Subject {
   readonly label: string
   /** By check: what its packages do not say that they do, or say that they do in another way. */
   readonly documented: Readonly<Record<string, string>>
-  /** Resolves with its origin. */
-  start(world: World): Promise<string>
+  start(processes: Processes, order: Order): Promise<Launched>
 }
 
-const script = (name: string): string => join(import.meta.dirname, name)
-
-function tollgate(name: string, label: string, { workers = 1, isOnRedis = false }): Subject {
-  return {
-    name,
-    label,
-    documented: {},
-    async start({ processes, backend, limits }) {
-      const file = join(processes.directory, `${name}.yaml`)
-      const redis = isOnRedis ? (await processes.redis()).url : ''
-      const config = {
-        server: { listen: '127.0.0.1:0', workers },
-        admin: { listen: '127.0.0.1:0' },
+const tollgate = (name: string, label: string, workers: number, isOnRedis = false): Subject => ({
+  name,
+  label,
+  documented: {},
+  start: async (processes, { backend, terms }) => {
+    const redis = isOnRedis ? (await processes.redis()).url : ''
+    return startGateway(processes, {
+      name,
+      config: {
+        server: { workers },
         upstream: { urls: [backend] },
-        store: { redis, file: '' },
-        plans: { free: limits },
-        clients: clients.map(({ id, sha256 }) => ({ id, plan: 'free', keys: [{ id, sha256 }] })),
+        store: { redis },
+        plans: { free: terms.limits },
+        clients: clientEntries(clients, { plan: 'free' }),
         routes: [
           {
             name: 'listPets',
@@ -59,81 +56,51 @@ function tollgate(name: string, label: string, { workers = 1, isOnRedis = false 
             deprecated: { since: '2025-12-05', sunset: '2030-12-05' },
           },
         ],
-      }
-      writeFileSync(file, JSON.stringify(config))
-      const command = [script('../src/main.ts'), 'start', '--config', file] as const
-      const order = { name, command: [...command] as [string, ...string[]], own: false }
-      return (await processes.launch({ ...order, listener: 'tollgate' })).origin
-    },
-  }
-}
-
-const charged = 'a request is counted before it is judged'
-
-const ofNode = (
-  name: string,
-  label: string,
-  file: string,
-  documented: Subject['documented'],
-): Subject => ({
-  name,
-  label,
-  documented,
-  async start({ processes, backend, limits }) {
-    const { url } = await processes.redis()
-    const config: PeerConfig = {
-      backend,
-      redis: url,
-      pipelined: true,
-      plan: 'free',
-      limits,
-      clients,
-    }
-    const configFile = join(processes.directory, `${name}.json`)
-    writeFileSync(configFile, JSON.stringify(config))
-    const command: [string, string] = [script(`peers/${file}`), configFile]
-    return (await processes.launch({ name, command, listener: name, own: true })).origin
+      },
+    })
   },
 })
 
 const subjects: readonly Subject[] = [
-  tollgate('tollgate', 'Tollgate', {}),
-  tollgate('tollgate-4', 'Tollgate, 4 workers', { workers: 4 }),
-  tollgate('tollgate-redis', 'Tollgate, Redis', { isOnRedis: true }),
+  tollgate('tollgate', 'Tollgate', 1),
+  tollgate('tollgate-4', 'Tollgate, 4 workers', 4),
+  tollgate('tollgate-redis', 'Tollgate, Redis', 1, true),
   {
     name: 'nginx-lua',
     label: 'nginx + Lua + Redis',
-    documented: { 'refused-free': charged },
-    async start({ processes: { directory, redis, launch }, backend, limits }) {
-      const { port: redisPort } = await redis()
-      const given = { plan: 'free', limits, clients, redisPort }
-      return (await launch(await nginx({ name: 'nginx-lua', directory, backend, limits: given })))
-        .origin
-    },
+    documented: { 'refused-free': 'a request is counted before it is judged' },
+    start: async (processes, { terms, ...order }) =>
+      (await nginxSubject(processes, order, terms)).server,
   },
-  ofNode('fastify', 'fastify', 'fastify-http-proxy.ts', {
-    day: '@fastify/rate-limit has one window for a route',
-  }),
-  ofNode('plain', 'plain wiring', 'plain-http-proxy.ts', { 'refused-free': charged }),
-  ofNode('express', 'express', 'express-http-proxy-middleware.ts', { 'refused-free': charged }),
+  {
+    name: 'fastify',
+    label: 'fastify',
+    documented: { day: '@fastify/rate-limit has one window for a route' },
+    start: async (processes, { terms, ...order }) =>
+      (await fastifySubject(processes, order, terms)).server,
+  },
 ]
 
-/** All subjects with these limits, one after the other; in a folder of their own, as some name their files alike. */
-async function startAll(processes: Processes, limits: Limits): Promise<string[]> {
-  const command: [string] = [script('backend.ts')]
-  const order = { name: 'backend', command, listener: 'backend', own: true }
-  const world = { processes, backend: (await processes.launch(order)).origin, limits }
+/** All subjects with these limits, one after the other. */
+async function startAll(processes: Processes, limits: typeof everything): Promise<string[]> {
+  const backend = (await startBackend(processes)).origin
+  const terms = { plan: 'free', limits, clients: clients.map(({ id, sha256 }) => ({ id, sha256 })) }
   const origins: string[] = []
-  for (const subject of subjects) origins.push(await subject.start(world))
+  for (const { name, start } of subjects)
+    origins.push((await start(processes, { name, backend, terms })).origin)
   return origins
 }
 
-const judgeAll = (origins: string[], limits: Limits, only: string[]): Promise<Report[]> => {
-  const keys = clients.map(({ key }) => key)
-  return Promise.all(
-    origins.map((origin) => runSuite({ url: new URL(origin), path, limits, keys, only })),
+const judgeAll = (
+  origins: string[],
+  limits: typeof everything,
+  only: string[],
+): Promise<Report[]> =>
+  Promise.all(
+    origins.map((origin) =>
+      runSuite({ url: new URL(origin), path: '/v1/pets', limits, keys, only }),
+    ),
   )
-}
 
 type Column = Subject & { readonly rows: ReadonlyMap<string, Row> }
 
@@ -143,76 +110,43 @@ const cell = ({ documented, rows }: Column, name: string): string => {
   return verdict === 'holds' ? 'holds' : verdict === 'not claimed' ? '–' : '?'
 }
 
-const listed = (columns: readonly Column[], wanted: (mark: string) => boolean): string[] =>
-  columns.flatMap((column) =>
-    rules
-      .filter(({ name }) => wanted(cell(column, name)))
-      .map(({ name }) => {
-        const why = column.documented[name]
-        const seen = column.rows.get(name)?.seen ?? ''
-        return `- ${column.label}, \`${name}\`: ${seen}${why === undefined ? '' : ` (${why})`}`
-      }),
-  )
-
-function versions(): string {
-  const names = ['@fastify/http-proxy', '@fastify/rate-limit', 'express', 'express-rate-limit']
-  names.push('fastify', 'http-proxy-3', 'http-proxy-middleware', 'ioredis')
-  names.push('rate-limit-redis', 'rate-limiter-flexible')
-  const of = (name: string): string => {
-    const files = ['node_modules', '../node_modules'].map((at) =>
-      script(`${at}/${name}/package.json`),
+const listed = (columns: readonly Column[], wanted: string): string =>
+  columns
+    .flatMap((column) =>
+      rules
+        .filter(({ name }) => cell(column, name) === wanted)
+        .map(({ name }) => {
+          const why = column.documented[name]
+          const seen = column.rows.get(name)?.seen ?? ''
+          return `- ${column.label}, \`${name}\`: ${seen}${why === undefined ? '' : ` (${why})`}`
+        }),
     )
-    const file = files.find((each) => existsSync(each))
-    const { version } = JSON.parse(readFileSync(file ?? '', 'utf8')) as { version: string }
-    return `${name} ${version}`
-  }
-  const told = spawnSync(findNginx() ?? 'nginx', ['-v'], { encoding: 'utf8' }).stderr
-  const redis = execFileSync('redis-server', ['--version'], { encoding: 'utf8' })
-  const servers = [/nginx\/\S+/.exec(told)?.[0], `Redis ${/v=(\S+)/.exec(redis)?.[1]}`]
-  return [`Node.js ${process.versions.node}`, ...servers, ...names.map(of)].join(', ')
-}
+    .join('\n')
 
 function markdown(columns: readonly Column[], seconds: number): string {
-  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
-  const table = [
-    line(['rule', ...columns.map(({ label }) => label)]),
-    line(['-', ...columns.map(() => '-')]),
-    ...rules.map(({ name }) => line([`\`${name}\``, ...columns.map((each) => cell(each, name))])),
-  ]
-  const cannot = listed(columns, (mark) => mark === '?')
+  const lines = rules.map(({ name }) => [`\`${name}\``, ...columns.map((each) => cell(each, name))])
   return [
-    `Taken on ${new Date().toISOString().slice(0, 10)} in ${seconds} s, all at the same time: ${versions()}.`,
-    table.join('\n'),
+    `Taken on ${today()} in ${seconds} s, all at the same time: ${versions()}, ${peerVersions()}.`,
+    table(['rule', ...columns.map(({ label }) => label)], lines, 'text'),
     '**broken**: seen, and what was seen; *otherwise*: broken, and documented so; `–`: not claimed, as no such field is sent; `?`: could not be told.',
     '### What was seen',
-    listed(columns, (mark) => mark === '**broken**').join('\n'),
+    listed(columns, '**broken**'),
     '### Otherwise, as documented',
-    listed(columns, (mark) => mark === 'otherwise').join('\n'),
-    ...(cannot.length > 0 ? ['### Could not be told', cannot.join('\n')] : []),
+    listed(columns, 'otherwise'),
+    '### Could not be told',
+    listed(columns, '?') || 'Nothing.',
   ].join('\n\n')
 }
 
-function write(place: string, text: string): void {
-  const file = join(import.meta.dirname, '../docs/conformance.md')
-  const [start, end] = [`<!-- ${place} -->`, `<!-- /${place} -->`]
-  const page = readFileSync(file, 'utf8')
-  const [from, to] = [page.indexOf(start) + start.length, page.indexOf(end)]
-  if (to < from) throw new Error(`${file} has no place marked for the results`)
-  writeFileSync(file, `${page.slice(0, from)}\n\n${text}\n\n${page.slice(to)}`)
-}
-
-const startedMs = Date.now()
-const both = [createProcesses(undefined), createProcesses(undefined)] as const
-const stopAll = () => Promise.all(both.map((each) => each.stopAll()))
-for (const signal of ['SIGINT', 'SIGTERM'] as const)
-  process.once(signal, () => void stopAll().finally(() => process.exit(1)))
-try {
-  const origins = await startAll(both[0], everything)
-  const others = await startAll(both[1], smallDay)
-  const [main, small] = await Promise.all([
-    judgeAll(origins, everything, []),
-    judgeAll(others, smallDay, ofDay),
-  ])
+async function run(write: boolean): Promise<number> {
+  const startedMs = Date.now()
+  const [main, small] = await withProcesses(async (first) => {
+    const origins = await startAll(first, everything)
+    return withProcesses(async (second) => {
+      const others = await startAll(second, smallDay)
+      return Promise.all([judgeAll(origins, everything, []), judgeAll(others, smallDay, ofDay)])
+    })
+  })
   const columns = subjects.map((subject, at) => {
     const later = small[at]?.checks.filter(({ group }) => ofDay.includes(group)) ?? []
     const rows = new Map([...(main[at]?.checks ?? []), ...later].map((row) => [row.name, row]))
@@ -220,11 +154,16 @@ try {
   })
   const text = markdown(columns, Math.round((Date.now() - startedMs) / 1_000))
   console.log(text)
-  if (process.argv.includes('--write')) {
-    const lines = rules.map(({ name, rule, source }) => `| \`${name}\` | ${rule} | ${source} |`)
-    write('rules', ['| name | rule | source |', '| - | - | - |', ...lines].join('\n'))
-    write('results', text)
-  }
-} finally {
-  await stopAll()
+  if (!write) return 0
+  const page = script('../docs/conformance.md')
+  const lines = rules.map(({ name, rule, source }) => [`\`${name}\``, rule, source])
+  await replaceBlock(page, 'rules', table(['name', 'rule', 'source'], lines, 'text'))
+  await replaceBlock(page, 'results', text)
+  return 0
 }
+
+await runCommand({
+  usage: 'usage: node bench/conformance.ts [--write]',
+  parse: () => parseArgs({ options: { write: { type: 'boolean', default: false } } }).values.write,
+  run,
+})

@@ -1,7 +1,8 @@
 /** A bare node:http server that sends one recorded answer, headers and body, to every request: the floor for a refusal. */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
+import { listen } from './own-process.ts'
 import type { Answer } from './verify.ts'
 
 const file = process.argv[2]
@@ -21,10 +22,4 @@ const server = createServer(({ socket }, response) => {
   response.end(body)
 })
 
-process.once('SIGTERM', () => process.exit(0))
-process.once('disconnect', () => process.exit(0))
-
-server.listen(0, '127.0.0.1', () => {
-  const { port } = server.address() as AddressInfo
-  console.log(`fixed-answer listening on http://127.0.0.1:${port}`)
-})
+listen('fixed-answer', server)

@@ -1,136 +1,244 @@
-/** The load generator's own process, which also reads the CPU of the measured processes at the window's edges. */
-import autocannon from 'autocannon'
-import { measuredWindow } from './measured-window.ts'
-import { steadyLoad } from './steady-load.ts'
+/**
+ * The load generator, a process of its own, which also reads the CPU time of the measured processes at the edges of each window.
+ * Under a constant rate request n is due n intervals after the start, whatever became of those before it, and its latency counts
+ * from then: a stall is charged to all who wait (no coordinated omission).
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { LoadOrder, LoadOutcome, LoadWindow, MeasuredLength } from './load-order.ts'
+import { askProbe, readCounters } from './metrics.ts'
+import { obey } from './own-process.ts'
+import { cpuMicroseconds, machineTicks, rssBytes, waitMicroseconds } from './proc.ts'
+import { quantile } from './statistics.ts'
+import { openConnection, requestHead, type Answer, type Connection } from './wire.ts'
 
-export interface LoadOrder {
-  readonly url: string
-  readonly connections: number
-  /** Bearer tokens. */
-  readonly keys: readonly string[]
-  /** rotate: each connection walks through all keys, starting at its own. own: each has an equal share to itself. */
-  readonly distribution: 'rotate' | 'own'
-  readonly expect: Expectation
-  /** amount: so many requests and no measurement. */
-  readonly length: { readonly amount: number } | MeasuredLength
-  /** Processes whose CPU time is read. */
-  readonly pids: readonly number[]
-  /** Evenly spaced, over all connections; without it, as fast as answers come. Needs a length in seconds. */
-  readonly requestsPerSecond?: number
+/** Shorter than what is to be told apart, longer than a turn of the loop: the generator must leave the cores to the others. */
+const napMs = 0.05
+const sampleEveryMs = 200
+const reopenMs = 50
+const answersWithinMs = 20_000
+
+interface Traffic {
+  answers: number
+  isMeasuring: boolean
+  isOver: boolean
+  readonly latenciesMs: number[]
+  readonly faults: Map<string, number>
+  /** Connections that wait for a request to be due. */
+  readonly free: ((dueMs: number) => void)[]
+  readonly open: Set<Connection>
+  /** Undefined once all requests have been sent. */
+  nextHead(): string | undefined
 }
 
-export interface MeasuredLength {
-  readonly warmUpSeconds: number
-  readonly measuredSeconds: number
+obey(load)
+
+async function load(order: LoadOrder): Promise<LoadOutcome> {
+  const traffic = startTraffic(order)
+  const { length, requestsPerSecond } = order
+  if (requestsPerSecond !== undefined) void dispatch(traffic, requestsPerSecond)
+  const measured =
+    'requests' in length
+      ? await allAnswered(traffic, length)
+      : await measure(order, length, traffic)
+  traffic.isOver = true
+  let networkBytes = 0
+  for (const { socket, destroy } of traffic.open) {
+    networkBytes += socket.bytesRead + socket.bytesWritten
+    destroy()
+  }
+  return {
+    ...measured,
+    p50Ms: quantile(traffic.latenciesMs, 0.5),
+    p99Ms: quantile(traffic.latenciesMs, 0.99),
+    longestMs: quantile(traffic.latenciesMs, 1),
+    answers: traffic.answers,
+    networkBytes,
+    faults: [
+      ...[...traffic.faults].map(([what, count]) => `${count} × ${what}`),
+      ...(traffic.answers === 0 ? ['no answers'] : []),
+      ...tooFew(order, measured.windows),
+    ],
+  }
 }
 
-export interface Expectation {
-  readonly status: number
-  /** What every body must contain; the whole body where `exact`. */
-  readonly body: string
-  readonly exact: boolean
+function startTraffic(order: LoadOrder): Traffic {
+  const traffic: Traffic = {
+    answers: 0,
+    isMeasuring: false,
+    isOver: false,
+    latenciesMs: [],
+    faults: new Map(),
+    free: [],
+    open: new Set(),
+    nextHead: headsOf(order),
+  }
+  for (let nth = 0; nth < order.connections; nth++)
+    connect(order, traffic, order.ports[nth % order.ports.length] ?? 0)
+  return traffic
 }
 
-export interface LoadOutcome {
-  /** Answers within the window. */
-  readonly requests: number
-  readonly seconds: number
-  readonly p50Ms: number
-  readonly p99Ms: number
-  /** Used within the window, in the order of `pids`. */
-  readonly cpuMicroseconds: readonly number[]
-  /** What was not as expected, from the first request of the warm-up on; empty for a valid run. */
-  readonly faults: readonly string[]
+function headsOf({ path, keys, pick, length }: LoadOrder): () => string | undefined {
+  const heads = keys.map((key) => requestHead(path, { key }))
+  const most = 'requests' in length ? length.requests : Infinity
+  let sent = 0
+  return () => {
+    const at = pick === 'turn' ? sent % heads.length : Math.floor(Math.random() * heads.length)
+    return sent++ < most ? heads[at] : undefined
+  }
 }
 
-process.once('message', (order: LoadOrder) => {
-  void generate(order).then((outcome) => process.send?.(outcome, () => process.disconnect?.()))
-})
-process.once('disconnect', () => process.exit(0))
-
-function generate(order: LoadOrder): Promise<LoadOutcome> {
-  const { requestsPerSecond, length } = order
-  if (requestsPerSecond === undefined) return saturate(order)
-  if ('amount' in length) throw new Error('a steady load needs a length in seconds')
-  return steadyLoad({ ...order, requestsPerSecond, length })
-}
-
-/** autocannon: each connection sends its next request as soon as it has the answer to the last. */
-async function saturate(order: LoadOrder): Promise<LoadOutcome> {
-  const { length, expect } = order
-  const statuses = new Map<number, number>()
-  let closes = 0
-  const window = measuredWindow(order.pids)
-  const finished = Promise.withResolvers<autocannon.Result>()
-  const instance = autocannon(
-    {
-      url: order.url,
-      connections: order.connections,
-      ...('amount' in length
-        ? { amount: length.amount }
-        : { duration: length.warmUpSeconds + length.measuredSeconds + 10 }),
-      sampleInt: 100,
-      setupClient: keyedClients(order, () => closes++),
-      verifyBody: (body) =>
-        expect.exact ? body === expect.body : String(body).includes(expect.body),
+/** Opens a connection that sends a request when it is told to, or as soon as it is free; and the next when it ends. */
+function connect(order: LoadOrder, traffic: Traffic, port: number): void {
+  let dueMs = 0
+  const send = (atMs: number): void => {
+    const head = traffic.isOver ? undefined : traffic.nextHead()
+    if (head === undefined) return
+    dueMs = atMs
+    connection.send(head)
+  }
+  const onFree = (): void => {
+    if (order.requestsPerSecond === undefined) send(performance.now())
+    else traffic.free.push(send)
+  }
+  const connection = openConnection(port, {
+    onReady: onFree,
+    onAnswer: (answer) => {
+      traffic.answers += 1
+      if (traffic.isMeasuring) traffic.latenciesMs.push(performance.now() - dueMs)
+      judge(answer, order, traffic)
+      if (!answer.isLast) return onFree()
+      traffic.open.delete(connection)
+      connection.destroy()
+      connect(order, traffic, port)
     },
-    (error: unknown, result) => (error ? finished.reject(error) : finished.resolve(result)),
-  )
-  instance.on('response', (_client, status, _bytes, latencyMs) => {
-    statuses.set(status, (statuses.get(status) ?? 0) + 1)
-    window.answer(latencyMs)
+    onEnd: ({ cause, waiting }) => {
+      traffic.open.delete(connection)
+      const at = traffic.free.indexOf(send)
+      if (at >= 0) traffic.free.splice(at, 1)
+      if (traffic.isOver) return
+      fault(traffic, waiting ? `a request lost: ${cause}` : `a connection closed: ${cause}`)
+      // Connections that cannot be had must not become a busy loop.
+      setTimeout(() => (traffic.isOver ? undefined : connect(order, traffic, port)), reopenMs)
+    },
   })
-  if ('warmUpSeconds' in length) {
-    setTimeout(window.open, length.warmUpSeconds * 1000)
-    setTimeout(
-      () => {
-        window.close()
-        instance.stop()
-      },
-      (length.warmUpSeconds + length.measuredSeconds) * 1000,
-    )
-  }
-  const result = await finished.promise
-  return { ...window.figures(), faults: faultsOf(order, { result, statuses, closes }) }
+  traffic.open.add(connection)
 }
 
-/** onClose: an answer has announced that it is the last of its connection. */
-function keyedClients({ url, connections, keys, distribution }: LoadOrder, onClose: () => void) {
-  const path = new URL(url).pathname + new URL(url).search
-  const requests = keys.map((key) => ({ path, headers: { authorization: `Bearer ${key}` } }))
-  let nth = 0
-  return (client: autocannon.Client): void => {
-    client.on('headers', ({ headers }) => {
-      if (Object.values(headers ?? {}).some((value) => value === 'close')) onClose()
+function judge(answer: Answer, { expect }: LoadOrder, traffic: Traffic): void {
+  const { status, body, partOfBody = '' } = expect
+  if (answer.status !== status) fault(traffic, `status ${answer.status}`)
+  else if (body === undefined ? !answer.body.includes(partOfBody) : answer.body !== body)
+    fault(traffic, 'a wrong body')
+}
+
+function fault({ faults }: Traffic, what: string): void {
+  faults.set(what, (faults.get(what) ?? 0) + 1)
+}
+
+/** Hands each request that is due to a connection, at random, as clients reach processes at random. */
+async function dispatch(traffic: Traffic, requestsPerSecond: number): Promise<void> {
+  const intervalMs = 1000 / requestsPerSecond
+  const nap = new Int32Array(new SharedArrayBuffer(4))
+  while (traffic.free.length === 0 && !traffic.isOver) await sleep(1)
+  const startMs = performance.now()
+  for (let due = 0; !traffic.isOver;) {
+    const nowMs = performance.now()
+    for (; startMs + due * intervalMs <= nowMs && traffic.free.length > 0; due++) {
+      const at = Math.floor(Math.random() * traffic.free.length)
+      traffic.free.splice(at, 1)[0]?.(startMs + due * intervalMs)
+    }
+    // Timers are too coarse for this, and a loop without a pause would hold a core.
+    Atomics.wait(nap, 0, 0, napMs)
+    await new Promise(setImmediate)
+  }
+}
+
+/** At a constant rate nearly all of what was due in the windows must have been answered in them. */
+function tooFew({ requestsPerSecond }: LoadOrder, windows: readonly LoadWindow[]): string[] {
+  if (requestsPerSecond === undefined) return []
+  return windows
+    .filter(({ requests, seconds }) => requests < 0.95 * requestsPerSecond * seconds)
+    .map(({ requests, seconds }) => {
+      const planned = (requestsPerSecond * seconds).toFixed(0)
+      return `only ${requests} of ${planned} requests were answered in time`
     })
-    const start = Math.floor((nth++ * requests.length) / connections)
-    const share = Math.floor(requests.length / connections)
-    client.setRequests(
-      distribution === 'own'
-        ? requests.slice(start, start + share)
-        : [...requests.slice(start), ...requests.slice(0, start)],
-    )
+}
+
+const unmeasured = {
+  windows: [],
+  rssBytes: [],
+  counters: { storeCalls: NaN, requests: NaN },
+  allocatedBytesPerRequest: NaN,
+}
+
+async function allAnswered(traffic: Traffic, { requests }: { readonly requests: number }) {
+  const deadline = performance.now() + answersWithinMs + requests
+  while (traffic.answers < requests && traffic.faults.size === 0) {
+    if (performance.now() > deadline) fault(traffic, 'no answer')
+    await sleep(1)
+  }
+  return unmeasured
+}
+
+async function measure(order: LoadOrder, length: MeasuredLength, traffic: Traffic) {
+  const { pids = [], admins = [], probe } = order
+  const rss = pids.map(() => 0)
+  const sampler = setInterval(() => {
+    pids.forEach((pid, index) => (rss[index] = Math.max(rss[index] ?? 0, rssBytes(pid))))
+  }, sampleEveryMs)
+  const allocation = async () => ({
+    bytes: probe === undefined ? NaN : (await askProbe(probe)).allocatedBytes,
+    answers: traffic.answers,
+  })
+  await sleep(length.warmUpSeconds * 1000)
+  // A page of metrics costs its process memory too: it is asked for outside of what the probe counts.
+  const countersBefore = await readCounters(admins)
+  const allocatedBefore = await allocation()
+  const windows = await measureWindows(pids, length, traffic)
+  const allocatedAfter = await allocation()
+  const countersAfter = await readCounters(admins)
+  clearInterval(sampler)
+  return {
+    windows,
+    rssBytes: rss,
+    counters: {
+      storeCalls: countersAfter.storeCalls - countersBefore.storeCalls,
+      requests: countersAfter.requests - countersBefore.requests,
+    },
+    allocatedBytesPerRequest:
+      (allocatedAfter.bytes - allocatedBefore.bytes) /
+      (allocatedAfter.answers - allocatedBefore.answers),
   }
 }
 
-function faultsOf(
-  { connections, expect }: LoadOrder,
-  {
-    result,
-    statuses,
-    closes,
-  }: { result: autocannon.Result; statuses: ReadonlyMap<number, number>; closes: number },
-): string[] {
-  const answered = [...statuses.values()].reduce((sum, count) => sum + count, 0)
-  const unexpected = [...statuses].filter(([status]) => status !== expect.status)
-  // autocannon opens a closed connection again in silence; its request stays without an answer. That is nobody's fault where
-  // the answer before it has said `Connection: close`: autocannon does not wait for the end that follows (RFC 9112 9.6).
-  const lost = result.requests.sent - answered - connections - closes
-  return [
-    ...unexpected.map(([status, count]) => `${count} answers with status ${status}`),
-    ...(answered === 0 ? ['no answers'] : []),
-    ...(result.errors > 0 ? [`${result.errors} connection errors or time-outs`] : []),
-    ...(result.mismatches > 0 ? [`${result.mismatches} wrong bodies`] : []),
-    ...(lost > 0 ? [`${lost} requests lost by a closed connection`] : []),
-  ]
+async function measureWindows(
+  pids: readonly number[],
+  { windows, windowSeconds }: MeasuredLength,
+  traffic: Traffic,
+): Promise<LoadWindow[]> {
+  const edge = () => ({
+    atMs: performance.now(),
+    answers: traffic.answers,
+    cpu: pids.map(cpuMicroseconds),
+    wait: pids.map(waitMicroseconds),
+    ticks: machineTicks(),
+  })
+  const growth = (from: readonly number[], to: readonly number[]): number[] =>
+    to.map((total, index) => total - (from[index] ?? NaN))
+  const measured: LoadWindow[] = []
+  traffic.isMeasuring = true
+  for (let from = edge(); measured.length < windows;) {
+    await sleep(windowSeconds * 1000)
+    const to = edge()
+    measured.push({
+      requests: to.answers - from.answers,
+      seconds: (to.atMs - from.atMs) / 1000,
+      cpuMicroseconds: growth(from.cpu, to.cpu),
+      waitMicroseconds: growth(from.wait, to.wait),
+      stolenShare: (to.ticks.stolen - from.ticks.stolen) / (to.ticks.all - from.ticks.all),
+    })
+    from = to
+  }
+  traffic.isMeasuring = false
+  return measured
 }

@@ -1,23 +1,22 @@
 /** Starts the processes of the bench on loopback and ends exactly those, whatever happens. */
 import { fork, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, openSync, closeSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startRedisServer, type RedisServer } from '../test/support/redis-server.ts'
-import type { LoadOrder, LoadOutcome } from './load.ts'
 
-const startTimeoutMs = 20_000
+const startTimeoutMs = 120_000
 const stopTimeoutMs = 8_000
 
 export interface LaunchOrder {
-  /** Names its log and its profile. */
+  /** Names its log. */
   readonly name: string
   /** The script and its arguments; the arguments alone where `executable` is given. */
   readonly command: readonly [string, ...string[]]
-  /** Default: this Node.js, with a profile where one is asked for. */
+  /** Default: this Node.js. */
   readonly executable?: string
   /** The first word of the line `NAME listening on URL`. */
   readonly listener: string
@@ -25,12 +24,17 @@ export interface LaunchOrder {
   readonly port?: number
   /** One of the bench's own servers, which ends itself when the bench is gone. */
   readonly own: boolean
+  /** A Node.js process that tells what it has allocated; see probe.ts. */
+  readonly probe?: boolean
+  /** The number of files and sockets it may have open. */
+  readonly openFiles?: number | undefined
 }
 
 export interface Launched {
   readonly pid: number
   /** Scheme, host and port. */
   readonly origin: string
+  readonly logFile: string
   /** Scheme, host and port of a further listener that announces itself in the same form, such as `admin`. */
   listening(listener: string): Promise<string>
   /** Sends an IPC message and waits for the answer; own processes only. */
@@ -44,76 +48,102 @@ export interface Processes {
   readonly directory: string
   launch(order: LaunchOrder): Promise<Launched>
   redis(): Promise<RedisServer>
-  load(order: LoadOrder): Promise<LoadOutcome>
-  /** Ends everything started here, last first. May be called twice. */
-  stopAll(): Promise<void>
-  /** stopAll was called. */
-  stopping(): boolean
+  /** Starts a script of the bench that obeys orders, and resolves once it is ready for them. */
+  worker<Order extends object, Outcome>(script: string): Promise<Worker<Order, Outcome>>
 }
 
-/** profileDirectory: where each launched process writes a V8 CPU profile when it ends. */
-export function createProcesses(profileDirectory: string | undefined): Processes {
+export interface Worker<Order, Outcome> {
+  ask(order: Order): Promise<Outcome>
+  end(): Promise<void>
+}
+
+const live = new Set<() => Promise<void>>()
+let isEnding = false
+
+/** Ends what every run has started, and lets nothing new begin: it would outlive the bench. */
+export async function endAllProcesses(): Promise<void> {
+  isEnding = true
+  await Promise.all([...live].map((end) => end()))
+}
+
+/** The bench was told to stop: what it has measured is not what was asked for. */
+export const isStopping = (): boolean => isEnding
+
+export const script = (name: string): string => join(import.meta.dirname, name)
+
+/** Runs `work` with processes of its own, all of which are ended after it, the last first. */
+export async function withProcesses<Result>(
+  work: (processes: Processes) => Promise<Result>,
+): Promise<Result> {
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
   const cleanUps: (() => void | Promise<void>)[] = [
     () => rmSync(directory, { recursive: true, force: true }),
   ]
-  const profileFlags = (name: string): string[] =>
-    profileDirectory === undefined
-      ? []
-      : ['--cpu-prof', `--cpu-prof-dir=${profileDirectory}`, `--cpu-prof-name=${name}.cpuprofile`]
-  let ending = false
-  /** After the end has begun nothing new may start: it would outlive the bench. */
-  const refuseWhenStopping = (): void => {
-    if (ending) throw new Error('the bench is stopping')
+  const end = async (): Promise<void> => {
+    for (let next = cleanUps.pop(); next; next = cleanUps.pop()) await next()
+    live.delete(end)
+  }
+  live.add(end)
+  try {
+    return await work(createProcesses(directory, cleanUps))
+  } finally {
+    await end()
+  }
+}
+
+function createProcesses(directory: string, cleanUps: (() => void | Promise<void>)[]): Processes {
+  const refuseWhenEnding = (): void => {
+    if (isEnding) throw new Error('the bench is stopping')
   }
   return {
     directory,
-    launch: async ({ name, command, executable, listener, port, own }) => {
-      refuseWhenStopping()
+    launch: async (order) => {
+      refuseWhenEnding()
+      const { name, listener, port, own } = order
       // Output goes to a file, not a pipe: an access log must not cost the bench CPU of its own.
       const logFile = join(directory, `${name}.log`)
       const log = openSync(logFile, 'a')
-      const child = spawn(
-        executable ?? process.execPath,
-        executable === undefined ? [...profileFlags(name), ...command] : command,
-        { stdio: own ? ['ignore', log, log, 'ipc'] : ['ignore', log, log] },
-      )
+      const [executable, ...args] = commandOf(order)
+      const child = spawn(executable, args, {
+        stdio: own ? ['ignore', log, log, 'ipc'] : ['ignore', log, log],
+      })
       closeSync(log)
       cleanUps.push(() => stop(child))
-      const listening = (listener: string): Promise<string> =>
-        listeningOrigin({ child, listener, logFile, port: undefined })
       return {
         pid: child.pid ?? 0,
         origin: await listeningOrigin({ child, listener, logFile, port }),
-        listening,
-        ask: async <Reply>(message: string) => {
-          const reply = nextMessage(child)
-          child.send(message)
-          return (await reply) as Reply
-        },
+        logFile,
+        listening: (listener) => listeningOrigin({ child, listener, logFile, port: undefined }),
+        ask: async <Reply>(message: string) => (await exchange(child, message)) as Reply,
         truncateLog: () => truncateSync(logFile),
       }
     },
     redis: async () => {
-      refuseWhenStopping()
+      refuseWhenEnding()
       const server = await startRedisServer()
       cleanUps.push(() => server.stop())
       return server
     },
-    load: async (order) => {
-      refuseWhenStopping()
-      const child = fork(join(import.meta.dirname, 'load.ts'), { execArgv: [] })
+    worker: async (name: string) => {
+      refuseWhenEnding()
+      const child = fork(script(name), { execArgv: [] })
       cleanUps.push(() => stop(child))
-      child.send(order)
-      const outcome = await nextMessage(child)
-      return outcome as LoadOutcome
+      await exchange(child)
+      return {
+        ask: (order: object) => exchange(child, order) as Promise<never>,
+        end: () => stop(child),
+      }
     },
-    stopAll: async () => {
-      ending = true
-      for (let next = cleanUps.pop(); next; next = cleanUps.pop()) await next()
-    },
-    stopping: () => ending,
   }
+}
+
+/** The program and its arguments. A shell that sets a limit becomes the program, so that the process id is right. */
+function commandOf({ command, executable, probe, openFiles }: LaunchOrder): [string, ...string[]] {
+  const flags = probe ? ['--expose-gc', '--import', script('probe.ts')] : []
+  const whole: [string, ...string[]] =
+    executable === undefined ? [process.execPath, ...flags, ...command] : [executable, ...command]
+  if (openFiles === undefined) return whole
+  return ['sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, ...whole]
 }
 
 async function listeningOrigin(from: {
@@ -148,20 +178,23 @@ async function accepts(port: number): Promise<boolean> {
   }
 }
 
-async function nextMessage(child: ChildProcess): Promise<unknown> {
+/** Sends a message, if there is one, and resolves with the next that comes. */
+async function exchange(child: ChildProcess, message?: string | object): Promise<unknown> {
   const settled = new AbortController()
   const { signal } = settled
-  const ended = async (): Promise<never> => {
-    await once(child, 'exit', { signal })
-    throw new Error('it ended without an answer')
-  }
+  const reply = once(child, 'message', { signal })
+  const exit = once(child, 'exit', { signal }).then(([code, by]) => {
+    throw new Error(`${child.spawnargs.at(-1)} ended without an answer, by ${code ?? by}`)
+  })
   try {
-    const [message] = (await Promise.race([
-      once(child, 'message', { signal }),
-      ended(),
-    ])) as unknown[]
-    return message
+    // A process that has ended meanwhile is noticed by its exit.
+    if (message !== undefined) child.send(message, () => undefined)
+    const [answer] = (await Promise.race([reply, exit])) as unknown[]
+    return answer
   } finally {
+    // The wait that lost the race ends here, which is of no interest.
+    reply.catch(() => undefined)
+    exit.catch(() => undefined)
     settled.abort()
   }
 }

@@ -1,21 +1,26 @@
-/** Starts and verifies every scenario, then measures them in turns, round by round. */
-import { join } from 'node:path'
-import { childrenOf } from './cpu.ts'
-import { readCounter } from './gateway-metrics.ts'
-import type { Method } from './machine.ts'
+/**
+ * Starts and verifies every scenario, measures them in turns, round by round, and begins again with new processes: the same
+ * program differs by a tenth and more between two starts.
+ */
+import { progress } from './command.ts'
+import { runLoad } from './load-order.ts'
 import { NotInstalled } from './peers/nginx.ts'
-import type { Launched, Processes } from './processes.ts'
-import type { Round, Row } from './report.ts'
-import type { Scenario, Subject, World } from './scenarios.ts'
+import { childrenOf } from './proc.ts'
+import { isStopping, withProcesses, type Processes } from './processes.ts'
+import type { Method, Round, Row } from './report.ts'
+import type { Scenario, World } from './scenarios.ts'
+import { sum } from './statistics.ts'
+import { startBackend, type Subject } from './subjects.ts'
 import { loadFor, verify, type Answer } from './verify.ts'
 
-/** Of the CPU that two workers use, one may have so much. */
+/** The most that one of two workers may have of the CPU that both use. */
 const largestShare = 0.65
 
 interface Contender {
   readonly scenario: Scenario
-  subject: Subject | undefined
   readonly rounds: Round[]
+  /** Undefined while it does not run. */
+  subject: Subject | undefined
   failure: Row['failure']
 }
 
@@ -23,40 +28,31 @@ interface Contender {
 export async function measureAll(
   scenarios: readonly Scenario[],
   method: Method,
-  processes: Processes,
 ): Promise<readonly Row[]> {
-  const contenders: readonly Contender[] = scenarios.map((scenario) => ({
+  const contenders = scenarios.map((scenario): Contender => ({
     scenario,
-    subject: undefined,
     rounds: [],
+    subject: undefined,
     failure: undefined,
   }))
-  const backend = await processes.launch({
-    name: 'backend',
-    command: [join(import.meta.dirname, 'backend.ts')],
-    listener: 'backend',
-    own: true,
-  })
-  await prepareAll(contenders, processes, backend)
-  for (let round = 1; round <= method.rounds; round++) {
-    for (const contender of contenders) {
-      if (contender.failure !== undefined || processes.stopping()) continue
-      await guarded(contender, () => measure(contender, contenders, { ...method, processes }))
-      progress(`round ${round}/${method.rounds} ${contender.scenario.name}`, contender)
-    }
-  }
+  for (let start = 1; start <= method.starts && !isStopping(); start++)
+    await withProcesses(async (processes) => {
+      await prepareAll(contenders, processes)
+      for (let round = 1; round <= method.rounds; round++)
+        for (const contender of contenders) {
+          if (contender.failure || isStopping()) continue
+          await guarded(contender, () => measure(contender, contenders, { method, processes }))
+          report(`start ${start}, round ${round}, ${contender.scenario.name}`, contender)
+        }
+    })
   return contenders
 }
 
-async function prepareAll(
-  contenders: readonly Contender[],
-  processes: Processes,
-  backend: Launched,
-): Promise<void> {
+async function prepareAll(contenders: readonly Contender[], processes: Processes): Promise<void> {
   const answers = new Map<string, Answer>()
   const world: World = {
     processes,
-    backend,
+    backend: await startBackend(processes),
     answerOf: (name) => {
       const answer = answers.get(name)
       if (!answer) throw new Error(`${name} gave no answer to repeat`)
@@ -70,15 +66,15 @@ async function prepareAll(
     },
   }
   for (const contender of contenders) {
-    if (processes.stopping()) return
-    const { scenario } = contender
+    const { scenario, failure } = contender
+    if (failure || isStopping()) continue
     await guarded(contender, async () => {
       contender.subject = await scenario.start(world)
       if (scenario.halfLoad) return
       const answer = await verify(scenario, contender.subject, world)
       if (answer) answers.set(scenario.name, answer)
     })
-    progress(`verified ${scenario.name}`, contender)
+    report(`verified ${scenario.name}`, { ...contender, rounds: [] })
   }
 }
 
@@ -97,61 +93,56 @@ async function guarded(contender: Contender, work: () => Promise<void>): Promise
 async function measure(
   { scenario, subject, rounds }: Contender,
   contenders: readonly Contender[],
-  method: Method & { readonly processes: Processes },
+  { method, processes }: { readonly method: Method; readonly processes: Processes },
 ): Promise<void> {
   if (!subject) return
-  const { server, redisPid, admin } = subject
-  const counters = async (): Promise<readonly number[]> =>
-    admin === undefined
-      ? []
-      : Promise.all(
-          ['tollgate_store_calls_total', 'tollgate_requests_total'].map((name) =>
-            readCounter(admin, name),
-          ),
-        )
+  const { server, redisPid, admin, probe } = subject
   const { halfLoad } = scenario
   const base = contenders.find((other) => other.scenario.name === halfLoad?.ofRate)?.rounds.at(-1)
   if (halfLoad && !base) throw new Error(`${halfLoad.ofRate} was not measured`)
   const workers = (scenario.processes ?? 1) > 1 ? childrenOf(server.pid) : []
-  const [callsBefore = NaN, requestsBefore = NaN] = await counters()
-  const outcome = await method.processes.load({
+  const { counters, windows, ...outcome } = await runLoad(processes, {
     ...loadFor(scenario, subject),
-    length: { warmUpSeconds: method.warmUpSeconds, measuredSeconds: method.measuredSeconds },
+    length: {
+      warmUpSeconds: method.warmUpSeconds,
+      windowSeconds: method.measuredSeconds,
+      windows: 1,
+    },
     pids: [server.pid, redisPid ?? server.pid, ...workers],
+    admins: admin === undefined ? [] : [admin],
+    probe,
     ...(base && { requestsPerSecond: base.requestsPerSecond / 2 }),
   })
-  const [callsAfter = NaN, requestsAfter = NaN] = await counters()
   server.truncateLog()
-  if (outcome.faults.length > 0) throw new Error(outcome.faults.join(', '))
-  const [process = NaN, redis = NaN, ...ofWorkers] = outcome.cpuMicroseconds
+  const [window] = windows
+  if (!window) throw new Error('no window was measured')
+  const [process = NaN, redis = NaN, ...ofWorkers] = window.cpuMicroseconds
   if (workers.length > 0) checkShares(ofWorkers)
+  const hasStoreCalls = admin !== undefined && (redisPid !== undefined || workers.length > 0)
   rounds.push({
-    requestsPerSecond: outcome.requests / outcome.seconds,
+    requestsPerSecond: window.requests / window.seconds,
     p50Ms: outcome.p50Ms,
     p99Ms: outcome.p99Ms,
-    processMicroseconds: process / outcome.requests,
-    redisMicroseconds: redisPid === undefined ? undefined : redis / outcome.requests,
-    storeCallsPerRequest:
-      admin === undefined || (redisPid === undefined && workers.length === 0)
-        ? undefined
-        : (callsAfter - callsBefore) / (requestsAfter - requestsBefore),
+    processMicroseconds: process / window.requests,
+    redisMicroseconds: redisPid === undefined ? undefined : redis / window.requests,
+    storeCallsPerRequest: hasStoreCalls ? counters.storeCalls / counters.requests : undefined,
+    allocatedBytes: probe === undefined ? undefined : outcome.allocatedBytesPerRequest,
+    waitMicroseconds: (window.waitMicroseconds[0] ?? NaN) / window.requests,
+    stolenShare: window.stolenShare,
   })
 }
 
 /** One busy worker and an idle one would look cheap, and could not do twice the work. */
 function checkShares(cpuMicroseconds: readonly number[]): void {
-  const sum = cpuMicroseconds.reduce((total, value) => total + value, 0)
-  const largest = Math.max(...cpuMicroseconds) / sum
+  const largest = Math.max(...cpuMicroseconds) / sum(cpuMicroseconds)
   if (cpuMicroseconds.length < 2 || largest > largestShare)
     throw new Error(`one of the workers used ${(largest * 100).toFixed(0)} % of their CPU`)
 }
 
-function progress(what: string, { failure, rounds }: Contender): void {
+function report(what: string, { failure, rounds }: Pick<Contender, 'failure' | 'rounds'>): void {
   const last = rounds.at(-1)
   const figures = last
     ? `${last.requestsPerSecond.toFixed(0)} requests/s, ${(last.processMicroseconds + (last.redisMicroseconds ?? 0)).toFixed(1)} µs`
     : 'ok'
-  process.stderr.write(
-    `${what}: ${failure ? `${failure.kind.toUpperCase()}, ${failure.reason}` : figures}\n`,
-  )
+  progress(`${what}: ${failure ? `${failure.kind.toUpperCase()}, ${failure.reason}` : figures}`)
 }

@@ -1,6 +1,15 @@
 /** What is measured: each scenario says what load it gets and starts, or borrows, the processes under test. */
 import type { Launched, Processes } from './processes.ts'
-import { bareRefusal, gateway, nginxPeer, nodePeer } from './subjects.ts'
+import {
+  ampleTerms,
+  bareProxySubject,
+  fastifySubject,
+  fixedAnswerSubject,
+  gatewaySubject,
+  nginxSubject,
+  type GatewayVariant,
+  type Subject,
+} from './subjects.ts'
 import type { Answer } from './verify.ts'
 
 /**
@@ -8,13 +17,6 @@ import type { Answer } from './verify.ts'
  * unknown: keys nobody knows, 401.
  */
 export type Load = 'served' | 'exhausted' | 'banned' | 'unknown'
-
-export interface Subject {
-  readonly server: Launched
-  readonly redisPid: number | undefined
-  /** Scheme, host and port of the gateway's own metrics. */
-  readonly admin?: string
-}
 
 export interface World {
   readonly processes: Processes
@@ -40,126 +42,113 @@ export interface Scenario {
   start(world: World): Promise<Subject>
 }
 
+const served = (
+  name: string,
+  label: string,
+  job: Scenario['job'],
+  start: (processes: Processes, order: { name: string; backend: string }) => Promise<Subject>,
+): Scenario => ({
+  name,
+  label,
+  load: 'served',
+  job,
+  start: ({ processes, backend }) => start(processes, { name, backend: backend.origin }),
+})
+
 const backendAlone: Scenario = {
   name: 'backend',
   label: 'bare backend, no gateway',
   load: 'served',
   job: 'none',
-  start: ({ backend }) => Promise.resolve({ server: backend, redisPid: undefined }),
+  start: ({ backend }) => Promise.resolve({ server: backend }),
 }
 
-const plainNginx = nginxPeer('nginx', 'nginx, plain `proxy_pass`, no limits', 'forwards')
+const plainNginx = served('nginx', 'nginx, plain `proxy_pass`, no limits', 'forwards', (...at) =>
+  nginxSubject(...at, undefined),
+)
+
+const bareProxy = (kind: 'http' | 'net'): Scenario =>
+  served(`proxy-${kind}`, `bare proxy on \`node:${kind}\`, no policy`, 'forwards', (...at) =>
+    bareProxySubject(...at, kind),
+  )
 
 const peers = [
   plainNginx,
-  nginxPeer('nginx-lua', 'nginx + Lua + Redis', 'limits'),
-  nodePeer(
-    'fastify',
-    'fastify + http-proxy + rate-limit, one window, Redis',
-    'fastify-http-proxy.ts',
-    { pipelined: true },
-  ),
-  nodePeer('plain', 'plain wiring: http-proxy-3 + two RateLimiterRedis', 'plain-http-proxy.ts'),
-  nodePeer('plain-pipelined', 'the same with auto-pipelining in ioredis', 'plain-http-proxy.ts', {
-    pipelined: true,
-  }),
-  nodePeer(
-    'express',
-    'express + http-proxy-middleware + two express-rate-limit, Redis',
-    'express-http-proxy-middleware.ts',
-    { pipelined: true },
+  served('nginx-lua', 'nginx + Lua + Redis', 'limits', (...at) => nginxSubject(...at, ampleTerms)),
+  served('fastify', 'fastify + http-proxy + rate-limit, one window, Redis', 'limits', (...at) =>
+    fastifySubject(...at, ampleTerms),
   ),
 ]
 
-const direct = { load: 'served', engine: 'direct' } as const
+const gateway = (name: string, label: string, variant: GatewayVariant): Scenario => ({
+  ...served(name, label, 'limits', (...at) => gatewaySubject(...at, variant)),
+  processes: variant.workers ?? 1,
+})
 
-const leasing = gateway({
-  name: 'gateway-direct-redis',
-  label: 'gateway, direct, Redis with leases',
-  ...direct,
+const leasing = gateway('gateway-direct-redis', 'gateway, direct, Redis with leases', {
   store: 'redis',
 })
 
 const gateways = [
   leasing,
-  gateway({
-    name: 'gateway-direct-redis-lease-off',
-    label: 'gateway, direct, Redis, `store.lease: off`',
-    ...direct,
+  gateway('gateway-direct-redis-lease-off', 'gateway, direct, Redis, `store.lease: off`', {
     store: 'redis',
     lease: 'off',
   }),
-  gateway({
-    name: 'gateway-direct-embedded',
-    label: 'gateway, direct, embedded store',
-    ...direct,
-    store: 'embedded',
-  }),
-  gateway({
-    name: 'gateway-http-proxy-3-redis',
-    label: 'gateway, http-proxy-3, Redis with leases',
-    load: 'served',
+  gateway('gateway-direct-embedded', 'gateway, direct, embedded store', { store: 'embedded' }),
+  gateway('gateway-http-proxy-3-redis', 'gateway, http-proxy-3, Redis with leases', {
     engine: 'http-proxy-3',
     store: 'redis',
   }),
-  gateway({
-    name: 'two-workers-redis',
-    label: 'gateway, two workers, direct, Redis with leases',
-    ...direct,
+  gateway('two-workers-redis', 'gateway, two workers, direct, Redis with leases', {
     store: 'redis',
     workers: 2,
   }),
-  gateway({
-    name: 'two-workers-embedded',
-    label: 'gateway, two workers, direct, embedded store',
-    ...direct,
+  gateway('two-workers-embedded', 'gateway, two workers, direct, embedded store', {
     store: 'embedded',
     workers: 2,
   }),
 ]
 
-const refusals = [
-  gateway({
-    name: 'refusal-429',
-    label: 'gateway, 429 (quota used up, each a strike)',
-    load: 'exhausted',
-    engine: 'direct',
-    store: 'embedded',
-  }),
-  gateway({
-    name: 'refusal-banned',
-    label: 'gateway, 429 (banned key)',
-    load: 'banned',
-    engine: 'direct',
-    store: 'embedded',
-    bansAtOnce: true,
-  }),
-  gateway({
-    name: 'refusal-401',
-    label: 'gateway, 401 (unknown key)',
-    load: 'unknown',
-    engine: 'direct',
-    store: 'embedded',
-  }),
-]
-
-function atHalfLoad({ name, label, load, job }: Scenario): Scenario {
-  return {
-    name: `half-load-${name}`,
-    label,
-    load,
-    job,
-    halfLoad: { subject: name, ofRate: leasing.name },
-    start: ({ subjectOf }) => Promise.resolve(subjectOf(name)),
-  }
+/** The gateway's refusal, and a bare server that sends the same bytes. */
+function refusal(what: string, label: string, load: Load): readonly [Scenario, Scenario] {
+  const [name, bare] = [`refusal-${what}`, `bare-${what}`]
+  const variant = { store: 'embedded', bansAtOnce: load === 'banned' } as const
+  return [
+    { ...gateway(name, label, variant), load },
+    {
+      name: bare,
+      label: 'bare node:http, the bytes of the row above',
+      load,
+      job: 'none',
+      repeats: name,
+      start: ({ processes, answerOf }) => fixedAnswerSubject(processes, bare, answerOf(name)),
+    },
+  ]
 }
+
+const atHalfLoad = ({ name, label, load, job }: Scenario): Scenario => ({
+  name: `half-load-${name}`,
+  label,
+  load,
+  job,
+  halfLoad: { subject: name, ofRate: leasing.name },
+  start: ({ subjectOf }) => Promise.resolve(subjectOf(name)),
+})
+
+const bareNet = bareProxy('net')
 
 export const scenarios: readonly Scenario[] = [
   backendAlone,
   ...peers,
+  bareProxy('http'),
+  bareNet,
   ...gateways,
-  ...refusals.flatMap((refusal) => [refusal, bareRefusal(refusal)]),
+  ...refusal('429', 'gateway, 429 (quota used up, each a strike)', 'exhausted'),
+  ...refusal('banned', 'gateway, 429 (banned key)', 'banned'),
+  ...refusal('401', 'gateway, 401 (unknown key)', 'unknown'),
   atHalfLoad(leasing),
+  atHalfLoad(bareNet),
   atHalfLoad(plainNginx),
 ]
 
@@ -176,13 +165,8 @@ export function selectScenarios(words: readonly string[]): readonly Scenario[] {
       )
   }
   const wanted = scenarios.filter(({ name }) => words.some((word) => name.includes(word)))
-  const names = new Set(
-    wanted.flatMap(({ name, repeats, halfLoad }) => [
-      name,
-      repeats ?? name,
-      halfLoad?.subject ?? name,
-      halfLoad?.ofRate ?? name,
-    ]),
+  const names = new Set<unknown>(
+    wanted.flatMap((one) => [one.name, one.repeats, one.halfLoad?.subject, one.halfLoad?.ofRate]),
   )
   return scenarios.filter(({ name }) => names.has(name))
 }

@@ -1,124 +1,133 @@
-/** How the processes under test are started: the gateway, the peers, and the servers that only repeat an answer. */
+/** How the processes under test are started: the gateway, its peers, and servers without any policy. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { gatewayConfig, type GatewayVariant } from './gateway-config.ts'
-import { nginx } from './peers/nginx.ts'
-import type { PeerConfig } from './peers/peer.ts'
-import type { LaunchOrder } from './processes.ts'
-import type { Scenario, Subject, World } from './scenarios.ts'
-import { ampleClients, ampleLimits } from './workload.ts'
+import { clientEntries, loadedFromHere, openPolicy, startGateway } from './gateway.ts'
+import { nginxPeer } from './peers/nginx.ts'
+import type { FastifyConfig, PeerTerms } from './peers/terms.ts'
+import { script, type Launched, type Processes } from './processes.ts'
+import type { Answer } from './verify.ts'
+import { ampleClients, ampleLimits, exhaustedClients, exhaustedLimits } from './workload.ts'
 
-const script = (name: string): string => join(import.meta.dirname, name)
-
-export type GatewayRow = Pick<Scenario, 'name' | 'label' | 'load'> &
-  Omit<GatewayVariant, 'redis' | 'backend'> & { readonly store: 'embedded' | 'redis' }
-
-export function gateway({ name, label, load, store, ...variant }: GatewayRow): Scenario {
-  return {
-    name,
-    label,
-    load,
-    job: 'limits',
-    processes: variant.workers ?? 1,
-    start: async ({ processes, backend }) => {
-      const redis = store === 'redis' ? await processes.redis() : undefined
-      const file = join(processes.directory, `${name}.yaml`)
-      writeFileSync(file, gatewayConfig({ ...variant, redis: redis?.url, backend: backend.origin }))
-      const server = await processes.launch({
-        name,
-        command: [script('../src/main.ts'), 'start', '--config', file],
-        listener: 'tollgate',
-        own: false,
-      })
-      return { server, redisPid: redis?.pid, admin: await server.listening('admin') }
-    },
-  }
+export interface Subject {
+  readonly server: Launched
+  readonly redisPid?: number | undefined
+  /** Scheme, host and port of the gateway's own metrics. */
+  readonly admin?: string
+  /** Scheme, host and port of what tells its allocations. */
+  readonly probe?: string | undefined
 }
 
-/** A server in Node.js, `peers/FILE`; it announces itself under the first word of that name. */
-export function nodePeer(
-  name: string,
-  label: string,
-  file: string,
-  { pipelined = false } = {},
-): Scenario {
-  return {
-    name,
-    label,
-    load: 'served',
-    job: 'limits',
-    start: async (world) => {
-      const redis = await world.processes.redis()
-      const config: PeerConfig = {
-        backend: world.backend.origin,
-        redis: redis.url,
-        pipelined,
-        ...customers,
-      }
-      const configFile = join(world.processes.directory, `${name}.json`)
-      writeFileSync(configFile, JSON.stringify(config))
-      const server = await launchOwn(world, {
-        name,
-        listener: file.replace(/-.*/, ''),
-        command: [script(`peers/${file}`), configFile],
-      })
-      return { server, redisPid: redis.pid }
-    },
-  }
+export interface GatewayVariant {
+  /** Default: direct. */
+  readonly engine?: 'direct' | 'http-proxy-3'
+  readonly store: 'embedded' | 'redis'
+  /** Default: auto. */
+  readonly lease?: 'auto' | 'off'
+  /** Default: 1. */
+  readonly workers?: number
+  /** A key that goes on after its first 429 is banned for longer than the bench lasts. Default: no key is ever banned. */
+  readonly bansAtOnce?: boolean
 }
 
-export function nginxPeer(name: string, label: string, job: 'limits' | 'forwards'): Scenario {
-  return {
-    name,
-    label,
-    load: 'served',
-    job,
-    start: async ({ processes, backend }) => {
-      const order = (redisPort: number) =>
-        nginx({
-          name,
-          directory: processes.directory,
-          backend: backend.origin,
-          limits: job === 'limits' ? { ...customers, redisPort } : undefined,
-        })
-      const redis = job === 'limits' ? await processes.redis() : undefined
-      const server = await processes.launch(await order(redis?.port ?? 0))
-      return { server, redisPid: redis?.pid }
-    },
-  }
+interface Order {
+  readonly name: string
+  /** Scheme, host and port. */
+  readonly backend: string
 }
 
-const customers = {
+export async function gatewaySubject(
+  processes: Processes,
+  { name, backend }: Order,
+  variant: GatewayVariant,
+): Promise<Subject> {
+  const { engine = 'direct', store, lease = 'auto', workers = 1, bansAtOnce = false } = variant
+  const redis = store === 'redis' ? await processes.redis() : undefined
+  const server = await startGateway(processes, {
+    name,
+    probe: workers === 1,
+    config: {
+      ...openPolicy,
+      ...(bansAtOnce && { bans: { strikes: 1, within: '1s', grace: '0s', duration: '1h' } }),
+      server: { workers, ...loadedFromHere },
+      upstream: { urls: [backend], engine },
+      store: { redis: redis?.url ?? '', lease },
+      clients: [
+        ...clientEntries(ampleClients, { limits: ampleLimits }),
+        ...clientEntries(exhaustedClients, { limits: exhaustedLimits }),
+      ],
+    },
+  })
+  return { server, redisPid: redis?.pid, admin: server.admin, probe: server.probe }
+}
+
+export const ampleTerms: PeerTerms = {
   plan: 'enterprise',
   limits: ampleLimits,
   clients: ampleClients.map(({ id, sha256 }) => ({ id, sha256 })),
 }
 
-/** A bare node:http server with the bytes that another scenario was seen to send. */
-export function bareRefusal({ name, load }: Scenario): Scenario {
-  const bare = name.replace('refusal', 'bare')
-  return {
-    name: bare,
-    label: 'bare node:http, the bytes of the row above',
-    load,
-    job: 'none',
-    repeats: name,
-    start: async (world) => {
-      const file = join(world.processes.directory, `${bare}.json`)
-      writeFileSync(file, JSON.stringify(world.answerOf(name)))
-      const server = await launchOwn(world, {
-        name: bare,
-        listener: 'fixed-answer',
-        command: [script('fixed-answer.ts'), file],
-      })
-      return { server, redisPid: undefined }
-    },
-  }
+export async function fastifySubject(
+  processes: Processes,
+  { name, backend }: Order,
+  terms: PeerTerms,
+): Promise<Subject> {
+  const redis = await processes.redis()
+  const config: FastifyConfig = { backend, redis: redis.url, ...terms }
+  const file = join(processes.directory, `${name}.json`)
+  writeFileSync(file, JSON.stringify(config))
+  const names = { name, listener: 'fastify' }
+  const subject = await ownSubject(processes, names, ['peers/fastify-http-proxy.ts', file])
+  return { ...subject, redisPid: redis.pid }
 }
 
-async function launchOwn(
-  { processes }: World,
-  order: Omit<LaunchOrder, 'own'>,
-): Promise<Subject['server']> {
-  return processes.launch({ ...order, own: true })
+/** terms: undefined: it passes on whatever comes. */
+export async function nginxSubject(
+  processes: Processes,
+  { name, backend }: Order,
+  terms: PeerTerms | undefined,
+): Promise<Subject> {
+  const redis = terms && (await processes.redis())
+  const limited = terms && redis && { terms, redisPort: redis.port }
+  const order = await nginxPeer({ name, directory: processes.directory, backend }, limited)
+  return { server: await processes.launch(order), redisPid: redis?.pid }
 }
+
+/** A bare node:http server with the bytes that another subject was seen to send. */
+export function fixedAnswerSubject(
+  processes: Processes,
+  name: string,
+  answer: Answer,
+): Promise<Subject> {
+  const file = join(processes.directory, `${name}.json`)
+  writeFileSync(file, JSON.stringify(answer))
+  return ownSubject(processes, { name, listener: 'fixed-answer' }, ['fixed-answer.ts', file])
+}
+
+export const bareProxySubject = (
+  processes: Processes,
+  { name, backend }: Order,
+  kind: 'http' | 'net',
+): Promise<Subject> =>
+  ownSubject(processes, { name, listener: 'bare-proxy' }, ['peers/bare-proxy.ts', kind, backend])
+
+export async function ownSubject(
+  processes: Processes,
+  names: { readonly name: string; readonly listener: string },
+  [file, ...args]: readonly [string, ...string[]],
+): Promise<Subject> {
+  const command = [script(file), ...args] as const
+  const order = { ...names, command: [...command] as [string, ...string[]], own: true }
+  const server = await processes.launch({ ...order, probe: true })
+  return { server, probe: await server.listening('probe') }
+}
+
+export const startBackend = (
+  processes: Processes,
+  { name = 'backend', args = [] }: { name?: string; args?: readonly string[] } = {},
+): Promise<Launched> =>
+  processes.launch({
+    name,
+    command: [script('backend.ts'), ...args],
+    listener: 'backend',
+    own: true,
+  })

@@ -1,5 +1,5 @@
 /** The requests every run sends: one path, 200 keys with quota to spare, 200 without, and keys nobody knows. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 
 export const requestPath = '/v1/pets?limit=20'
 export const connections = 64
@@ -19,28 +19,25 @@ export interface BenchClient {
   readonly sha256: string
 }
 
-export const ampleClients = benchClients('ample')
-export const exhaustedClients = benchClients('exhausted')
+export const ampleClients = benchClients('ample', keyCount)
+export const exhaustedClients = benchClients('exhausted', keyCount)
 
-/** Keys that no configuration knows; every connection has its own, so that none is met often. */
+/** Keys that no configuration knows; there are so many that none is met often. */
 export const unknownKeys = Array.from({ length: connections * keyCount }, (_, index) =>
   keyFor(`unknown-${index}`),
 )
 
-function benchClients(kind: string): readonly BenchClient[] {
-  return Array.from({ length: keyCount }, (_, index) => {
+/** Clients called `KIND-0`, `KIND-1` and so on, whose keys follow from their names. */
+export function benchClients(kind: string, count: number): readonly BenchClient[] {
+  return Array.from({ length: count }, (_, index) => {
     const id = `${kind}-${index}`
     const key = keyFor(id)
-    return { id, key, sha256: sha256(key) }
+    return { id, key, sha256: hash('sha256', key) }
   })
 }
 
 function keyFor(seed: string): string {
-  return `tg_${sha256(seed).slice(0, 40)}`
-}
-
-function sha256(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
+  return `tg_${hash('sha256', seed).slice(0, 40)}`
 }
 
 function paddedPets(bytes: number): string {

@@ -1,5 +1,4 @@
 /** What attackers and clients are told, and what they report. */
-import type { Http2Request } from './http2.ts'
 
 export interface AttackOrder {
   readonly attack:
@@ -9,9 +8,7 @@ export interface AttackOrder {
     | 'reconnects'
     | 'paced'
     | 'addresses'
-    | 'continueRace'
     | 'forgedTokens'
-    | 'echoes'
     | 'tinyFrames'
     | 'streamsAtOnce'
   readonly port: number
@@ -26,13 +23,12 @@ export interface AttackOrder {
   readonly times?: number
   /** What follows the head, again and again. */
   readonly rest?: { readonly text: string; readonly afterMs: number; readonly repeat: number }
-  /** Over HTTP/2: what is asked, on how many streams of each connection. */
-  readonly request?: Partial<Http2Request>
-  readonly streams?: number
+  /** The key that requests over HTTP/2 carry. Default: none. */
+  readonly key?: string | undefined
   /** It takes no notice of answers, nor of the server's end of the connection. */
   readonly deaf?: boolean
   /** Tokens that it makes up. kid: undefined: each names a key of its own invention. */
-  readonly forged?: { readonly alg: string; readonly claims: object; readonly kid?: string }
+  readonly forged?: { readonly claims: object; readonly kid: string | undefined }
   /** It comes from the address of the client, as others behind the same router do. */
   readonly isNeighbour?: boolean
   /** Speaks TLS, and offers these protocols. */
@@ -49,17 +45,16 @@ export interface ClientOrder {
   readonly head: string
   /** One for each request in turn, instead of `head`. */
   readonly heads?: readonly string[]
-  readonly bodyBytes?: number
   /** At most at once. */
   readonly connections: number
-  /** Over HTTP/2 with TLS, all on one connection, instead of `head`. */
-  readonly http2?: Http2Request
+  /** Requests with this key go over HTTP/2 with TLS, all on one connection, instead of `head`. */
+  readonly http2Key?: string
   /** undefined: each connection asks again when it is answered. */
   readonly everyMs?: number | undefined
   /** Each request comes on a new connection. */
   readonly fresh?: boolean
   /** Over TLS, whatever the certificate. */
-  readonly tls?: boolean
+  readonly isSecure?: boolean
   /** Whoever has not been answered so long after the end counts as `unanswered`. Default: 15,000. */
   readonly patienceMs?: number
   /** What is asked in this time counts for nothing. */
@@ -70,6 +65,6 @@ export interface ClientOrder {
 export interface ClientOutcome {
   /** By status; or why there is none. */
   readonly answers: Readonly<Record<string, number>>
-  /** From when a request was due, whether it was answered or not; ascending. */
+  /** From when a request was due, whether it was answered or not. */
   readonly waitsMs: readonly number[]
 }

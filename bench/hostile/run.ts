@@ -1,55 +1,25 @@
 /** `npm run bench:hostile`: plays each attack on the gateway, nginx and HAProxy in turn, and prints what a valid client felt. */
-import { readFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
-import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { createProcesses, type Processes } from '../processes.ts'
-import { cases, type HostileCase, type Line } from './cases.ts'
-import { endChildren } from './child.ts'
-import { isInstalled } from './servers.ts'
-import { hostileTable, lineText } from './table.ts'
+import { progress, runCommand, wordsOf } from '../command.ts'
+import { today } from '../machine.ts'
+import { formatted, replaceBlock, table } from '../markdown.ts'
+import { isStopping, script, withProcesses } from '../processes.ts'
+import { cases, type HostileCase } from './cases.ts'
+import { playOn, type Sight } from './play.ts'
+import { isInstalled, type Server } from './servers.ts'
 
 const usage = `usage: npm run bench:hostile -- [--only CASE,CASE] [--server WORD] [--write]
   --only    cases whose name begins with one of these: ${cases.map(({ name }) => name).join(', ')}
   --server  only servers whose name contains the word
   --write   replace the table in bench/README.md`
 
-let live: Processes | undefined
-let isStopping = false
-
-async function play(one: HostileCase, word: string): Promise<Line[]> {
-  const lines: Line[] = []
-  for (const server of one.servers) {
-    if (isStopping || !server.name.includes(word)) continue
-    if (!isInstalled(server)) {
-      process.stderr.write(`${server.name} is not installed\n`)
-      continue
-    }
-    live = createProcesses(undefined)
-    try {
-      const line = { server, ...(await one.run(live, server)) }
-      lines.push(line)
-      process.stderr.write(
-        `${one.name.padEnd(12)} ${lineText(line)} (load ${loadavg()[0]?.toFixed(1)})\n`,
-      )
-    } finally {
-      endChildren()
-      await live.stopAll()
-    }
-  }
-  return lines
+interface Line {
+  readonly server: Server
+  readonly sight: Sight
 }
 
-function writeTable(markdown: string): void {
-  const file = join(import.meta.dirname, '../README.md')
-  const [start, end] = ['<!-- hostile -->', '<!-- /hostile -->']
-  const readme = readFileSync(file, 'utf8')
-  const [from, to] = [readme.indexOf(start), readme.indexOf(end)]
-  if (from < 0 || to < from) throw new Error(`${file} has no place marked for the table`)
-  writeFileSync(file, `${readme.slice(0, from + start.length)}\n\n${markdown}\n${readme.slice(to)}`)
-}
-
-function parseOptions() {
+function parse() {
   const { values } = parseArgs({
     options: {
       only: { type: 'string', default: '' },
@@ -57,35 +27,68 @@ function parseOptions() {
       write: { type: 'boolean', default: false },
     },
   })
-  const words = values.only.split(',').filter((word) => word !== '')
+  const words = wordsOf(values.only)
   const chosen = cases.filter(
     ({ name }) =>
       words.length === 0 || words.some((word) => name === word || name.startsWith(`${word}-`)),
   )
-  if (chosen.length === 0) throw new Error(`no case of this name`)
+  if (chosen.length === 0) throw new Error('no case has this name')
   return { ...values, chosen }
 }
 
-async function main(): Promise<number> {
-  let options: ReturnType<typeof parseOptions>
-  try {
-    options = parseOptions()
-  } catch (error) {
-    process.stderr.write(`${(error as Error).message}\n${usage}\n`)
-    return 2
+async function play(one: HostileCase, word: string): Promise<string[][]> {
+  const lines: Line[] = []
+  for (const server of one.servers) {
+    if (isStopping() || !server.name.includes(word)) continue
+    if (!isInstalled(server)) {
+      progress(`${server.name} is not installed`)
+      continue
+    }
+    const sight = await withProcesses((processes) => playOn(processes, server, one.play))
+    lines.push({ server, sight })
+    const cells = cellsOf(one, lines, { server, sight }).join('; ')
+    progress(`${one.name.padEnd(16)} ${cells}; load ${loadavg()[0]?.toFixed(1)}`)
   }
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
-    process.once(signal, () => {
-      isStopping = true
-      endChildren()
-      void live?.stopAll().finally(() => process.exit(1))
-    })
-  const played: [HostileCase, readonly Line[]][] = []
-  for (const one of options.chosen) played.push([one, await play(one, options.server)])
-  const markdown = hostileTable(played)
-  process.stdout.write(markdown)
-  if (options.write) writeTable(markdown)
+  return lines.map((line, nth) => [
+    nth === 0 ? `${one.name}: ${one.title}` : '',
+    nth === 0 ? one.wanted : '',
+    ...cellsOf(one, lines, line),
+  ])
+}
+
+function cellsOf(one: HostileCase, lines: readonly Line[], { server, sight }: Line): string[] {
+  const nginx = lines.find((line) => line.server.kind === 'nginx')?.sight
+  const verdict = one.isMet(sight, nginx) ? ': **met**' : ': **MISSED**'
+  return [
+    server.name,
+    one.found(sight) + (server.kind === 'gateway' ? verdict : ''),
+    pairs(sight.answers),
+    [sight.medianMs, sight.p99Ms, sight.longestMs].map(round).join(', '),
+    `${round(sight.rssBeforeMB)}, ${round(sight.rssMostMB)}`,
+    round(sight.cpuSeconds),
+    pairs(sight.attack),
+  ]
+}
+
+const pairs = (counts: Readonly<Record<string, number>>): string =>
+  Object.entries(counts)
+    .map(([name, count]) => `${name}: ${count}`)
+    .join(', ') || '–'
+
+const round = (value: number): string => value.toFixed(value < 10 ? 1 : 0)
+
+async function run({ chosen, server, write }: ReturnType<typeof parse>): Promise<number> {
+  const lines: string[][] = []
+  for (const one of chosen) lines.push(...(await play(one, server)))
+  if (isStopping()) return 1
+  const head = ['case', 'wanted', 'server', 'found', 'victim answered', 'median, p99, longest ms']
+  const [load = NaN] = loadavg()
+  const origin = `${today()}, Node.js ${process.versions.node}; load of the machine at the end: ${load.toFixed(1)}`
+  const markdown = `${origin}\n\n${table([...head, 'RSS MB before, most', 'CPU s', 'attack'], lines)}`
+  const readme = script('README.md')
+  process.stdout.write(await formatted(readme, markdown))
+  if (write) await replaceBlock(readme, 'hostile', markdown)
   return 0
 }
 
-process.exitCode = await main()
+await runCommand({ usage, parse, run })

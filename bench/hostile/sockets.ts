@@ -1,5 +1,6 @@
-/** The socket that an attack is played from. */
+/** The sockets that attacks are played from, and loops over them. */
 import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectTls } from 'node:tls'
 import type { AttackOrder } from './orders.ts'
 
@@ -7,13 +8,14 @@ import type { AttackOrder } from './orders.ts'
 export const ADDRESS = '127.0.0.9'
 const NEIGHBOUR = '127.0.0.1'
 
-type From = Pick<AttackOrder, 'isNeighbour' | 'alpn'>
+type From = Pick<AttackOrder, 'isNeighbour' | 'alpn'> & {
+  /** The socket goes on sending when the server has sent its end. */
+  readonly allowHalfOpen?: boolean
+}
 
-/** allowHalfOpen: the socket goes on sending when the server has sent its end. */
 export function openSocket(
   port: number,
-  allowHalfOpen = false,
-  { isNeighbour = false, alpn }: From = {},
+  { isNeighbour = false, alpn, allowHalfOpen = false }: From = {},
 ): Socket {
   const localAddress = isNeighbour ? NEIGHBOUR : ADDRESS
   const transport = connect({ host: '127.0.0.1', localAddress, noDelay: true, port, allowHalfOpen })
@@ -23,4 +25,51 @@ export function openSocket(
   if (alpn === undefined) return transport
   const tls = { socket: transport, ALPNProtocols: [...alpn], rejectUnauthorized: false }
   return connectTls(tls).on('error', ignore)
+}
+
+/** Resolves when it happens to a socket, whatever errors come before. */
+export const happens = (socket: Socket, event: 'close' | 'secureConnect'): Promise<void> =>
+  new Promise((resolve) => socket.once(event, () => resolve()))
+
+/** Keeps so many sockets open for the time of the attack: whichever closes is opened again. Says what became of them. */
+export async function keepOpen(
+  order: AttackOrder,
+  { pauseMs = 0, allowHalfOpen = false }: { pauseMs?: number; allowHalfOpen?: boolean },
+  play: (socket: Socket, nth: number) => void,
+): Promise<{ held: number; 'thrown out': number; connections: number }> {
+  const open = new Set<Socket>()
+  const count = { connections: 0, 'thrown out': 0 }
+  let isOver = false
+  const begin = (): void => {
+    if (isOver) return
+    const socket = openSocket(order.port, { ...order, allowHalfOpen })
+    open.add(socket)
+    if (!allowHalfOpen) socket.once('end', () => socket.destroy())
+    socket.once('close', () => {
+      open.delete(socket)
+      if (!isOver) count['thrown out'] += 1
+      if (pauseMs > 0) setTimeout(begin, pauseMs)
+      else setImmediate(begin)
+    })
+    play(socket, count.connections++)
+  }
+  for (let nth = 0; nth < order.connections; nth++) begin()
+  await sleep(order.ms)
+  isOver = true
+  const held = open.size
+  for (const socket of open) socket.destroy()
+  return { ...count, held }
+}
+
+/** Runs so many loops side by side, until all have ended. */
+export async function inLanes(count: number, lane: (nth: number) => Promise<void>): Promise<void> {
+  await Promise.all(Array.from({ length: count }, (_, nth) => lane(nth)))
+}
+
+/** Heads of answers that begin in these bytes; one cut by the edge of a packet is missed. */
+export function answersIn(data: Buffer): number {
+  let count = 0
+  for (let at = data.indexOf('HTTP/1.1 '); at >= 0; at = data.indexOf('HTTP/1.1 ', at + 1))
+    count += 1
+  return count
 }

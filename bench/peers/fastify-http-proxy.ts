@@ -1,9 +1,12 @@
 /** fastify with @fastify/http-proxy and @fastify/rate-limit on Redis: the plugin keeps one window per route, here the minute. */
+import { hash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import httpProxy from '@fastify/http-proxy'
 import rateLimit from '@fastify/rate-limit'
 import Fastify from 'fastify'
 import { Redis } from 'ioredis'
-import { announce, clientLookup, endWithBench, peerConfig } from './peer.ts'
+import { announce, endWithBench } from '../own-process.ts'
+import type { FastifyConfig } from './terms.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -11,8 +14,14 @@ declare module 'fastify' {
   }
 }
 
-const config = peerConfig()
-const clientOf = clientLookup(config)
+const file = process.argv[2]
+if (file === undefined) throw new Error('usage: fastify-http-proxy.ts CONFIG.json')
+const config = JSON.parse(readFileSync(file, 'utf8')) as FastifyConfig
+
+/** No key is kept, only digests. */
+const ids = new Map(config.clients.map(({ id, sha256 }) => [sha256, id]))
+const clientOf = (authorization = ''): string | undefined =>
+  ids.get(hash('sha256', /^Bearer (\S+)$/i.exec(authorization)?.[1] ?? ''))
 
 const app = Fastify({ logger: false })
 app.decorateRequest('client', '')
@@ -33,7 +42,7 @@ await app.register(rateLimit, {
   redis: new Redis(config.redis, {
     connectTimeout: 500,
     maxRetriesPerRequest: 1,
-    enableAutoPipelining: config.pipelined,
+    enableAutoPipelining: true,
   }),
   max: config.limits.perMinute,
   timeWindow: 60_000,

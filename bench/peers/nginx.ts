@@ -5,7 +5,7 @@ import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from '../../test/support/redis-server.ts'
 import type { LaunchOrder } from '../processes.ts'
-import type { PeerConfig } from './peer.ts'
+import type { PeerTerms } from './terms.ts'
 
 /** The row is left out and the others go on. */
 export class NotInstalled extends Error {}
@@ -16,94 +16,41 @@ const luaNeeds = [
   `${modules}/ngx_http_lua_module.so`,
   '/usr/share/lua/5.1/nginx/redis.lua',
 ]
+const luaPackages = ['libnginx-mod-http-lua', 'lua-nginx-redis']
 
-export interface NginxOrder {
+export interface NginxParts {
   readonly name: string
   /** Folder of the run: configuration, logs, temporary files. */
   readonly directory: string
-  /** Scheme, host and port. */
-  readonly backend: string
-  /** undefined: proxy_pass alone. */
-  readonly limits:
-    (Pick<PeerConfig, 'plan' | 'limits' | 'clients'> & { redisPort: number }) | undefined
+  /** Host and port of each. */
+  readonly backends: readonly string[]
+  /** Lines of the configuration, each in its place. */
+  readonly main?: string
+  readonly http: string
+  readonly upstream: string
+  /** What follows the address in `listen`. */
+  readonly listen?: string
+  /** What `location /` has before it passes the request on. */
+  readonly location: string
+  readonly otherLocations?: string
+  readonly connections?: number
 }
 
-/** Writes the configuration and says how to start it. Throws NotInstalled with the command that mends it. */
-export async function nginx({
-  name,
-  directory,
-  backend,
-  limits,
-}: NginxOrder): Promise<LaunchOrder> {
-  const executable = findNginx()
-  if (executable === undefined)
-    throw new NotInstalled(aptGet(limits ? ['nginx', ...luaPackages] : ['nginx']))
-  if (limits && !luaNeeds.every((file) => existsSync(file)))
-    throw new NotInstalled(aptGet(luaPackages))
+/** Writes a configuration and says how to start it. Throws NotInstalled with the command that mends it. */
+export async function nginx(parts: NginxParts): Promise<LaunchOrder> {
+  const executable = findInstalled('nginx')
+  if (executable === undefined) throw new NotInstalled(aptGet(['nginx']))
+  const { name, directory } = parts
   const port = await freePort()
-  const files = { name, directory, backend, port }
-  if (limits) writeFileSync(join(directory, 'nginx-lua-settings.lua'), luaSettings(limits))
   const file = join(directory, `${name}.conf`)
-  writeFileSync(file, limits ? withLimits(files, limits.plan) : plain(files))
-  return {
-    name,
-    executable,
-    command: ['-p', directory, '-e', 'stderr', '-c', file],
-    listener: name,
-    port,
-    own: false,
-  }
+  writeFileSync(file, configuration(parts, port))
+  const command = ['-p', directory, '-e', 'stderr', '-c', file] as const
+  return { name, executable, command: [...command], listener: name, port, own: false }
 }
 
-/** Debian puts it where only root's path leads. */
-export function findNginx(): string | undefined {
-  return ['nginx', '/usr/sbin/nginx'].find((name) => !spawnSync(name, ['-v']).error)
-}
-
-const luaPackages = ['libnginx-mod-http-lua', 'lua-nginx-redis']
-
-function aptGet(packages: readonly string[]): string {
-  return `apt-get update && apt-get install -y ${packages.join(' ')}`
-}
-
-interface Files {
-  readonly name: string
-  readonly directory: string
-  readonly backend: string
-  readonly port: number
-}
-
-function plain(files: Files): string {
-  return configuration(files, {
-    modules: '',
-    http: 'access_log off;',
-    location: '',
-  })
-}
-
-/** The access log has the fields of the gateway's, as JSON, and is buffered. */
-function withLimits(files: Files, plan: string): string {
-  return configuration(files, {
-    modules: `load_module ${luaNeeds[0]};\nload_module ${luaNeeds[1]};`,
-    http: `lua_package_path "${files.directory}/?.lua;${import.meta.dirname}/?.lua;;";
-  init_by_lua_block { admit = require("nginx-limits").admit }
-  log_format access escape=json '{"time":"$time_iso8601","address":"$remote_addr","client":"$client","method":"$request_method",'
-    '"path":"$uri","status":$status,"bytes":$body_bytes_sent,"seconds":$request_time,"backendSeconds":"$upstream_response_time"}';
-  access_log ${files.directory}/${files.name}.log access buffer=64k flush=1s;`,
-    location: `set $client "";
-      access_by_lua_block { return admit() }
-      proxy_set_header Authorization "";
-      proxy_set_header X-Client-Id $client;
-      proxy_set_header X-Client-Plan ${plan};
-      proxy_set_header X-Forwarded-For $remote_addr;`,
-  })
-}
-
-/** One worker process, as every other row has; connections are kept on both sides for as long as the bench runs. */
-function configuration(
-  { name, directory, backend, port }: Files,
-  parts: { readonly modules: string; readonly http: string; readonly location: string },
-): string {
+/** One worker process, as every other server has. */
+function configuration(parts: NginxParts, port: number): string {
+  const { name, directory, backends, main = '', connections = 4096 } = parts
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${directory}/${name}-${kind};`,
   )
@@ -114,31 +61,71 @@ worker_processes 1;
 pid ${directory}/${name}.pid;
 error_log stderr warn;
 ${user}
-${parts.modules}
-events { worker_connections 4096; }
+${main}
+events { worker_connections ${connections}; }
 http {
   ${temporary.join('\n  ')}
   ${parts.http}
-  keepalive_requests 1000000000;
   upstream backend {
-    server ${new URL(backend).host};
-    keepalive 128;
-    keepalive_requests 1000000000;
+    ${backends.map((backend) => `server ${backend};`).join('\n    ')}
+    ${parts.upstream}
   }
   server {
-    listen 127.0.0.1:${port};
+    listen 127.0.0.1:${port}${parts.listen ?? ''};
     location / {
       ${parts.location}
       proxy_http_version 1.1;
       proxy_set_header Connection "";
       proxy_pass http://backend;
     }
+    ${parts.otherLocations ?? ''}
   }
 }
 `
 }
 
-function luaSettings({ clients, limits, redisPort }: NonNullable<NginxOrder['limits']>): string {
+export interface LimitedPeer {
+  readonly terms: PeerTerms
+  readonly redisPort: number
+}
+
+/** nginx that passes on whatever comes, or one that keeps limits with Lua and Redis. Connections are kept for as long as the bench runs. */
+export function nginxPeer(
+  files: { readonly name: string; readonly directory: string; readonly backend: string },
+  limited: LimitedPeer | undefined,
+): Promise<LaunchOrder> {
+  const { name, directory, backend } = files
+  const parts = {
+    name,
+    directory,
+    backends: [new URL(backend).host],
+    http: 'keepalive_requests 1000000000;',
+    upstream: 'keepalive 128; keepalive_requests 1000000000;',
+    location: '',
+  }
+  if (limited === undefined) return nginx({ ...parts, http: `${parts.http} access_log off;` })
+  if (!luaNeeds.every((file) => existsSync(file))) throw new NotInstalled(aptGet(luaPackages))
+  writeFileSync(join(directory, 'nginx-lua-settings.lua'), luaSettings(limited))
+  // The access log has the fields of the gateway's, as JSON, and is buffered.
+  return nginx({
+    ...parts,
+    main: `load_module ${luaNeeds[0]};\nload_module ${luaNeeds[1]};`,
+    http: `${parts.http}
+  lua_package_path "${directory}/?.lua;${import.meta.dirname}/?.lua;;";
+  init_by_lua_block { admit = require("nginx-limits").admit }
+  log_format access escape=json '{"time":"$time_iso8601","address":"$remote_addr","client":"$client","method":"$request_method",'
+    '"path":"$uri","status":$status,"bytes":$body_bytes_sent,"seconds":$request_time,"backendSeconds":"$upstream_response_time"}';
+  access_log ${directory}/${name}.log access buffer=64k flush=1s;`,
+    location: `set $client "";
+      access_by_lua_block { return admit() }
+      proxy_set_header Authorization "";
+      proxy_set_header X-Client-Id $client;
+      proxy_set_header X-Client-Plan ${limited.terms.plan};
+      proxy_set_header X-Forwarded-For $remote_addr;`,
+  })
+}
+
+function luaSettings({ terms: { clients, limits }, redisPort }: LimitedPeer): string {
   return `return {
   redis_port = ${redisPort}, per_minute = ${limits.perMinute}, per_day = ${limits.perDay},
   clients = {
@@ -147,3 +134,10 @@ ${clients.map(({ id, sha256 }) => `    ["${sha256}"] = "${id}",`).join('\n')}
 }
 `
 }
+
+/** Debian puts it where only root's path leads. */
+export const findInstalled = (program: 'nginx' | 'haproxy'): string | undefined =>
+  [program, `/usr/sbin/${program}`].find((name) => !spawnSync(name, ['-v']).error)
+
+const aptGet = (packages: readonly string[]): string =>
+  `apt-get update && apt-get install -y ${packages.join(' ')}`

@@ -1,7 +1,7 @@
 /**
- * A keep-alive HTTP/1.1 connection of a load generator, on a bare socket: a few microseconds a request, however many
- * keys there are. autocannon prepares every request per key and connection before it starts, which 100,000 keys on 64
- * connections rule out; wrk checks no answers, keeps no schedule and would be one more thing to install.
+ * A keep-alive HTTP/1.1 connection of the load generator, on a bare socket: a few microseconds a request, however many keys there are.
+ * autocannon prepares every request per key and connection before it starts, which 100,000 keys on 64 connections rule
+ * out, and sends a constant rate in bursts; wrk checks no answers and keeps no schedule.
  */
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
@@ -11,12 +11,16 @@ export interface Answer {
   /** The head as text, CRLF between lines. */
   readonly head: string
   readonly bodyBytes: number
+  /** The body as text, if it has at most 4,096 bytes. */
+  readonly body: string
+  /** It announces that it is the last of its connection. */
+  readonly isLast: boolean
 }
 
 export interface Connection {
   readonly socket: Socket
-  /** Sends one request; the answer to the one before must have come. bodyBytes: this much is sent after the head. */
-  send(head: string, bodyBytes?: number): void
+  /** Sends the bytes of one request; the answer to the one before must have come. */
+  send(request: string): void
   destroy(): void
 }
 
@@ -28,23 +32,29 @@ export interface ConnectionEvents {
   onEnd(end: { readonly cause: string; readonly waiting: boolean }): void
 }
 
-const bodyChunk = Buffer.alloc(65_536, 'x')
+const longestText = 4_096
 
-/** Opens a connection to a loopback port. isSecure: over TLS, whatever the certificate. */
+export interface ConnectionOptions {
+  /** Over TLS, whatever the certificate. */
+  readonly isSecure?: boolean
+  /** The address that the server sees. */
+  readonly localAddress?: string
+}
+
+/** Opens a connection to a loopback port. */
 export function openConnection(
   port: number,
   events: ConnectionEvents,
-  isSecure = false,
+  { isSecure = false, localAddress = '127.0.0.1' }: ConnectionOptions = {},
 ): Connection {
-  const target = { port, host: '127.0.0.1', noDelay: true }
+  const target = { port, host: '127.0.0.1', noDelay: true, localAddress }
   const socket = isSecure ? connectTls({ ...target, rejectUnauthorized: false }) : connect(target)
   let waiting = false
   let ended = false
   /** Bytes of an incomplete head. */
   let pending: Buffer | undefined
-  let current: { status: number; head: string; bodyBytes: number } | undefined
+  let current: { -readonly [Name in keyof Answer]: Answer[Name] } | undefined
   let bodyLeft = 0
-  let toSend = 0
 
   const end = (cause: string): void => {
     if (ended) return
@@ -52,20 +62,11 @@ export function openConnection(
     socket.destroy()
     events.onEnd({ cause, waiting })
   }
-  const sendBody = (): void => {
-    while (toSend > 0) {
-      const size = Math.min(toSend, bodyChunk.length)
-      toSend -= size
-      if (!socket.write(size === bodyChunk.length ? bodyChunk : bodyChunk.subarray(0, size))) return
-    }
-  }
   const connection: Connection = {
     socket,
-    send: (head, bodyBytes = 0) => {
+    send: (request) => {
       waiting = true
-      toSend = bodyBytes
-      socket.write(head, 'latin1')
-      sendBody()
+      socket.write(request, 'latin1')
     },
     destroy: () => {
       ended = true
@@ -82,7 +83,8 @@ export function openConnection(
     if (status < 200) return at + 4
     if (length === undefined && status !== 204 && status !== 304) end(`${status} without a length`)
     bodyLeft = Number(length ?? 0)
-    current = { status, head, bodyBytes: bodyLeft }
+    const isLast = /\r\nconnection: *close/i.test(head)
+    current = { status, head, bodyBytes: bodyLeft, body: '', isLast }
     return at + 4
   }
   socket.on('connect', () => events.onReady?.(connection))
@@ -103,41 +105,66 @@ export function openConnection(
       }
       const eaten = Math.min(bodyLeft, data.length)
       bodyLeft -= eaten
+      if (current.bodyBytes <= longestText) current.body += data.toString('latin1', 0, eaten)
       data = data.subarray(eaten)
       if (bodyLeft > 0) return
       const answer: Answer = current
       current = undefined
       waiting = false
-      toSend = 0
       events.onAnswer(answer, connection)
     }
   })
-  socket.on('drain', sendBody)
   socket.on('error', (error) => end((error as NodeJS.ErrnoException).code ?? error.message))
   socket.on('close', () => end('closed'))
   return connection
 }
 
-/** The value of a field in an answer's head; undefined if absent. `name` in lower case. */
-export function field(head: string, name: string): string | undefined {
-  for (const line of head.split('\r\n')) {
-    const colon = line.indexOf(':')
-    if (line.slice(0, colon).toLowerCase() === name) return line.slice(colon + 1).trim()
-  }
-  return undefined
+export interface HeadParts {
+  readonly key?: string | undefined
+  readonly method?: string
+  /** Further lines, each with its end. */
+  readonly more?: string
 }
 
-/** Heads of requests, one per key, ready to be sent. */
-export function requestHead(order: {
-  readonly method: 'GET' | 'POST'
-  readonly path: string
-  readonly key: string
-  readonly bodyBytes?: number
-}): string {
-  const { method, path, key, bodyBytes } = order
-  const length =
-    method === 'POST'
-      ? `Content-Type: application/octet-stream\r\nContent-Length: ${bodyBytes ?? 0}\r\n`
-      : ''
-  return `${method} ${path} HTTP/1.1\r\nHost: bench.example\r\nAuthorization: Bearer ${key}\r\n${length}\r\n`
+/** The head of a request, ready to be sent. */
+export function requestHead(path: string, { key, method = 'GET', more = '' }: HeadParts): string {
+  const authorization = key === undefined ? '' : `Authorization: Bearer ${key}\r\n`
+  return `${method} ${path} HTTP/1.1\r\nHost: bench.example\r\n${authorization}${more}\r\n`
+}
+
+export type Asker = ReturnType<typeof openAsker>
+
+/** A connection that is asked one request at a time. */
+export function openAsker(port: number, options: ConnectionOptions = {}) {
+  let isOpen = true
+  let settle: ((answer: Answer | string) => void) | undefined
+  const close = (): void => {
+    isOpen = false
+    connection.destroy()
+  }
+  const connection = openConnection(
+    port,
+    {
+      onAnswer: (answer) => {
+        if (answer.isLast) close()
+        settle?.(answer)
+      },
+      onEnd: ({ cause }) => {
+        isOpen = false
+        settle?.(cause)
+      },
+    },
+    options,
+  )
+  return {
+    isOpen: () => isOpen,
+    /** Resolves with the answer, or with why there is none. */
+    ask: (request: string): Promise<Answer | string> =>
+      new Promise((resolve) => {
+        if (!isOpen) return resolve('closed')
+        settle = resolve
+        connection.send(request)
+      }),
+    close,
+  }
 }
