@@ -38,10 +38,6 @@ export async function runCommand<Options>(command: Command<Options>): Promise<vo
   }
 }
 
-<<<<<<< HEAD
-/** The words of an option such as `--only plain,direct`. */
-=======
->>>>>>> bench
 export const wordsOf = (option: string): string[] => option.split(',').filter((word) => word !== '')
 
 /** The progress goes to stderr, so that stdout has the report alone. */

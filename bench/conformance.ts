@@ -125,10 +125,6 @@ const listed = (columns: readonly Column[], wanted: string): string =>
 
 function markdown(columns: readonly Column[], seconds: number): string {
   const lines = rules.map(({ name }) => [`\`${name}\``, ...columns.map((each) => cell(each, name))])
-<<<<<<< HEAD
-  const cannot = listed(columns, '?')
-=======
->>>>>>> bench
   return [
     `Taken on ${today()} in ${seconds} s, all at the same time: ${versions()}, ${peerVersions()}.`,
     table(['rule', ...columns.map(({ label }) => label)], lines, 'text'),
@@ -137,12 +133,8 @@ function markdown(columns: readonly Column[], seconds: number): string {
     listed(columns, '**broken**'),
     '### Otherwise, as documented',
     listed(columns, 'otherwise'),
-<<<<<<< HEAD
-    ...(cannot === '' ? [] : ['### Could not be told', cannot]),
-=======
     '### Could not be told',
     listed(columns, '?') || 'Nothing.',
->>>>>>> bench
   ].join('\n\n')
 }
 

@@ -45,16 +45,11 @@ export const openPolicy: GatewayConfig = {
   ],
 }
 
-<<<<<<< HEAD
-/** A machine that is busy with the load itself must not turn answers into refusals: no lateness of the event loop is too much. */
-export const neverShed = { overload: { lag: '1m' } }
-=======
 /** The load comes from this machine and keeps it busy: no lateness of the event loop and no number of connections is too much. */
 export const loadedFromHere = {
   overload: { lag: '1m' },
   limits: { connectionsPerAddress: 20_000 },
 }
->>>>>>> bench
 
 /** Entries of `clients`, each with one key, of a plan or with limits of its own. */
 export const clientEntries = (

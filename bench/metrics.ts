@@ -9,29 +9,14 @@ export interface Counters {
   readonly strikes: number
 }
 
-<<<<<<< HEAD
-const names = {
-  storeCalls: 'tollgate_store_calls_total',
-  requests: 'tollgate_requests_total',
-  strikes: 'tollgate_strikes_total',
-}
-
-=======
->>>>>>> bench
 /** Sums over the admin listeners given: scheme, host and port of each. */
 export async function readCounters(admins: readonly string[]): Promise<Counters> {
   const pages = await Promise.all(admins.map(metricsPage))
   const total = (name: string): number => sum(pages.map((page) => sumOf(page, name)))
   return {
-<<<<<<< HEAD
-    storeCalls: total(names.storeCalls),
-    requests: total(names.requests),
-    strikes: total(names.strikes),
-=======
     storeCalls: total('tollgate_store_calls_total'),
     requests: total('tollgate_requests_total'),
     strikes: total('tollgate_strikes_total'),
->>>>>>> bench
   }
 }
 

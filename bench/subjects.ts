@@ -1,11 +1,7 @@
 /** How the processes under test are started: the gateway, its peers, and servers without any policy. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-<<<<<<< HEAD
-import { clientEntries, neverShed, openPolicy, startGateway } from './gateway.ts'
-=======
 import { clientEntries, loadedFromHere, openPolicy, startGateway } from './gateway.ts'
->>>>>>> bench
 import { nginxPeer } from './peers/nginx.ts'
 import type { FastifyConfig, PeerTerms } from './peers/terms.ts'
 import { script, type Launched, type Processes } from './processes.ts'
@@ -52,11 +48,7 @@ export async function gatewaySubject(
     config: {
       ...openPolicy,
       ...(bansAtOnce && { bans: { strikes: 1, within: '1s', grace: '0s', duration: '1h' } }),
-<<<<<<< HEAD
-      server: { workers, ...neverShed },
-=======
       server: { workers, ...loadedFromHere },
->>>>>>> bench
       upstream: { urls: [backend], engine },
       store: { redis: redis?.url ?? '', lease },
       clients: [

@@ -3,9 +3,6 @@ import { appendFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { RedisServer } from '../../test/support/redis-server.ts'
-<<<<<<< HEAD
-import { clientEntries, neverShed, openPolicy, startGateway, type Gateway } from '../gateway.ts'
-=======
 import {
   clientEntries,
   loadedFromHere,
@@ -13,7 +10,6 @@ import {
   startGateway,
   type Gateway,
 } from '../gateway.ts'
->>>>>>> bench
 import { portOf, runLoad, type LoadOrder, type MeasuredLength } from '../load-order.ts'
 import { heapBytes } from '../metrics.ts'
 import type { Processes } from '../processes.ts'
@@ -73,11 +69,7 @@ export async function startFleet(processes: Processes, order: FleetOrder): Promi
       config: {
         ...openPolicy,
         // Connections that are seldom needed stay open all the same.
-<<<<<<< HEAD
-        server: { ...neverShed, timeouts: { idle: '1h' } },
-=======
         server: { ...loadedFromHere, timeouts: { idle: '1h' } },
->>>>>>> bench
         upstream: { urls: [backend.origin], timeouts: { connect: '10s' } },
         store: { redis: redis.url },
         // One client may be all of the load.

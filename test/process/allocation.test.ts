@@ -1,15 +1,8 @@
 /** What a request allocates, by a bare proxy's: the steadiest figure of what it costs, as it hardly depends on the machine. */
-<<<<<<< HEAD
-import { expect, it } from 'vitest'
-import { portOf } from '../../bench/load-order.ts'
-import { askProbe } from '../../bench/metrics.ts'
-import { withProcesses } from '../../bench/processes.ts'
-=======
 import { afterAll, expect, it } from 'vitest'
 import { portOf } from '../../bench/load-order.ts'
 import { askProbe } from '../../bench/metrics.ts'
 import { endAllProcesses, withProcesses } from '../../bench/processes.ts'
->>>>>>> bench
 import {
   bareProxySubject,
   gatewaySubject,
@@ -19,12 +12,9 @@ import {
 import { openAsker, requestHead } from '../../bench/wire.ts'
 import { ampleClients, requestPath } from '../../bench/workload.ts'
 
-<<<<<<< HEAD
-=======
 // A test that is too slow leaves nothing behind either.
 afterAll(endAllProcesses)
 
->>>>>>> bench
 const batches = 6
 const requests = 1_500
 const connections = 16

@@ -135,7 +135,7 @@ describe('under another configuration', () => {
     expect(accessLines()).toBe(before)
     await door.take({ log: 'log: { format: text }' })
     await status(keys.pro)
-    await expect.poll(() => door.raw().at(-1)).toMatch(/^[^{].*access/)
+    await expect.poll(() => door.raw().at(-1)).toMatch(/^[^{].*GET \/v1\/pets 200/)
     await door.take({})
     await status(keys.pro)
     await expect.poll(accessLines).toBe(before + 1)
