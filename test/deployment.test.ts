@@ -4,11 +4,13 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { createMetrics } from '../src/core/record/metrics.ts'
 import { refuseDemoKeys } from '../src/cli/usable-config.ts'
 import { loadConfig } from '../src/config/clients/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { productionEnv } from './config/examples.ts'
 import { refusalKinds } from '../src/core/rules/refusals.ts'
+import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
 import { parseDurationMs } from '../src/config/durations.ts'
 
@@ -201,6 +203,47 @@ describe('deploy/haproxy.cfg', () => {
   })
 })
 
+/** Families of the page with the labels of their samples; every labelled counter has been used once. */
+async function families(): Promise<Map<string, Set<string>>> {
+  const route = 'listPets'
+  const whole = {
+    listening: () => 1,
+    restarts: () => 0,
+    unsavedSeconds: () => 0,
+    reloads: () => ({
+      config: { revision: 'r', certificates: [{ setting: 'server.tls.cert', endsAtMs: 1 }] },
+      takenAtMs: 1,
+      counts: { taken: 0, refused: 0 },
+      fault: undefined,
+    }),
+    topClients: () => [{ client: 'acme', requests: 1 }],
+    deprecatedCallers: () => new Map([[route, 1]]),
+  }
+  const names = { revision: 'r', plans: ['pro'], routes: [route] }
+  const metrics = createMetrics({ version: '1', whole, ...names })
+  metrics.keySetFetched(true)
+  metrics.watchBackends(balancerOf(['http://a']))
+  metrics.requestStarted()
+  metrics.requestDone({
+    route,
+    plan: 'pro',
+    method: 'GET',
+    status: 200,
+    gatewaySeconds: 0.001,
+    backendSeconds: 0.001,
+    refusal: undefined,
+    deprecated: true,
+  })
+  metrics.quota.shadowRefused('pro', 'minute')
+  const found = new Map<string, Set<string>>()
+  for (const line of (await metrics.render()).body.split('\n')) {
+    const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []
+    const names = Array.from(labels.matchAll(/([a-z_]+)="/g), ([, label = '']) => label)
+    if (name !== '') found.set(name, new Set([...(found.get(name) ?? []), ...names]))
+  }
+  return found
+}
+
 type RuleGroup = Record<'rules', { alert: string; expr: string }[]>
 const { groups } = parse(read('config/prometheus/alerts.yml')) as { groups: RuleGroup[] }
 const rules = groups.flatMap((group) => group.rules)
@@ -213,8 +256,29 @@ interface Panel {
 const { panels } = JSON.parse(read('config/grafana/dashboard.json')) as { panels: Panel[] }
 const panelExpressions = panels.flatMap(({ targets }) => targets?.map(({ expr }) => expr) ?? [])
 
+const metricName = /\b(?:tollgate|nodejs|process)_[a-z0-9_]+/g
+const page = await families()
+/** Labels that Prometheus itself adds, as config/prometheus/prometheus.yml tells it. */
+const scrapeLabels = ['instance', 'job', 'environment']
+
 describe('alerts and dashboard', () => {
-  // That they ask for what the gateway exports shows test/process/prometheus.test.ts.
+  it.each([...alertExpressions, ...panelExpressions])(
+    'asks for what the gateway exports: %s',
+    (expr) => {
+      const names = expr.match(metricName) ?? []
+      for (const name of names) expect(page.has(name), name).toBe(true)
+      const own = names.flatMap((name) => [...(page.get(name) ?? [])])
+      const asked = [
+        ...Array.from(expr.matchAll(/\bby \(([^)]*)\)/g), ([, list = '']) => list.split(/,\s*/)),
+        ...Array.from(expr.matchAll(/([a-z_]+)\s*(?:=~|!~|!=|=)\s*"/g), ([, label = '']) => [
+          label,
+        ]),
+      ].flat()
+      for (const label of asked) expect([...own, ...scrapeLabels], expr).toContain(label)
+      expect(expr.split('(').length).toBe(expr.split(')').length)
+    },
+  )
+
   it('ask for refusal codes there are', () => {
     const codes = [...alertExpressions, ...panelExpressions].flatMap((expr) =>
       Array.from(expr.matchAll(/code=~?"([^"]+)"/g), ([, list = '']) => list.split('|')).flat(),
@@ -231,6 +295,13 @@ describe('alerts and dashboard', () => {
           a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y
         expect(isBeside, `${one.title} and ${other.title}`).toBe(true)
       }
+  })
+
+  it('show every metric of the gateway', () => {
+    const shown = panelExpressions.join('\n')
+    const own = [...page.keys()].filter((name) => name.startsWith('tollgate_'))
+    expect(own.length).toBeGreaterThan(20)
+    for (const name of own) expect(shown, name).toContain(name.replace(/_(sum|count)$/, '_bucket'))
   })
 
   it('scrape the gateway where it serves its metrics', () => {
