@@ -264,16 +264,12 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#movedMs = 0
     this.#hasServed = true
     const request = new Http1Request(this, head)
-    const response = new Http1Response(this, head, head.persists && !this.#isEndedBehind())
+    const isLast = this.#isEnded && this.#reader.heldBytes === 0
+    const response = new Http1Response(this, head, head.persists && !isLast)
     this.#request = request
     this.#response = response
     this.#phase = IN_ANSWER
     this.#parts.events.request(request, response, this.state)
-  }
-
-  /** The client has ended its side, and has sent nothing behind this request. */
-  #isEndedBehind(): boolean {
-    return this.#isEnded && this.#reader.heldBytes === 0
   }
 
   #readBody(): boolean {
@@ -318,6 +314,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     const isInBody = this.#phase === IN_BODY
     const seen = isInBody ? '' : this.#reader.unread()
     this.#stop()
+    this.#deadlineMs = performance.now() + LINGER_MS
     // A refused request whose body breaks off has had its answer.
     if (!isInBody || !this.#isAnswered) this.#parts.events.unreadable(this, refusal, seen)
     else if (this.#response === undefined) this.#linger()

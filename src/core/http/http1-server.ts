@@ -45,6 +45,8 @@ export interface Http1Limits {
 
 /** Line ends and method, which are no part of either limit; the gateway's own check comes later and is exact. */
 const SLACK_BYTES = 4_096
+/** A request that a client sends at the end of the announced idle time is still on its way. */
+const IDLE_SLACK_MS = 1_000
 /** Time to write the answer after the last time-out that can produce one. */
 const SLACK_MS = 10_000
 const LOOK_EVERY_MS = 1_000
@@ -95,13 +97,13 @@ function limitsOf({ server, upstream, routes }: Config): Http1Limits {
     upstream.timeouts.responseMs,
     ...routes.map((route) => route.responseTimeoutMs ?? 0),
   )
-  // A client that reuses the connection after this would meet its end.
+  // RFC 2068 19.7.1.1: a client that reuses the connection after this would meet its end.
   const idleSeconds = Math.floor(timeouts.idleMs / 1000)
   return {
     maxHeadBytes: limits.headerBytes + limits.urlBytes + SLACK_BYTES,
     headersMs: timeouts.headersMs,
     requestMs: timeouts.requestMs,
-    idleMs: timeouts.idleMs,
+    idleMs: timeouts.idleMs + IDLE_SLACK_MS,
     inactivityMs:
       Math.max(timeouts.requestMs, 2 * upstream.timeouts.connectMs + responseMs) + SLACK_MS,
     keepAliveFields: `Connection: keep-alive\r\nKeep-Alive: timeout=${idleSeconds}\r\n`,
