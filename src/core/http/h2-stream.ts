@@ -146,14 +146,19 @@ export class StreamResponse implements OutgoingResponse {
     return this.#stream.write(chunk)
   }
 
-  end(body?: string | Buffer, encoding: 'latin1' | 'utf8' = 'utf8'): void {
+  send(status: number, headers: string[], body?: Buffer): void {
+    this.writeHead(status, headers)
+    this.end(body)
+  }
+
+  end(body?: Buffer): void {
     const isEmpty = body === undefined || body.length === 0 || !this.#hasBody
     this.#isEnded = !this.destroyed
     this.#begin(isEmpty)
     if (this.destroyed) return
     if (!isEmpty) {
       this.#request.writtenBytes += body.length
-      this.#stream.end(body, encoding)
+      this.#stream.end(body)
     } else if (this.#hasBody) this.#stream.end()
     if (!this.#request.bodyFollows) return
     // After HEAD a reset in the same turn would drop the head.

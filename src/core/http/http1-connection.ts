@@ -45,6 +45,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   readonly share: Share
   readonly state: ConnectionState<InFlight>
   readonly #parts: Http1Parts
+  readonly #isSecured: boolean
   readonly #reader: MessageReader<RequestHead>
   #phase: number = IN_HEAD
   #request: Http1Request | undefined
@@ -70,6 +71,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#parts = parts
     this.state = parts.state
     this.share = new Share(parts.turn)
+    this.#isSecured = 'encrypted' in socket
     const { maxHeadBytes, headersMs } = parts.limits()
     this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
     this.#deadlineMs = performance.now() + headersMs
@@ -326,8 +328,19 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#reader.stop()
   }
 
+  /** Writes the end of an answer, of which everything may have been written before. text: latin1. */
+  writeEnd(text: string): void {
+    const { socket } = this
+    // A callback costs a turn of its own, though the kernel takes most answers at once; TLS never does.
+    if (this.#isSecured) return void socket.write(text, 'latin1', this.#onWritten)
+    if (text !== '') socket.write(text, 'latin1')
+    if (socket.writableLength > 0) socket.write('', 'latin1', this.#onWritten)
+    // After a fault 'close' follows.
+    else if (socket.errored === null) this.#onWritten()
+  }
+
   /** Called when the kernel has taken the end of an answer. */
-  readonly onWritten = (): void => {
+  readonly #onWritten = (): void => {
     const response = this.#response
     if (response === undefined || !response.isEnded || this.socket.destroyed) return
     this.#response = undefined

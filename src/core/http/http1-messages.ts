@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Framing } from '../rules/framing.ts'
-import { fieldLines } from './byte-kinds.ts'
+import { HeadWriter } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { StreamedRequest } from './streamed-request.ts'
@@ -68,6 +68,12 @@ class Body extends Readable {
 /** How the end of an answer's body is shown (RFC 9112 6.3). */
 type AnswerFraming = 'none' | 'length' | 'chunked' | 'close'
 
+/** Longest body that is copied behind its head and sent with it; above it the copy costs more than it saves. */
+const MAX_JOINED_BYTES = 4_096
+const NO_BODY = Buffer.alloc(0)
+const writer = new HeadWriter()
+const statusLines: string[] = []
+
 export class Http1Response implements OutgoingResponse {
   shouldKeepAlive: boolean
   headersSent = false
@@ -81,7 +87,7 @@ export class Http1Response implements OutgoingResponse {
   /** The head, until it is sent with the first bytes of the body or the end. */
   #head = ''
   #framing: AnswerFraming = 'none'
-  #onClose: (() => void)[] = []
+  #onClose: (() => void) | undefined
   #onDrain: (() => void) | undefined
 
   constructor(
@@ -103,30 +109,48 @@ export class Http1Response implements OutgoingResponse {
     this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1')
   }
 
-  /** Throws a TypeError for what is no field: as text it could end the head early. */
   writeHead(status: number, headers: readonly string[]): void {
-    let fields = ''
+    this.#compose(status, headers)
+    this.#head = this.#composed()
+  }
+
+  send(status: number, headers: readonly string[], body: Buffer = NO_BODY): void {
+    this.#compose(status, headers)
+    const isJoined = this.#framing === 'length' && body.length <= MAX_JOINED_BYTES
+    if (isJoined) writer.body(body)
+    this.#head = this.#composed()
+    if (!isJoined && body.length > 0 && this.#framing !== 'none') this.write(body)
+    this.end()
+  }
+
+  #compose(status: number, headers: readonly string[]): void {
     let hasLength = false
     let hasDate = false
+    writer.begin((statusLines[status] ??= `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`))
     for (let at = 0; at < headers.length; at += 2) {
       const name = headers[at] ?? ''
       if (name.length === 14) hasLength ||= name.toLowerCase() === 'content-length'
       else if (name.length === 4) hasDate ||= name.toLowerCase() === 'date'
-      fields += `${name}: ${headers[at + 1]}\r\n`
+      writer.field(name, headers[at + 1] ?? '')
     }
-    if (fieldLines(fields, 0) !== headers.length / 2) throw new TypeError('a field that is none')
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${fields}`
     const hasBody = !this.#isHead && status !== 204 && status !== 304
     if (!hasBody) this.#framing = 'none'
     else if (hasLength) this.#framing = 'length'
     else this.#framing = this.#isOld ? 'close' : 'chunked'
     if (this.#framing === 'close') this.shouldKeepAlive = false
     // RFC 9110 6.6.1.
-    if (!hasDate) head += dateField()
-    head += this.shouldKeepAlive ? this.#connection.keepAliveFields : 'Connection: close\r\n'
-    if (this.#framing === 'chunked') head += 'Transfer-Encoding: chunked\r\n'
-    this.#head = `${head}\r\n`
+    if (!hasDate) writer.text(dateField())
+    writer.text(this.shouldKeepAlive ? this.#connection.keepAliveFields : 'Connection: close\r\n')
+    if (this.#framing === 'chunked') writer.text('Transfer-Encoding: chunked\r\n')
+    writer.text('\r\n')
     this.headersSent = true
+  }
+
+  /** Throws a TypeError for what is no field: as text it could end the head early. */
+  #composed(): string {
+    const head = writer.end()
+    if (head === undefined) throw new TypeError('a field that is none')
+    return head
   }
 
   flushHeaders(): void {
@@ -150,24 +174,11 @@ export class Http1Response implements OutgoingResponse {
     return keepsUp
   }
 
-  /** body: with a declared length, or none. */
-  end(body: string | Buffer = '', encoding: 'latin1' | 'utf8' = 'utf8'): void {
+  end(): void {
     if (this.destroyed || this.isEnded) return
     this.isEnded = true
-    const { socket, onWritten } = this.#connection
-    const last = this.#framing === 'chunked' ? '0\r\n\r\n' : ''
-    if (this.#framing === 'none' || body.length === 0) {
-      const text = this.#takeHead() + last
-      // Everything may have been written before.
-      socket.write(text, 'latin1', onWritten)
-    } else if (encoding === 'latin1' && typeof body === 'string' && last === '') {
-      socket.write(this.#takeHead() + body, 'latin1', onWritten)
-    } else {
-      socket.cork()
-      this.write(typeof body === 'string' ? Buffer.from(body, encoding) : body)
-      socket.write(last, 'latin1', onWritten)
-      socket.uncork()
-    }
+    const head = this.#takeHead()
+    this.#connection.writeEnd(this.#framing === 'chunked' ? `${head}0\r\n\r\n` : head)
   }
 
   /** Ends the connection, so that the answer does not look complete. */
@@ -177,7 +188,7 @@ export class Http1Response implements OutgoingResponse {
   }
 
   once(event: 'close' | 'drain', listener: () => void): void {
-    if (event === 'close') this.#onClose.push(listener)
+    if (event === 'close') this.#onClose = listener
     else this.#onDrain = listener
   }
 
@@ -192,9 +203,9 @@ export class Http1Response implements OutgoingResponse {
   closed(isFinished: boolean): void {
     this.writableFinished = isFinished
     this.destroyed = true
-    const listeners = this.#onClose
-    this.#onClose = []
-    for (const listener of listeners) listener()
+    const onClose = this.#onClose
+    this.#onClose = undefined
+    onClose?.()
   }
 
   #takeHead(): string {

@@ -66,13 +66,15 @@ export interface OutgoingResponse {
   readonly writableFinished: boolean
   readonly writableLength: number
   writeContinue(): void
+  /** Sends a whole answer. body: with a declared length, or none. */
+  send(status: number, headers: string[], body?: Buffer): void
   /** headers: flat name, value array. */
   writeHead(status: number, headers: string[]): unknown
   flushHeaders(): void
   /** Returns false if the chunk is buffered; `drain` follows when all has left. */
   write(chunk: Buffer): boolean
-  end(body: string | undefined, encoding: 'latin1' | 'utf8'): unknown
-  end(body?: string | Buffer): unknown
+  end(): unknown
   destroy(): unknown
+  /** Each event has one listener. close: the answer has been written, or nothing more of it can be; it may come before end() has returned. */
   once(event: 'close' | 'drain', listener: () => void): unknown
 }

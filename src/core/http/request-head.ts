@@ -1,7 +1,9 @@
 /** Reads and writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
 
+import { fieldOf } from '../rules/field-names.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import { fieldLines, kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
+import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
+import { HeadWriter } from './head-writer.ts'
 import { malformed, type Syntax } from './message-reader.ts'
 
 /** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
@@ -24,38 +26,34 @@ export interface WrittenHead {
   readonly bodyBytes: number | undefined
 }
 
+const writer = new HeadWriter()
+
 /** Returns undefined if a part of the job is invalid in a request. host: the backend's, for a job without a Host field. */
 export function requestHead(job: RequestParts, host: string): WrittenHead | undefined {
   const { method, target, headers, hasBody } = job
   if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
-  let fields = ''
-  let count = 0
-  let hasHost = false
+  writer.begin(`${method} ${target} HTTP/1.1`)
+  if (fieldOf(headers, 'host') === undefined) writer.field('Host', host)
   let bodyBytes: number | undefined
   for (let at = 0; at < headers.length; at += 2) {
     const name = headers[at] ?? ''
     const value = headers[at + 1] ?? ''
     // The length is compared first: most fields are none of these.
-    if (name.length === 4) hasHost ||= name.toLowerCase() === 'host'
-    else if (name.length === 10 && name.toLowerCase() === 'connection') continue
-    else if (name.length === 14 && name.toLowerCase() === 'content-length') {
+    if (name.length === 10 && name.toLowerCase() === 'connection') continue
+    if (name.length === 14 && name.toLowerCase() === 'content-length') {
       if (bodyBytes !== undefined || !/^[0-9]{1,15}$/.test(value)) return undefined
       bodyBytes = Number(value)
     } else if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') return undefined
-    fields += `${name}: ${value}\r\n`
-    count++
+    writer.field(name, value)
   }
-  if (fieldLines(fields, 0) !== count) return undefined
-  let text = `${method} ${target} HTTP/1.1\r\n`
-  if (!hasHost) text += `Host: ${host}\r\n`
-  text += fields
   if (bodyBytes === undefined) {
-    if (hasBody) text += 'Transfer-Encoding: chunked\r\n'
-    else if (methodsThatExpectContent.has(method)) text += 'Content-Length: 0\r\n'
+    if (hasBody) writer.text('Transfer-Encoding: chunked\r\n')
+    else if (methodsThatExpectContent.has(method)) writer.text('Content-Length: 0\r\n')
   } else if (!hasBody && bodyBytes > 0) return undefined
   // Some backends answer HEAD with a body: it must not be read as the next answer.
-  text += method === 'HEAD' ? 'Connection: close\r\n\r\n' : 'Connection: keep-alive\r\n\r\n'
-  return { text, bodyBytes }
+  writer.text(method === 'HEAD' ? 'Connection: close\r\n\r\n' : 'Connection: keep-alive\r\n\r\n')
+  const text = writer.end()
+  return text === undefined ? undefined : { text, bodyBytes }
 }
 
 const isName = (text: string): boolean => text !== '' && consistsOf(text, TOKEN)

@@ -15,9 +15,6 @@ import {
   type ForwardDeps,
 } from './upgrade.ts'
 
-/** Longest body that is sent as text; above it the copy costs more than it saves. */
-const MAX_TEXT_BYTES = 4_096
-
 export function createForward(deps: ForwardDeps) {
   return function forward(admitted: Admitted): void {
     const { exchange, framing, target } = admitted
@@ -140,12 +137,9 @@ class ResponseSink implements ForwardSink {
     const { exchange } = this.#admitted
     this.#wrote = true
     exchange.backendEndedMs = performance.now()
-    const response = this.#begin()
-    const whole = this.#whole
-    // As text the body is sent with the head in one string, which is cheaper than two buffers; each byte is one character.
-    if (whole !== undefined && whole.length <= MAX_TEXT_BYTES)
-      response.end(whole.toString('latin1'), 'latin1')
-    else response.end(whole)
+    const head = this.#head
+    if (head === undefined) exchange.response.end()
+    else exchange.response.send(exchange.status, head, this.#whole)
   }
 
   fail(failure: BackendFailure): void {

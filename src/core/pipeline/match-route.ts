@@ -15,6 +15,8 @@ export function createMatchRoute(table: RouteTable, unmatched: 'forward' | 'reje
     if (match.kind === 'outside') return OUTSIDE
     exchange.route = match.route
     if (match.kind === 'route' || unmatched === 'forward') return undefined
-    return match.allow === '' ? UNKNOWN : refuse('method_not_allowed', { allow: match.allow })
+    const methods = table.methodsAt(path)
+    if (methods.length === 0) return UNKNOWN
+    return refuse('method_not_allowed', { allow: methods.join(', ') })
   }
 }

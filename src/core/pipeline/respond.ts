@@ -33,17 +33,15 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   if (response.headersSent || response.destroyed) return void response.destroy()
   const kind = refusalKinds[refusal.code]
   exchange.status = kind.status
-  const { body, bodyBytes, headers: fields } = refusal.answer
+  const { body, headers: fields } = refusal.answer
   const headers = gatewayHeaders(exchange)
   headers.push('Via', VIA)
   for (const text of fields) headers.push(text)
   const unwelcome = isUnwelcome(exchange, refusal)
   if (kind.close || hasUnreadBody(exchange) || unwelcome) response.shouldKeepAlive = false
   if (unwelcome) exchange.request.socket.endConnection?.()
-  exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : bodyBytes
-  response.writeHead(kind.status, headers)
-  // Text of ASCII alone leaves in one string with its head.
-  response.end(body, bodyBytes === body.length ? 'latin1' : 'utf8')
+  exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : body.length
+  response.send(kind.status, headers, body)
 }
 
 /** Returns the last answer of an HTTP/1.1 connection on which no request could be read, as latin1. headers: quota fields and request id, flat. */
@@ -53,7 +51,7 @@ export function answerText(refusal: Refusal, headers: readonly string[]): string
   const fields = [...headers, 'Via', VIA, ...own]
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
   for (let at = 0; at < fields.length; at += 2) head += `${fields[at]}: ${fields[at + 1]}\r\n`
-  return `${head}${dateField()}Connection: close\r\n\r\n${body}`
+  return `${head}${dateField()}Connection: close\r\n\r\n${body.toString('latin1')}`
 }
 
 /** Answers OPTIONS *, which asks what the gateway itself can do (RFC 9110 9.3.7); it concerns no backend and no quota. */
@@ -73,8 +71,7 @@ export function answerEmpty(
   if (exchange.refusal !== undefined) return
   exchange.status = status
   if (hasUnreadBody(exchange)) response.shouldKeepAlive = false
-  response.writeHead(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])
-  response.end()
+  response.send(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])
 }
 
 /** Whether an unread body has to end the connection; a small declared one is read and dropped. */

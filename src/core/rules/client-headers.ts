@@ -7,14 +7,14 @@ export interface BackendAnswer {
   readonly method: string
   /** The backend's fields, flat; bytes above ASCII as latin1. */
   readonly headers: readonly string[]
-  /** Fields that the gateway adds, flat. */
-  readonly gatewayHeaders: readonly string[]
+  /** Fields that the gateway adds, flat. Those of the backend are put behind them, into the same array: each request makes one. */
+  readonly gatewayHeaders: string[]
   /** The gateway alone says which pages may read answers: a backend's Access-Control-* are removed. */
   readonly ownsCors?: boolean
 }
 
 export interface PassableAnswer {
-  /** Flat, a fresh array; framing headers other than Content-Length are left to Node. */
+  /** Flat; framing headers other than Content-Length are left to Node. */
   readonly headers: string[]
   /** false: bytes that come as a body are not written (RFC 9112 6.3: HEAD, 204 and 304 have none). */
   readonly bodyAllowed: boolean
@@ -52,7 +52,8 @@ const kindOf = fieldNames({
 export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined {
   const { status, method, headers, gatewayHeaders, ownsCors = false } = answer
   if (!Number.isInteger(status) || status < 200 || status > 599) return undefined
-  let passed: string[] = []
+  const passed = gatewayHeaders
+  const own = passed.length
   let nominated: ReadonlySet<string> | undefined
   let via = ''
   let length: string | undefined
@@ -85,7 +86,7 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
       case 'removed':
         break
       case 'hsts':
-        if (!gatewayHeaders.includes('Strict-Transport-Security')) passed.push(name, value)
+        if (!passed.slice(0, own).includes('Strict-Transport-Security')) passed.push(name, value)
         break
       case 'cors':
         if (!ownsCors) passed.push(name, value)
@@ -96,7 +97,8 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
   }
   if (chunked && length !== undefined) return undefined
   // Nominated fields are removed last, since Connection may follow them.
-  if (nominated !== undefined && nominated.size > 0) passed = without(passed, nominated)
+  if (nominated !== undefined && nominated.size > 0)
+    passed.splice(own, Infinity, ...without(passed.slice(own), nominated))
   // RFC 9110 8.6: a 204 has no Content-Length.
   if (length !== undefined && status !== 204) passed.push('Content-Length', length)
   for (const text of gatewayHeaders) passed.push(text)
@@ -122,7 +124,7 @@ function without(headers: readonly string[], names: ReadonlySet<string>): string
 /** Builds the fields of the 101 to a WebSocket handshake (RFC 6455 4.2.2); undefined as in clientHeaders. */
 export function switchingHeaders(
   headers: readonly string[],
-  gatewayHeaders: readonly string[],
+  gatewayHeaders: string[],
   ownsCors: boolean,
 ): string[] | undefined {
   // Like a 204, a 101 has no body and no Content-Length (RFC 9110 8.6).

@@ -108,16 +108,27 @@ interface QuotaFields {
 }
 
 function fields({ shown, rateLimit, policy }: QuotaFields): string[] {
-  const headers = [
-    'X-RateLimit-Limit',
-    String(shown.limit),
-    'X-RateLimit-Remaining',
-    String(shown.remaining),
-    'X-RateLimit-Reset',
-    String(shown.resetAtSeconds),
-  ]
-  if (policy === undefined) return headers
-  if (rateLimit === undefined) headers.push('RateLimit-Policy', policy)
-  else headers.push('RateLimit-Policy', policy, 'RateLimit', rateLimit)
+  const limit = String(shown.limit)
+  const remaining = String(shown.remaining)
+  const reset = String(shown.resetAtSeconds)
+  if (policy !== undefined && rateLimit !== undefined)
+    return [
+      LIMIT,
+      limit,
+      REMAINING,
+      remaining,
+      RESET,
+      reset,
+      'RateLimit-Policy',
+      policy,
+      'RateLimit',
+      rateLimit,
+    ]
+  const headers = [LIMIT, limit, REMAINING, remaining, RESET, reset]
+  if (policy !== undefined) headers.push('RateLimit-Policy', policy)
   return headers
 }
+
+const LIMIT = 'X-RateLimit-Limit'
+const REMAINING = 'X-RateLimit-Remaining'
+const RESET = 'X-RateLimit-Reset'

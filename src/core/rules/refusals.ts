@@ -121,17 +121,16 @@ function answerOf({ code, detail, limited, allow, retryAfterSeconds, fields }: R
   const text = detail === undefined ? message : `${message} ${detail}`
   const error = { code, message: text, status }
   const waitSeconds = Math.max(1, retryAfterSeconds ?? 1)
-  const body = JSON.stringify(
-    status === 429 ? { ...error, ...limited, retryAfter: waitSeconds } : error,
+  const body = Buffer.from(
+    JSON.stringify(status === 429 ? { ...error, ...limited, retryAfter: waitSeconds } : error),
   )
-  const bodyBytes = Buffer.byteLength(body)
   const headers = ['Content-Type', 'application/json; charset=utf-8']
-  headers.push('Content-Length', String(bodyBytes))
+  headers.push('Content-Length', String(body.length))
   if (fields !== undefined) headers.push(...fields)
   if (status === 401) headers.push('WWW-Authenticate', 'Bearer')
   if (allow !== undefined) headers.push('Allow', allow)
   if (retryAfterSeconds !== undefined) {
     headers.push('Retry-After', String(waitSeconds))
   }
-  return { body, bodyBytes, headers }
+  return { body, headers }
 }

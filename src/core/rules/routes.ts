@@ -14,11 +14,10 @@ export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'respons
 }
 
 /** route is always there, for the counts: it is UNMATCHED unless kind is route. */
-export type RouteMatch =
-  | { readonly kind: 'route'; readonly route: Route }
-  /** allow: the methods that the path does take, as the Allow header lists them; '' if the path is unknown. */
-  | { readonly kind: 'unmatched'; readonly route: Route; readonly allow: string }
-  | { readonly kind: 'outside'; readonly route: Route }
+export interface RouteMatch {
+  readonly kind: 'route' | 'unmatched' | 'outside'
+  readonly route: Route
+}
 
 type RoutesConfig = Pick<Config, 'routes'> & Pick<Config['server'], 'basePath'>
 
@@ -41,7 +40,7 @@ const UNMATCHED: Route = {
   withdrawal: undefined,
 }
 const OUTSIDE: RouteMatch = { kind: 'outside', route: UNMATCHED }
-const UNKNOWN: RouteMatch = { kind: 'unmatched', route: UNMATCHED, allow: '' }
+const UNKNOWN: RouteMatch = { kind: 'unmatched', route: UNMATCHED }
 const NO_TEMPLATES: readonly Template[] = []
 
 /** Expects checked routes: no two match the same requests, and a parameter is a whole segment. */
@@ -72,9 +71,7 @@ export function compileRoutes(config: RoutesConfig) {
       const found = hits.get(method)
       if (found !== undefined && fits(segments, path)) return found
     }
-    const known = methodsAt(path)
-    if (known.length === 0) return UNKNOWN
-    return { kind: 'unmatched', route: UNMATCHED, allow: known.join(', ') }
+    return UNKNOWN
   }
 
   /** Methods of a path below the base path, sorted. */

@@ -51,7 +51,8 @@ describe('routes', () => {
     ['constructor', '/v1/nothing', ''],
   ])('%s %s is unmatched and the path takes %j', (method, path, allow) => {
     const match = table.match(method, path)
-    expect(match).toMatchObject({ kind: 'unmatched', allow })
+    expect(match.kind).toBe('unmatched')
+    expect(table.methodsAt(path).join(', ')).toBe(allow)
     expect(match.route).toMatchObject({ name: 'unmatched', lifecycleHeaders: [] })
   })
 

@@ -1,0 +1,79 @@
+/** Writes the head of a message field by field, and finds what is no field. */
+import { kinds, TOKEN, VALUE } from './byte-kinds.ts'
+
+const LF = 0x0a
+const CR = 0x0d
+const SPACE = 0x20
+const COLON = 0x3a
+
+/**
+ * One writer serves many messages, each within one call. It writes bytes: text put together from its parts would leave an object
+ * behind for each part, and be copied twice.
+ */
+export class HeadWriter {
+  #bytes = Buffer.allocUnsafeSlow(16 * 1024)
+  #at = 0
+  #isSound = true
+
+  /** Starts anew. line: the first line without its end. */
+  begin(line: string): void {
+    this.#at = 0
+    this.#isSound = true
+    this.text(line)
+    this.text('\r\n')
+  }
+
+  /** Adds a field line (RFC 9112 5). */
+  field(name: string, value: string): void {
+    this.#makeRoom(name.length + value.length + 4)
+    const bytes = this.#bytes
+    let at = this.#at
+    let common = name === '' ? 0 : TOKEN
+    for (let from = 0; from < name.length; from++) {
+      // A character beyond latin1 has no kind.
+      const code = name.charCodeAt(from)
+      common &= kinds[code] ?? 0
+      bytes[at++] = code
+    }
+    if (common === 0) this.#isSound = false
+    bytes[at++] = COLON
+    bytes[at++] = SPACE
+    common = VALUE
+    for (let from = 0; from < value.length; from++) {
+      const code = value.charCodeAt(from)
+      common &= kinds[code] ?? 0
+      bytes[at++] = code
+    }
+    if (common === 0) this.#isSound = false
+    bytes[at++] = CR
+    bytes[at++] = LF
+    this.#at = at
+  }
+
+  /** Adds text of the gateway's own, which is not checked. */
+  text(text: string): void {
+    this.#makeRoom(text.length)
+    const bytes = this.#bytes
+    let at = this.#at
+    for (let from = 0; from < text.length; from++) bytes[at++] = text.charCodeAt(from)
+    this.#at = at
+  }
+
+  /** Adds a body, so that it is sent with its head. */
+  body(body: Buffer): void {
+    this.#makeRoom(body.length)
+    this.#at += body.copy(this.#bytes, this.#at)
+  }
+
+  /** Returns what was written, which must be sent as latin1; undefined: a field is none. */
+  end(): string | undefined {
+    return this.#isSound ? this.#bytes.toString('latin1', 0, this.#at) : undefined
+  }
+
+  #makeRoom(length: number): void {
+    if (this.#at + length <= this.#bytes.length) return
+    const larger = Buffer.allocUnsafeSlow(2 * (this.#at + length))
+    this.#bytes.copy(larger, 0, 0, this.#at)
+    this.#bytes = larger
+  }
+}
