@@ -12,6 +12,7 @@ import type { PackedSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { WorkerFacts } from '../gateway/worker-link.ts'
+import type { ClientPiece } from './client-pieces.ts'
 
 /** All calls of a worker to its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
@@ -21,7 +22,7 @@ export interface StartMessage {
   /** Number of the worker from 1; it is on every log line of the worker. */
   readonly number: number
   readonly version: string
-  /** Its clients come through the pipe, like those of a prepare. */
+  /** Its clients have come before, like those of a prepare. */
   readonly config: PlainConfig
   readonly ticketSecret: SecretOfDay
   readonly gatewayId: Uint8Array
@@ -36,6 +37,7 @@ export interface ClientNotice {
 export type ToWorker =
   | CallBatch
   | AnswerBatch
+  | ClientPiece
   | StartMessage
   /** Whether anybody listens to decisions. */
   | { readonly kind: 'listen'; readonly isWanted: boolean }

@@ -1,13 +1,13 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { toPlainConfig } from '../../config/clients/client-table.ts'
+import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import { createIpcCalls } from '../../state/supervisor/calls.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
-import { TableSender, START_TABLE } from './client-table-pipe.ts'
+import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or what it was built to. */
@@ -80,7 +80,6 @@ export class WorkerProcess implements WorkerLink {
   /** Only the handler is kept: the clients that the worker starts with are not kept for it. */
   readonly #onMessage: WorkerProcessOptions['onMessage']
   readonly #child: ChildProcess
-  readonly #tables: TableSender
   /** Number of messages not handed over yet. Written by #send. */
   #unsent = 0
   /** Whether a notice was left out. Written by notify and #send. */
@@ -97,7 +96,9 @@ export class WorkerProcess implements WorkerLink {
   #fault: StartFault | undefined
   /** The question for its values that is under way, one at a time. Written by measure. */
   #measured = { question: 0, ...Promise.withResolvers<void>() }
-  /** The configuration that it is to prepare. Written by prepare. */
+  /** The send of the last configuration; never rejects. Written by #sendConfig. */
+  #sent: Promise<void> = Promise.resolve()
+  /** The configuration that it is to prepare. Written by prepare and settle. */
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
     | undefined
@@ -113,9 +114,8 @@ export class WorkerProcess implements WorkerLink {
       // Before its own handlers are installed, a signal would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
       // The standard output is for what commands print.
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, 'pipe'],
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
     })
-    this.#tables = new TableSender(this.#child)
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
     this.#killAfter(START_AT_MOST_MS)
@@ -134,9 +134,10 @@ export class WorkerProcess implements WorkerLink {
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    this.#send({ kind: 'start', ...options.start, config: toPlainConfig(options.start.config) })
-    void this.#tables.send(START_TABLE, options.start.config).then(() => {
-      if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
+    const { config, ...start } = options.start
+    void this.#sendConfig(config, START_ROUND, (plain) => {
+      this.#send({ kind: 'start', ...start, config: plain })
+      this.#killAfter(START_AT_MOST_MS)
     })
   }
 
@@ -161,8 +162,9 @@ export class WorkerProcess implements WorkerLink {
   prepare(round: number, config: Config): Promise<string | undefined> {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
-    this.#send({ kind: 'prepare', round, config: toPlainConfig(config) })
-    void this.#tables.send(round, config)
+    void this.#sendConfig(config, round, (plain) =>
+      this.#send({ kind: 'prepare', round, config: plain }),
+    )
     const isSilent = (): void =>
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
     // A worker that starts has the time of its start.
@@ -172,7 +174,7 @@ export class WorkerProcess implements WorkerLink {
 
   /** Commits or aborts what was prepared. */
   settle(kind: 'commit' | 'abort', round: number): void {
-    this.#tables.giveUp(round)
+    this.#prepared = undefined
     this.#send({ kind, round })
   }
 
@@ -192,7 +194,6 @@ export class WorkerProcess implements WorkerLink {
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
-    this.#tables.close()
     // It ends under the configuration that it has.
     this.#prepared?.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
@@ -207,11 +208,25 @@ export class WorkerProcess implements WorkerLink {
     return this.#child.connected && this.#unsent <= UNSENT_AT_MOST
   }
 
-  /** Sends to a live worker; the end of one that has gone is noticed elsewhere. */
-  #send(message: ToWorker): void {
-    if (!this.#child.connected) return
+  /** Sends a configuration's clients, and then what names it; not if it is given up meanwhile, or the worker ends. */
+  #sendConfig(config: Config, round: number, name: (plain: PlainConfig) => void): Promise<void> {
+    const isWanted = (): boolean =>
+      this.#child.connected &&
+      (this.state === 'starting' || this.state === 'listening') &&
+      (round === START_ROUND || round === this.#prepared?.round)
+    const send = (piece: ClientPiece): Promise<unknown> =>
+      Promise.race([this.ended, new Promise<void>((resolve) => this.#send(piece, resolve))])
+    return (this.#sent = this.#sent.then(async () => {
+      if (await sendClients(config, round, { send, isWanted })) name(toPlainConfig(config))
+    }))
+  }
+
+  /** Sends to a live worker; the end of one that has gone is noticed elsewhere. onSent: called when it was handed over. */
+  #send(message: ToWorker, onSent?: () => void): void {
+    if (!this.#child.connected) return onSent?.()
     this.#unsent++
     this.#child.send(message, () => {
+      onSent?.()
       this.#unsent--
       if (this.#unsent > 0 || !this.#hasMissed) return
       this.#hasMissed = false

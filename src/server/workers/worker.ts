@@ -12,10 +12,10 @@ import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
 import type { QuotaCalls } from '../../state/supervisor/authority.ts'
 import type { Authority, NoticeListener } from '../../state/quota.ts'
+import type { Prepared } from '../gateway/reloader.ts'
 import { configNames, Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
-import { Taking } from './taking.ts'
-import { TableReader, START_TABLE } from './client-table-pipe.ts'
+import { ClientPieces } from './client-pieces.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
@@ -34,25 +34,18 @@ const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
-  const tables = TableReader.open()
+  const pieces = new ClientPieces()
   let parts: ReturnType<typeof createParts> | undefined
-  /** Messages of rounds, while the clients are still on their way. */
-  const early: ToWorker[] = []
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
     let isListener = false
     try {
-      const config = fromPlainConfig(start.config, await tables.table(START_TABLE))
-      if (isDraining) return
-      parts = createParts({ ...start, config }, tables, channel, (error) => {
-        parts?.log.crash(error)
-        finished.resolve(1)
-      })
-      early.forEach(parts.receive)
+      const config = fromPlainConfig(start.config, pieces.take())
+      parts = createParts({ ...start, config }, pieces, channel)
       await parts.serving.ready()
       // The worker has to serve its first request under the configuration that all others have.
-      await parts.taking.idle
+      await parts.taking.idle()
       if (isDraining) return
       isListener = true
       await parts.serving.listen(LISTEN_FD)
@@ -72,12 +65,12 @@ export function createWorker(channel: SupervisorChannel) {
   }
 
   channel.onMessage((message) => {
-    if (message.kind === 'abort') tables.giveUp(message.round)
-    if (message.kind === 'start') void begin(message)
+    if (message.kind === 'abort') pieces.giveUp(message.round)
+    if (message.kind === 'clients') pieces.add(message)
+    else if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
     else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
-    else if (parts !== undefined) parts.receive(message)
-    else if ('round' in message) early.push(message)
+    else parts?.receive(message)
   })
   channel.onGone(() => {
     parts?.orphan()
@@ -94,9 +87,8 @@ export function createWorker(channel: SupervisorChannel) {
 
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
-  tables: TableReader,
+  pieces: ClientPieces,
   channel: SupervisorChannel,
-  onLeftBehind: (error: Error) => void,
 ) {
   const { number, version, ticketSecret, gatewayId, config } = start
   const log = createLog({ ...config.log, worker: number })
@@ -113,11 +105,7 @@ function createParts(
     onFacts,
     addresses: createSharedAddressCounter({ calls: lanes.calls, own: createAddressCounter() }),
   })
-  const taking = new Taking({
-    target: serving,
-    answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
-    onLeftBehind,
-  })
+  const taking = createTaking(serving, channel)
   const lastSecond = sendSeconds(serving, channel)
   return {
     log,
@@ -140,7 +128,7 @@ function createParts(
         bans.stale()
         for (const onFlow of flows) onFlow(true)
       } else if (message.kind === 'prepare')
-        taking.prepare(message.round, message.config, tables.table(message.round))
+        taking.prepare(message.round, fromPlainConfig(message.config, pieces.take()))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'measure') void measure({ ...parts, channel }, message)
@@ -161,6 +149,29 @@ async function end(
   await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   await serving.close()
   await log.close()
+}
+
+/** A worker's part in a configuration that all workers take together, or none: each round is prepared, then settled. */
+function createTaking(serving: Serving, channel: SupervisorChannel) {
+  let latest:
+    { readonly round: number; readonly prepared: Promise<Prepared | undefined> } | undefined
+  return {
+    /** Resolves when nothing is being prepared; never rejects. */
+    idle: (): Promise<unknown> => latest?.prepared ?? Promise.resolve(),
+    prepare(round: number, config: Config): void {
+      const make = async (): Promise<Prepared | undefined> => {
+        const made = await serving.prepare(config).catch(({ message }: Error) => message)
+        const fault = typeof made === 'string' ? made : undefined
+        void channel.send({ kind: 'prepared', round, fault })
+        return typeof made === 'string' ? undefined : made
+      }
+      latest = { round, prepared: make() }
+    },
+    /** Takes or drops it, as soon as it is prepared; a worker that ends may be unable to take it. */
+    settle(verdict: 'commit' | 'abort', round: number): void {
+      if (latest?.round === round) void latest.prepared.then((made) => made?.[verdict]())
+    },
+  }
 }
 
 /** Passes decisions on while anybody listens to them. */
