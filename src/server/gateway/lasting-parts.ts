@@ -37,18 +37,16 @@ export interface LastingPartsOptions {
   readonly ticketSecret?: SecretOfDay
   /** Part of every request id that all workers share. */
   readonly gatewayId?: Uint8Array
-  /** Called when what this process says of itself may have changed: its store, key set, load or backends. */
-  readonly onFacts?: () => void
 }
 
 export const newGatewayId = (): Uint8Array => randomBytes(4)
 
 export function createLastingParts(options: LastingPartsOptions) {
   const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
-  const { gatewayId = newGatewayId(), onFacts = () => undefined } = options
+  const { gatewayId = newGatewayId() } = options
   let current = options.config
   const bans = createBans(options, () => current)
-  const load = createLoadWatch(options, onFacts)
+  const load = createLoadWatch(options)
   const tracing = new Tracing(options)
   const tally = new Tally()
   return {
@@ -74,7 +72,6 @@ export function createLastingParts(options: LastingPartsOptions) {
     recent: new RecentDecisions(options.number ?? 1),
     bans,
     load,
-    onFacts,
     /** Applies another configuration. Never throws. */
     use(config: Config): void {
       current = config
@@ -87,19 +84,12 @@ export function createLastingParts(options: LastingPartsOptions) {
   }
 }
 
-function createLoadWatch(
-  { config, log, metrics }: LastingPartsOptions,
-  onFacts: () => void,
-): LoadWatch {
-  return new LoadWatch({
+const createLoadWatch = ({ config, log, metrics }: LastingPartsOptions): LoadWatch =>
+  new LoadWatch({
     limitMs: config.server.overload.lagMs,
     onLook: (lagMs) => metrics.eventLoopLag(lagMs),
-    onChange: ({ shed, lagMs }) => {
-      log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
-      onFacts()
-    },
+    onChange: ({ shed, lagMs }) => log.shedding({ refused: shed, lagMs: Math.round(lagMs) }),
   })
-}
 
 /** A process that holds quota. */
 const holder = () => ({

@@ -38,6 +38,7 @@ export class Serving implements WorkerLink {
       taken: this.#parts.turns.takenBy(clientId),
       strikes: this.#parts.bans.knownStrikes(keyId),
     }),
+    measure: () => this.#parts.metrics.snapshot(),
   }
   readonly questions: WorkerLink['questions'] = {
     call: async (name, argument) => this.answers[name](argument),
@@ -163,7 +164,6 @@ export class Serving implements WorkerLink {
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
     releaseClients(before.config)
-    this.#parts.onFacts()
   }
 }
 

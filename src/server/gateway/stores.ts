@@ -7,7 +7,7 @@ import { nameServers } from '../../state/redis/servers.ts'
 import { openRedisState } from '../../state/redis/home.ts'
 import { openSqliteState } from '../../state/sqlite/home.ts'
 import { openMemoryState } from '../../state/memory/home.ts'
-import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
+import type { OwnState } from '../../state/contract.ts'
 import type { Config } from '../../config/config.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import type { UsageStore } from '../../state/usage.ts'
@@ -46,32 +46,18 @@ export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
     onDropped: log.usageDropped,
   })
 
-/** Opens the store that gateways share; undefined: none is configured. onState: called on every change. */
-export function openSharedStore({
-  config,
-  log,
-  metrics,
-  onState,
-}: StoreNeeds & { onState?: (health: StoreHealth) => void }): OwnState | undefined {
+/** Opens the store that gateways share; undefined: none is configured. */
+export function openSharedStore(parts: StoreNeeds): OwnState | undefined {
+  const { config, log, metrics } = parts
   const { redis: servers, timeoutMs, prefix } = config.store
   if (servers === undefined) return undefined
-  const report = createOutageReport({ config, log, ...(metrics && { metrics }) })
-  let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
-  const reportState = (news: Partial<StoreHealth>): void =>
-    onState?.((health = { ...health, ...news }))
   const redis = connectRedis({
     servers,
     tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
     timeoutMs,
     prefix,
-    onState: (available, cause, refusal) => {
-      report(available, cause)
-      reportState({ available, cause: available ? undefined : cause, refusal })
-    },
-    onWarning: (warning) => {
-      if (warning !== undefined) log.storeWarning({ warning })
-      reportState({ warning })
-    },
+    onState: createOutageReport(parts),
+    onWarning: (warning) => warning !== undefined && log.storeWarning({ warning }),
   })
   return openRedisState(redis, { prefix, timeoutMs, observe: metrics?.quota })
 }

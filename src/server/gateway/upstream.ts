@@ -16,8 +16,6 @@ import { readBackendTls } from './tls-files.ts'
 
 const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
 
-type UpstreamParts = Pick<LastingParts, 'log' | 'onFacts'>
-
 /** All settings of an Upstream, the content of its files included. */
 type Settings = ReturnType<typeof readSettings>
 
@@ -28,11 +26,15 @@ const readSettings = ({ upstream, server }: Config) => ({
 })
 
 /** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
-export function upstreamFor(config: Config, parts: UpstreamParts, before?: Upstream): Upstream {
+export function upstreamFor(
+  config: Config,
+  parts: Pick<LastingParts, 'log'>,
+  before?: Upstream,
+): Upstream {
   const settings = readSettings(config)
   return before !== undefined && isDeepStrictEqual(before.settings, settings)
     ? before
-    : new Upstream(settings, parts, before)
+    : new Upstream(settings, parts.log, before)
 }
 
 export class Upstream {
@@ -45,7 +47,7 @@ export class Upstream {
   #checks: { stop(): void } | undefined
 
   /** Connects to nothing before begin(). */
-  constructor(settings: Settings, { log, onFacts }: UpstreamParts, before?: Upstream) {
+  constructor(settings: Settings, log: LastingParts['log'], before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
@@ -53,7 +55,6 @@ export class Upstream {
       down: (line) => log.backendDown(line),
       up: (line) => log.backendUp(line),
       surplus: (line) => log.backendSurplus(line),
-      changed: onFacts,
     })
     const { balancer } = this
     const retries = new Retries(upstream)

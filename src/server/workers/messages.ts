@@ -48,9 +48,6 @@ export type ToWorker =
   /** The worker builds it aside and answers with `prepared`; then one of the next two follows, of the same round. */
   | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
   | { readonly kind: 'commit' | 'abort'; readonly round: number }
-  | { readonly kind: 'measure'; readonly question: number }
-  /** The worker answers with `alive`. */
-  | { readonly kind: 'beat' }
   /** The worker ends after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 
@@ -70,25 +67,23 @@ export type SharedMessage =
       readonly decisions: readonly Decision[]
       readonly untold: number
     }
-  /** Sent once a second, and once at the end. */
-  | { readonly kind: 'second'; readonly second: PackedSecond; readonly now: ProcessNow }
+  /** Sent once a second, which is a sign of life too, and once at the end. */
+  | {
+      readonly kind: 'second'
+      readonly second: PackedSecond
+      readonly now: ProcessNow
+      readonly facts: WorkerFacts
+      /** Sent with every other second, and at the end. */
+      readonly snapshot: MetricsSnapshot | undefined
+    }
 
 export type ToSupervisor =
   | SharedMessage
   | AnswerBatch
-  | { readonly kind: 'listening' }
-  | { readonly kind: 'alive' }
+  | { readonly kind: 'listening'; readonly facts: WorkerFacts }
   /** fault: why this worker cannot take it. */
   | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }
   | { readonly kind: 'failed'; readonly fault: StartFault }
-  /** Sent at the start, and soon after each change. */
-  | { readonly kind: 'facts'; readonly facts: WorkerFacts }
-  /** Sent when asked, and once at the end, without a question. */
-  | {
-      readonly kind: 'measured'
-      readonly question?: number
-      readonly snapshot: MetricsSnapshot
-    }
 
 /** Descriptor of the socket that a worker listens on; 3 is the IPC channel. */
 export const LISTEN_FD = 4

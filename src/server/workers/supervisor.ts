@@ -54,8 +54,6 @@ export function createSupervisor(config: Config, options: SupervisorOptions) {
 
 /** Time that workers have to report a second that is over. */
 const WORKERS_LATE_MS = 250
-/** A killed worker loses its counts of this time at most, however seldom anybody asks for them. */
-const MEASURE_EVERY_MS = 2_000
 /** A worker reports each second; its state is unknown after so long a silence. */
 const SILENT_MS = 3_000
 
@@ -83,8 +81,6 @@ class Supervisor implements Workers {
   #areDecisionsWanted = false
   /** Written by #end. */
   #isDraining = false
-  /** Written by measure. */
-  #isMeasuring = false
 
   constructor(config: Config, options: SupervisorOptions, parts: WorkersParts) {
     const { log } = options
@@ -218,9 +214,7 @@ class Supervisor implements Workers {
   readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
     // These are read before the question: the own answer of a worker that ends meanwhile has its values already.
     const dead = this.#retired.snapshots()
-    this.#isMeasuring = true
     const latest = await Promise.all(this.links.map((worker) => worker.measure()))
-    this.#isMeasuring = false
     return [...latest.filter((one) => one !== undefined), ...dead]
   })
 
@@ -288,10 +282,10 @@ class Supervisor implements Workers {
     }
   }
 
-  /** Kills workers that hang, and keeps the values of those that may end at any time. The returned function ends it. */
+  /** Kills workers that hang. The returned function ends it. */
   #watch(): () => void {
     const { log, watchdog = defaultWatchdog } = this.#options
-    const stopWatchdog = watchWorkers(
+    return watchWorkers(
       watchdog,
       () => this.links,
       (worker) => {
@@ -301,14 +295,6 @@ class Supervisor implements Workers {
         worker.kill()
       },
     )
-    const measuring = setInterval(() => {
-      // This runs apart from measure: a later question must not get an earlier answer.
-      if (!this.#isMeasuring) for (const worker of this.links) void worker.measure()
-    }, MEASURE_EVERY_MS).unref()
-    return () => {
-      stopWatchdog()
-      clearInterval(measuring)
-    }
   }
 
   async #end(idleMs: number): Promise<void> {

@@ -1,6 +1,5 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
@@ -94,15 +93,13 @@ export class WorkerProcess implements WorkerLink {
   #deadline: NodeJS.Timeout | undefined
   /** Why it could not begin. Written by #receive and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
-  /** The question for its values that is under way, one at a time. Written by measure. */
-  #measured = { question: 0, ...Promise.withResolvers<void>() }
   /** The send of the last configuration; never rejects. Written by #sendConfig. */
   #sent: Promise<void> = Promise.resolve()
   /** The configuration that it is to prepare. Written by prepare and settle. */
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
     | undefined
-  /** Beats since its last message; after the first one it has been asked. Written by #receive, beat and resetBeats. */
+  /** Beats since its last message. Written by #receive, beat and resetBeats. */
   #silentBeats = 0
 
   constructor(options: WorkerProcessOptions) {
@@ -143,12 +140,9 @@ export class WorkerProcess implements WorkerLink {
 
   /** Returns its latest values, fresh if it answers in time; undefined if it never sent any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
-    if (this.#isTaking) {
-      this.#measured = { question: this.#measured.question + 1, ...Promise.withResolvers() }
-      this.#send({ kind: 'measure', question: this.#measured.question })
-      const timeUp = sleep(ANSWER_AT_MOST_MS, undefined, { ref: false })
-      await Promise.race([this.#measured.promise, timeUp])
-    }
+    // One that has not begun would leave the question unanswered.
+    if (this.sinceMs !== undefined)
+      this.latest = await this.questions.call('measure', undefined).catch(() => this.latest)
     return this.latest
   }
 
@@ -178,16 +172,14 @@ export class WorkerProcess implements WorkerLink {
     this.#send({ kind, round })
   }
 
-  /** Asks a worker that takes requests for a sign of life; returns the beats without one since it was asked. */
+  /** Counts a beat; returns those before it since the last message of a worker that takes requests, which sends one each second. */
   beat(): number {
-    if (this.state !== 'listening') return 0
-    if (this.#silentBeats === 0) this.#send({ kind: 'beat' })
-    return this.#silentBeats++
+    return this.state === 'listening' ? this.#silentBeats++ : 0
   }
 
   /** Forgives the beats so far. */
   resetBeats(): void {
-    this.#silentBeats = Math.min(this.#silentBeats, 1)
+    this.#silentBeats = 0
   }
 
   /** Asks it to end; kills it if it has not within timeoutMs. */
@@ -244,6 +236,8 @@ export class WorkerProcess implements WorkerLink {
     switch (message.kind) {
       case 'second':
         this.now = { ...message.now, receivedMs: performance.now() }
+        this.facts = message.facts
+        this.latest = message.snapshot ?? this.latest
         return this.#onMessage(message, (answer) => this.#send(answer))
       case 'calls':
       case 'decisions':
@@ -251,6 +245,7 @@ export class WorkerProcess implements WorkerLink {
       case 'answers':
         return this.questions.receive(message)
       case 'listening':
+        this.facts = message.facts
         this.sinceMs = Date.now()
         this.#listeningSinceMs = performance.now()
         this.#listening.resolve()
@@ -259,15 +254,9 @@ export class WorkerProcess implements WorkerLink {
         return clearTimeout(this.#deadline)
       case 'failed':
         return void (this.#fault = message.fault)
-      case 'facts':
-        return void (this.facts = message.facts)
       case 'prepared':
         if (message.round !== this.#prepared?.round) return
         return this.#prepared.answer.resolve(message.fault)
-      case 'measured':
-        this.latest = message.snapshot
-        return message.question === this.#measured.question ? this.#measured.resolve() : undefined
-      case 'alive':
     }
   }
 
@@ -276,7 +265,6 @@ export class WorkerProcess implements WorkerLink {
     const wasServing = this.state === 'listening'
     this.state = 'ended'
     clearTimeout(this.#deadline)
-    this.#measured.resolve()
     this.questions.close()
     // A worker that had not begun takes no part: its successor begins with the configuration in force then.
     this.#prepared?.answer.resolve(

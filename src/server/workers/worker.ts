@@ -26,9 +26,6 @@ export interface SupervisorChannel {
   onGone(listener: () => void): void
 }
 
-/** Delay before the supervisor receives what has changed: backends may change often. */
-const REPORT_AFTER_MS = 100
-
 /** A worker without its supervisor cannot be stopped, and gets no quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
 
@@ -49,8 +46,7 @@ export function createWorker(channel: SupervisorChannel) {
       if (isDraining) return
       isListener = true
       await parts.serving.listen(LISTEN_FD)
-      await parts.sendFacts()
-      await channel.send({ kind: 'listening' })
+      await channel.send({ kind: 'listening', facts: parts.serving.facts })
     } catch (error) {
       const { message, code } = error as NodeJS.ErrnoException
       await channel.send({ kind: 'failed', fault: { message, code, isListener } })
@@ -69,7 +65,6 @@ export function createWorker(channel: SupervisorChannel) {
     if (message.kind === 'clients') pieces.add(message)
     else if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
-    else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
     else parts?.receive(message)
   })
   channel.onGone(() => {
@@ -95,23 +90,18 @@ function createParts(
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret, gatewayId }
   const lanes = openLanes(parts, channel)
-  const sendFacts = () => channel.send({ kind: 'facts', facts: serving.facts })
-  const onFacts = soon(() => void sendFacts())
-  const { stores, bans, noticed, flows } = connectStores(parts, lanes, onFacts)
-  const serving: Serving = new Serving({
+  const { stores, bans, noticed, flows } = connectStores(parts, lanes)
+  const serving = new Serving({
     ...parts,
     number,
     stores,
-    onFacts,
     addresses: createSharedAddressCounter({ calls: lanes.calls, own: createAddressCounter() }),
   })
   const taking = createTaking(serving, channel)
-  const lastSecond = sendSeconds(serving, channel)
+  const lastSecond = sendSeconds(serving, parts, channel)
   return {
     log,
-    metrics,
     serving,
-    sendFacts,
     taking,
     lastSecond,
     /** Called when the supervisor is gone. */
@@ -131,7 +121,6 @@ function createParts(
         taking.prepare(message.round, fromPlainConfig(message.config, pieces.take()))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
-      else if (message.kind === 'measure') void measure({ ...parts, channel }, message)
       else if (message.kind === 'calls')
         answerCalls(serving.answers, message, (answers) => void channel.send(answers))
       else if (message.kind === 'listen') passDecisions(serving, channel, message.isWanted)
@@ -140,13 +129,12 @@ function createParts(
 }
 
 async function end(
-  { serving, metrics, log, lastSecond }: ReturnType<typeof createParts>,
+  { serving, log, lastSecond }: ReturnType<typeof createParts>,
   times: Parameters<Serving['drain']>[0],
   channel: SupervisorChannel,
 ): Promise<void> {
   await serving.drain(times)
   await lastSecond()
-  await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   await serving.close()
   await log.close()
 }
@@ -183,24 +171,20 @@ function passDecisions({ recent }: Serving, channel: SupervisorChannel, isWanted
   )
 }
 
-async function measure(
-  { log, metrics, channel }: StoreParts & { readonly channel: SupervisorChannel },
-  { question }: Extract<ToWorker, { kind: 'measure' }>,
-): Promise<void> {
-  try {
-    await channel.send({ kind: 'measured', question, snapshot: await metrics.snapshot() })
-  } catch (error) {
-    log.adminFailed(error)
-  }
-}
-
 /** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
-function sendSeconds({ takeSecond, now }: Serving, channel: SupervisorChannel) {
+function sendSeconds(serving: Serving, { metrics, log }: StoreParts, channel: SupervisorChannel) {
+  let sends = 0
   /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
   let isUnsent = false
-  const send = async (at: number): Promise<void> => {
+  const send = async (at: number, isLast = false): Promise<void> => {
     isUnsent = true
-    await channel.send({ kind: 'second', second: packSecond(takeSecond(at)), now: now() })
+    const [second, now] = [packSecond(serving.takeSecond(at)), serving.now()]
+    // A killed worker loses its counts of two seconds at most, however seldom anybody asks for them.
+    const isMeasured = (sends += 1) % 2 === 0 || isLast
+    const fault = (error: unknown) => void log.adminFailed(error)
+    const snapshot = isMeasured ? await metrics.snapshot().catch(fault) : undefined
+    const { facts } = serving
+    await channel.send({ kind: 'second', second, now, facts, snapshot: snapshot ?? undefined })
     isUnsent = false
   }
   const stop = everySecond((at) => {
@@ -208,29 +192,14 @@ function sendSeconds({ takeSecond, now }: Serving, channel: SupervisorChannel) {
   })
   return (): Promise<void> => {
     stop()
-    return send(Math.floor(Date.now() / 1000))
-  }
-}
-
-/** Reports once for all changes within a moment. */
-function soon(report: () => void): () => void {
-  let timer: NodeJS.Timeout | undefined
-  return () => {
-    timer ??= setTimeout(() => {
-      timer = undefined
-      report()
-    }, REPORT_AFTER_MS).unref()
+    return send(Math.floor(Date.now() / 1000), true)
   }
 }
 
 /** noticed: receivers of the supervisor's notices; with Redis there are none. flows: those that are called when some were left out. */
-function connectStores(
-  parts: StoreParts,
-  { calls, banCalls }: ReturnType<typeof openLanes>,
-  onState: () => void,
-) {
+function connectStores(parts: StoreParts, { calls, banCalls }: ReturnType<typeof openLanes>) {
   const { metrics } = parts
-  const shared = openSharedStore({ ...parts, onState })
+  const shared = openSharedStore(parts)
   const noticed: NoticeListener[] = []
   const flows: ((isFlowing: boolean) => void)[] = []
   const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {

@@ -319,29 +319,6 @@ describe('a worker that does not take its messages', () => {
   })
 })
 
-describe('a worker that is asked for its values', () => {
-  it('is waited for until it answers the latest question, whatever it says to earlier ones', async () => {
-    // Answers the first question once it has heard the second, and that one later.
-    const entry = temporaryFile(
-      'worker.mjs',
-      `const say = (question) => process.send({ kind: 'measured', question, snapshot: question })
-      process.on('message', ({ kind, question }) => {
-        if (kind === 'start') process.send({ kind: 'listening' })
-        if (kind !== 'measure' || question === 1) return
-        say(1)
-        setTimeout(say, 200, question)
-      })`,
-    )
-    const { worker, close } = await workerOf(entry)
-    await worker.listening
-    void worker.measure()
-    expect(await worker.measure()).toBe(2)
-    worker.kill()
-    await worker.ended
-    close()
-  })
-})
-
 describe('server.workers', () => {
   const workers = (value: string): number | string[] => {
     try {
