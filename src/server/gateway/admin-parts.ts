@@ -3,49 +3,19 @@ import { hostname } from 'node:os'
 import { shownBan } from '../../admin/ban-operations.ts'
 import { createReadiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
-import type { ReadSettingLocations } from '../../config/clients/aside.ts'
-import type { Log } from '../../core/record/log.ts'
-import type { WholeGateway } from '../../core/record/whole-families.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
-import type { Live } from '../../insight/live/live.ts'
 import { overview } from '../../insight/live/overview.ts'
-import type { UsageHistory } from '../../insight/usage/usage-history.ts'
 import type { BanRecord } from '../../state/bans.ts'
+import type { Gateway } from './gateway.ts'
 import { createLiveExplainer } from './live-explainer.ts'
 import { startNotifier } from './notifier.ts'
-import type { Reloader } from './reloader.ts'
 import { createStateParts } from './state-parts.ts'
 import { readAdminTls } from './tls-files.ts'
-import {
-  recentIn,
-  shedsOf,
-  storeHealth,
-  worstBackends,
-  worstKeySetFault,
-  type Workers,
-  type WorkersParts,
-} from './worker-link.ts'
+import { recentIn, shedsOf, storeHealth, worstBackends, worstKeySetFault } from './worker-link.ts'
 
-/** What the admin listener shows and changes. */
-export interface AdminSources {
-  readonly version: string
-  readonly log: Log
-  readonly live: Live
-  readonly usage: UsageHistory
-  readonly reloads: Reloader
-  readonly workers: Workers
-  readonly whole: WholeGateway
-  /** Requests without a valid credential, by address. */
-  readonly addresses: WorkersParts['addresses']
-  /** undefined: the places are unknown. */
-  readonly settingLocations: ReadSettingLocations | undefined
-  /** Whether the gateway has started, and is not about to end. */
-  isListening(): boolean
-}
-
-export function createAdminParts(sources: AdminSources): AdminServerOptions {
-  const { reloads, log, live, usage, workers, whole, version } = sources
+export function createAdminParts(gateway: Gateway): AdminServerOptions {
+  const { reloads, log, live, usage, workers, whole, version } = gateway
   const { operatorBans: bans, stores } = workers
   const { unsavedSeconds, listening } = whole
   const store = () => storeHealth(workers.links)
@@ -62,7 +32,6 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
   startNotifier({ reloads, live, log, claims: stores.claims, counters: stores.counters })
   const admittedToday = createAdmittedToday((day) => usage.day(day))
   const count = () => ({ listening: listening(), wanted: reloads.config.server.workers })
-  const gateway = hostname()
   return {
     listen: reloads.config.admin.listen,
     identity: readAdminTls(reloads.config.admin),
@@ -71,18 +40,18 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
     counters: stores.counters,
     live,
     overview: () =>
-      overview({ ...standing, live, version, workers: count, admittedToday, gateway }),
+      overview({ ...standing, live, version, workers: count, admittedToday, gateway: hostname() }),
     recentRequests: (query) => recentIn(workers.links, query),
-    explain: createLiveExplainer(sources),
+    explain: createLiveExplainer(gateway),
     usage,
-    state: createStateParts(sources),
+    state: createStateParts(gateway),
     audit: log.audit,
     auditRefused: log.auditRefused,
     renderMetrics: () => workers.renderMetrics(),
     readiness: createReadiness({
       reloads,
       logFault: log.fault,
-      listener: () => listenerState(sources),
+      listener: () => listenerState(gateway),
       store,
       unsaved: () => stores.embedded?.unsaved,
       keySetFault: () => worstKeySetFault(workers.links),
@@ -94,8 +63,8 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
 }
 
 /** The gateway is ready as long as one of its workers is. */
-function listenerState({ isListening, whole, reloads }: AdminSources) {
-  if (!isListening()) return { ok: false, reason: 'starting or draining' }
+function listenerState({ isListening, whole, reloads }: Gateway) {
+  if (!isListening) return { ok: false, reason: 'starting or draining' }
   const wanted = reloads.config.server.workers
   const listening = whole.listening()
   return { ok: listening > 0, reason: wanted === 1 ? 'up' : `${listening} of ${wanted} workers` }

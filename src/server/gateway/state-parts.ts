@@ -4,12 +4,12 @@ import { storeStateOf } from '../../admin/state-operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import { Latest } from '../../insight/live/latest.ts'
 import { Since } from '../../insight/live/since.ts'
-import type { AdminSources } from './admin-parts.ts'
+import type { Gateway } from './gateway.ts'
 import { storeHealth, worstBackends } from './worker-link.ts'
 
 const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
 
-export function createStateParts({ live, reloads, workers }: AdminSources): StateNeeds['state'] {
+export function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['state'] {
   const latest = new Latest()
   const [backendsSince, storeSince] = [new Since(), new Since()]
   /** Workers report backends that are not well, or were not. */

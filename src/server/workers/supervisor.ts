@@ -21,7 +21,7 @@ import { newGatewayId } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
-import { backendsSeen, type Workers, type WorkersParts } from '../gateway/worker-link.ts'
+import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
 import { ReloadRound } from './reload-round.ts'
 import { createRetiredCounters } from './retired-counters.ts'
@@ -42,7 +42,7 @@ export function createSupervisor(config: Config, options: SupervisorOptions) {
   const gateway = new Gateway(
     config,
     options,
-    (parts) => (supervisor = new Supervisor(config, options, parts)),
+    (parts) => (supervisor = new Supervisor(parts, options)),
   )
   return Object.assign(gateway, {
     /** Replaces one worker after the other, losing no request. Never rejects. */
@@ -63,7 +63,7 @@ class Supervisor implements Workers {
   readonly stores: OwnState
   readonly operatorBans: OperatorBans
   readonly #options: SupervisorOptions
-  readonly #parts: WorkersParts
+  readonly #gateway: Gateway
   readonly #state: SharedState
   readonly #metrics: ReturnType<typeof createSupervisorMetrics>
   readonly #retired = createRetiredCounters()
@@ -82,14 +82,15 @@ class Supervisor implements Workers {
   /** Written by #end. */
   #isDraining = false
 
-  constructor(config: Config, options: SupervisorOptions, parts: WorkersParts) {
-    const { log } = options
-    const { whole, usageDropped, addresses } = parts
+  constructor(gateway: Gateway, options: SupervisorOptions) {
+    const { log, whole, addresses, reloads } = gateway
+    const { config } = reloads
     this.#options = options
-    this.#parts = parts
+    this.#gateway = gateway
     this.#probe = createProbe(config)
     const stores = openStores({ config, log })
-    this.#metrics = createSupervisorMetrics(whole, { usage: usageDropped, logLines: log.lostLines })
+    const losses = { usage: () => gateway.usage.dropped, logLines: log.lostLines }
+    this.#metrics = createSupervisorMetrics(whole, losses)
     this.#state = createSharedState({
       config,
       addresses,
@@ -111,7 +112,7 @@ class Supervisor implements Workers {
   }
 
   async listen(): Promise<ListenAddress> {
-    const { server } = this.#parts.config()
+    const { server } = this.#gateway.config()
     try {
       const sockets = await openListenSockets(server.listen).catch((error: unknown) => {
         throw new ListenError('public', error)
@@ -239,7 +240,7 @@ class Supervisor implements Workers {
   #slot(number: number, sockets: ListenSockets): Slot {
     return new Slot(number, {
       sockets,
-      drainMs: () => this.#parts.config().server.timeouts.drainMs,
+      drainMs: () => this.#gateway.config().server.timeouts.drainMs,
       startWorker: (listenFd) => this.#startWorker(number, listenFd),
       onEnded: ({ latest }) => this.#retired.add(latest),
       log: (line) => this.#options.log.supervision(line),
@@ -253,7 +254,7 @@ class Supervisor implements Workers {
       start: {
         number,
         version,
-        config: this.#parts.config(),
+        config: this.#gateway.config(),
         ticketSecret: this.#tickets.today(),
         gatewayId: this.#gatewayId,
       },
@@ -271,14 +272,14 @@ class Supervisor implements Workers {
 
   /** Returns the receiver of what one worker sends. */
   #receiver(worker: () => WorkerProcess): WorkerProcessOptions['onMessage'] {
-    const { onSecond, onDecisions } = this.#parts
+    const { live } = this.#gateway
     const handlers = this.#state.handlers(
       oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker())),
     )
     return (message, send) => {
       if (message.kind === 'calls') answerCalls(handlers, message, send)
-      else if (message.kind === 'second') onSecond(unpackSecond(message.second))
-      else onDecisions(message.decisions, message.untold)
+      else if (message.kind === 'second') this.#gateway.addSecond(unpackSecond(message.second))
+      else live.events.decisions(message.decisions, message.untold)
     }
   }
 

@@ -56,7 +56,7 @@ export function createWorker(channel: SupervisorChannel) {
   const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
     if (isDraining) return
     isDraining = true
-    if (parts !== undefined) await end(parts, times, channel)
+    if (parts !== undefined) await end(parts, times)
     finished.resolve(0)
   }
 
@@ -131,7 +131,6 @@ function createParts(
 async function end(
   { serving, log, lastSecond }: ReturnType<typeof createParts>,
   times: Parameters<Serving['drain']>[0],
-  channel: SupervisorChannel,
 ): Promise<void> {
   await serving.drain(times)
   await lastSecond()
