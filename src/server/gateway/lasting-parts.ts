@@ -35,15 +35,10 @@ export interface LastingPartsOptions {
   readonly number?: number
   /** Initial secret of all workers. Default: one of its own. */
   readonly ticketSecret?: SecretOfDay
-  /** Part of every request id that all workers share. */
-  readonly gatewayId?: Uint8Array
 }
-
-export const newGatewayId = (): Uint8Array => randomBytes(4)
 
 export function createLastingParts(options: LastingPartsOptions) {
   const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
-  const { gatewayId = newGatewayId() } = options
   let current = options.config
   const bans = createBans(options, () => current)
   const load = createLoadWatch(options)
@@ -61,10 +56,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     usedKeys: new UsedKeys(),
     /** Secret of the day from which the keys of TLS tickets are made. */
     ticketSecret,
-    requestId: createRequestId({
-      bootMs: Date.now(),
-      random: Buffer.concat([gatewayId, randomBytes(4)]),
-    }),
+    requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),
     lessee: createQuota(options),
     /** Collects what every request notes of its key. */
     tally,

@@ -25,7 +25,6 @@ export interface StartMessage {
   /** Its clients have come before, like those of a prepare. */
   readonly config: PlainConfig
   readonly ticketSecret: SecretOfDay
-  readonly gatewayId: Uint8Array
 }
 
 export interface ClientNotice {

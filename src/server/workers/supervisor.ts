@@ -17,13 +17,12 @@ import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
 import { answerCalls } from '../../state/supervisor/calls.ts'
 import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
-import { newGatewayId } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
 import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
+import { START_ROUND } from './client-pieces.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
-import { ReloadRound } from './reload-round.ts'
 import { createRetiredCounters } from './retired-counters.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
@@ -68,15 +67,16 @@ class Supervisor implements Workers {
   readonly #metrics: ReturnType<typeof createSupervisorMetrics>
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
-  readonly #gatewayId = newGatewayId()
   /** Used where no worker has reported the state of the backends. Written by prepare. */
   #probe: BackendProbe
   /** One for each worker. Written by listen, as are the next two. */
   #slots: readonly Slot[] = []
   #sockets: ListenSockets | undefined
   #stopWatching: (() => void) | undefined
-  /** A configuration that is about to be taken. Written by prepare, and by what it resolves with. */
-  #round: ReloadRound | undefined
+  /** Makes a worker take part in the round that is under way. Written by prepare, and by what it resolves with. */
+  #join: ((worker: WorkerProcess) => void) | undefined
+  /** Number of the latest round; the first is 1. Written by prepare. */
+  #round = START_ROUND
   /** Whether anybody listens to decisions. Written by listenToDecisions. */
   #areDecisionsWanted = false
   /** Written by #end. */
@@ -133,17 +133,27 @@ class Supervisor implements Workers {
   /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
   async prepare(config: Config): Promise<Prepared> {
     const probe = createProbe(config)
-    const members = this.links.filter(({ state }) => state === 'starting' || state === 'listening')
-    const round = new ReloadRound(config, members)
-    this.#round = round
+    const round = (this.#round += 1)
+    const answers = new Map<WorkerProcess, Promise<void>>()
     const settle = (verdict: 'commit' | 'abort'): void => {
-      this.#round = undefined
-      round.settle(verdict)
+      this.#join = undefined
+      for (const worker of answers.keys()) worker[verdict](round)
     }
-    await round.prepared.catch((error: unknown) => {
+    const join = (worker: WorkerProcess) => void answers.set(worker, worker.prepare(round, config))
+    for (const worker of this.links)
+      if (worker.state === 'starting' || worker.state === 'listening') join(worker)
+    // A worker that starts before the round is over joins as well, as it was given the old configuration.
+    this.#join = join
+    try {
+      let asked: number
+      do {
+        asked = answers.size
+        await Promise.all(answers.values())
+      } while (answers.size > asked)
+    } catch (error) {
       settle('abort')
       throw error
-    })
+    }
     return {
       revision: config.revision,
       commit: () => {
@@ -256,7 +266,6 @@ class Supervisor implements Workers {
         version,
         config: this.#gateway.config(),
         ticketSecret: this.#tickets.today(),
-        gatewayId: this.#gatewayId,
       },
       listenFd,
       onLines: (lines) => log.relay(lines),
@@ -266,7 +275,7 @@ class Supervisor implements Workers {
       () => worker.notify({ kind: 'listen', isWanted: this.#areDecisionsWanted }),
       () => undefined,
     )
-    this.#round?.join(worker)
+    this.#join?.(worker)
     return worker
   }
 

@@ -95,7 +95,7 @@ export class WorkerProcess implements WorkerLink {
   #fault: StartFault | undefined
   /** The send of the last configuration; never rejects. Written by #sendConfig. */
   #sent: Promise<void> = Promise.resolve()
-  /** The configuration that it is to prepare. Written by prepare and settle. */
+  /** The configuration that it is to prepare. Written by prepare and abort. */
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
     | undefined
@@ -152,8 +152,8 @@ export class WorkerProcess implements WorkerLink {
     else this.#hasMissed = true
   }
 
-  /** Asks it to build a configuration aside; resolves with why it cannot, or with nothing. Never rejects. */
-  prepare(round: number, config: Config): Promise<string | undefined> {
+  /** Asks it to build a configuration aside; rejects with an Error that says why it cannot. */
+  prepare(round: number, config: Config): Promise<void> {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
     void this.#sendConfig(config, round, (plain) =>
@@ -163,13 +163,26 @@ export class WorkerProcess implements WorkerLink {
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
     // A worker that starts has the time of its start.
     const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
-    return answer.promise.finally(() => clearTimeout(timeUp))
+    const prepared = answer.promise.then((fault) => {
+      clearTimeout(timeUp)
+      if (fault !== undefined) throw new Error(`worker ${this.number}: ${fault}`)
+    })
+    // Another worker's fault may have ended the round.
+    prepared.catch(() => undefined)
+    return prepared
   }
 
-  /** Commits or aborts what was prepared. */
-  settle(kind: 'commit' | 'abort', round: number): void {
+  commit(round: number): void {
+    void this.#prepared?.answer.promise.then((fault) => {
+      if (fault === undefined) return this.#send({ kind: 'commit', round })
+      // It was started as the others were ready, and must not serve what is no longer in force.
+      this.kill()
+    })
+  }
+
+  abort(round: number): void {
     this.#prepared = undefined
-    this.#send({ kind, round })
+    this.#send({ kind: 'abort', round })
   }
 
   /** Counts a beat; returns those before it since the last message of a worker that takes requests, which sends one each second. */

@@ -85,10 +85,10 @@ function createParts(
   pieces: ClientPieces,
   channel: SupervisorChannel,
 ) {
-  const { number, version, ticketSecret, gatewayId, config } = start
+  const { number, version, ticketSecret, config } = start
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, ...configNames(config) })
-  const parts = { version, config, log, metrics, ticketSecret, gatewayId }
+  const parts = { version, config, log, metrics, ticketSecret }
   const lanes = openLanes(parts, channel)
   const { stores, bans, noticed, flows } = connectStores(parts, lanes)
   const serving = new Serving({

@@ -268,7 +268,6 @@ async function workerOf(entry: string) {
       version: '1',
       config,
       ticketSecret: newSecret(0),
-      gatewayId: new Uint8Array(4),
     },
     listenFd: socket.fd,
     onLines: () => undefined,
