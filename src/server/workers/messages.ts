@@ -58,9 +58,9 @@ export interface StartFault {
   readonly isListener: boolean
 }
 
-/** Messages that do not concern their worker alone. */
-export type SharedMessage =
+export type ToSupervisor =
   | CallBatch
+  | AnswerBatch
   | {
       readonly kind: 'decisions'
       readonly decisions: readonly Decision[]
@@ -75,10 +75,6 @@ export type SharedMessage =
       /** Sent with every other second, and at the end. */
       readonly snapshot: MetricsSnapshot | undefined
     }
-
-export type ToSupervisor =
-  | SharedMessage
-  | AnswerBatch
   | { readonly kind: 'listening'; readonly facts: WorkerFacts }
   /** fault: why this worker cannot take it. */
   | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }

@@ -9,13 +9,13 @@ import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { openListenSockets, type ListenSockets } from '../../core/http/bound-sockets.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
+  countersOf,
   createSupervisorMetrics,
   renderSnapshots,
+  sumSnapshots,
   type MetricsSnapshot,
 } from '../../core/record/metrics.ts'
-import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
-import { answerCalls } from '../../state/supervisor/calls.ts'
 import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
@@ -23,11 +23,10 @@ import { readBackendTls } from '../gateway/tls-files.ts'
 import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
 import { START_ROUND } from './client-pieces.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
-import { createRetiredCounters } from './retired-counters.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
 import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
-import { WorkerFailed, WorkerProcess, type WorkerProcessOptions } from './worker-process.ts'
+import { WorkerFailed, WorkerProcess } from './worker-process.ts'
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
@@ -259,17 +258,22 @@ class Supervisor implements Workers {
 
   #startWorker(number: number, listenFd: number): WorkerProcess {
     const { entry, version, log } = this.#options
+    const gateway = this.#gateway
     const worker: WorkerProcess = new WorkerProcess({
       entry,
       start: {
         number,
         version,
-        config: this.#gateway.config(),
+        config: gateway.config(),
         ticketSecret: this.#tickets.today(),
       },
       listenFd,
       onLines: (lines) => log.relay(lines),
-      onMessage: this.#receiver(() => worker),
+      handlers: this.#state.handlers(
+        oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker)),
+      ),
+      onSecond: (second) => gateway.addSecond(second),
+      onDecisions: gateway.live.events.decisions,
     })
     worker.listening.then(
       () => worker.notify({ kind: 'listen', isWanted: this.#areDecisionsWanted }),
@@ -277,19 +281,6 @@ class Supervisor implements Workers {
     )
     this.#join?.(worker)
     return worker
-  }
-
-  /** Returns the receiver of what one worker sends. */
-  #receiver(worker: () => WorkerProcess): WorkerProcessOptions['onMessage'] {
-    const { live } = this.#gateway
-    const handlers = this.#state.handlers(
-      oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker())),
-    )
-    return (message, send) => {
-      if (message.kind === 'calls') answerCalls(handlers, message, send)
-      else if (message.kind === 'second') this.#gateway.addSecond(unpackSecond(message.second))
-      else live.events.decisions(message.decisions, message.untold)
-    }
   }
 
   /** Kills workers that hang. The returned function ends it. */
@@ -352,4 +343,30 @@ function asListenError(error: unknown): unknown {
     return new ListenError('public', Object.assign(new Error(fault.message), { code: fault.code }))
   const isBind = (error as NodeJS.ErrnoException).syscall === 'bind'
   return isBind ? new ListenError('public', error) : error
+}
+
+/** Older ones are summed into one: a crash loop must not fill the memory. */
+const KEPT_APART = 8
+
+/** The counters of workers that have ended, so that no sum falls with them. */
+export function createRetiredCounters() {
+  let kept: readonly MetricsSnapshot[] = []
+  let isSumming = false
+
+  const sum = async (): Promise<void> => {
+    isSumming = true
+    const summed = kept
+    const one = await sumSnapshots(summed)
+    kept = [one, ...kept.slice(summed.length)]
+    isSumming = false
+  }
+  return {
+    /** Adds the last values of a worker that has ended; its gauges ended with it. */
+    add: (last: MetricsSnapshot | undefined) => {
+      if (last === undefined) return
+      kept = [...kept, countersOf(last)]
+      if (kept.length > KEPT_APART && !isSumming) void sum()
+    },
+    snapshots: () => kept,
+  }
 }

@@ -3,9 +3,12 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
-import { createIpcCalls } from '../../state/supervisor/calls.ts'
+import type { DecisionListener } from '../../core/record/recent.ts'
+import { unpackSecond } from '../../insight/live/packed-second.ts'
+import type { ProcessNow, Second } from '../../insight/live/second.ts'
+import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/supervisor/calls.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
-import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import type { SharedCalls, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
 import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
 export interface WorkerProcessOptions {
@@ -15,8 +18,10 @@ export interface WorkerProcessOptions {
   readonly listenFd: number
   /** Takes whole lines of its log. */
   onLines(lines: string): void
-  /** Receives messages that do not concern this process alone; may answer by `send`. */
-  onMessage(message: SharedMessage, send: (answer: ToWorker) => void): void
+  /** Answers its calls. */
+  readonly handlers: CallHandlers<SharedCalls>
+  onSecond(second: Second): void
+  readonly onDecisions: DecisionListener
 }
 
 /** How a worker has ended. */
@@ -66,7 +71,7 @@ export class WorkerProcess implements WorkerLink {
     backends: [],
   }
   latest: MetricsSnapshot | undefined
-  now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { receivedMs: number }) | undefined
+  now: (ProcessNow & { readonly receivedMs: number }) | undefined
   sinceMs: number | undefined
   /** The same by performance.now(). */
   #listeningSinceMs: number | undefined
@@ -76,8 +81,8 @@ export class WorkerProcess implements WorkerLink {
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })
-  /** Only the handler is kept: the clients that the worker starts with are not kept for it. */
-  readonly #onMessage: WorkerProcessOptions['onMessage']
+  /** The clients that the worker starts with are not kept for it. */
+  readonly #options: Omit<WorkerProcessOptions, 'start'>
   readonly #child: ChildProcess
   /** Number of messages not handed over yet. Written by #send. */
   #unsent = 0
@@ -103,8 +108,9 @@ export class WorkerProcess implements WorkerLink {
   #silentBeats = 0
 
   constructor(options: WorkerProcessOptions) {
-    this.number = options.start.number
-    this.#onMessage = options.onMessage
+    const { start, ...others } = options
+    this.number = start.number
+    this.#options = others
     this.#child = fork(options.entry, ['worker'], {
       // The structured clone, as the configuration holds Maps.
       serialization: 'advanced',
@@ -131,9 +137,8 @@ export class WorkerProcess implements WorkerLink {
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    const { config, ...start } = options.start
-    void this.#sendConfig(config, START_ROUND, (plain) => {
-      this.#send({ kind: 'start', ...start, config: plain })
+    void this.#sendConfig(start.config, START_ROUND, (config) => {
+      this.#send({ kind: 'start', ...start, config })
       this.#killAfter(START_AT_MOST_MS)
     })
   }
@@ -251,10 +256,11 @@ export class WorkerProcess implements WorkerLink {
         this.now = { ...message.now, receivedMs: performance.now() }
         this.facts = message.facts
         this.latest = message.snapshot ?? this.latest
-        return this.#onMessage(message, (answer) => this.#send(answer))
+        return this.#options.onSecond(unpackSecond(message.second))
       case 'calls':
+        return answerCalls(this.#options.handlers, message, (answers) => this.#send(answers))
       case 'decisions':
-        return this.#onMessage(message, (answer) => this.#send(answer))
+        return this.#options.onDecisions(message.decisions, message.untold)
       case 'answers':
         return this.questions.receive(message)
       case 'listening':

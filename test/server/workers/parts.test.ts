@@ -15,7 +15,7 @@ import { crashesAfter, restartDelayMs } from '../../../src/server/workers/slot.t
 import { newSecret } from '../../../src/core/http/ticket-secret.ts'
 import { openListenSockets } from '../../../src/core/http/bound-sockets.ts'
 import { createSharedState } from '../../../src/server/workers/shared-state.ts'
-import { createRetiredCounters } from '../../../src/server/workers/retired-counters.ts'
+import { createRetiredCounters } from '../../../src/server/workers/supervisor.ts'
 import { createLineRelay, WorkerProcess } from '../../../src/server/workers/worker-process.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { storeClock } from '../../support/store-clock.ts'
@@ -271,9 +271,9 @@ async function workerOf(entry: string) {
     },
     listenFd: socket.fd,
     onLines: () => undefined,
-    onMessage: () => {
-      throw new Error('no messages here')
-    },
+    handlers: {} as never,
+    onSecond: () => undefined,
+    onDecisions: () => undefined,
   })
   const close = (): void => {
     socket.close()
