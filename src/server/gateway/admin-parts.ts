@@ -3,14 +3,17 @@ import { hostname } from 'node:os'
 import { shownBan } from '../../admin/ban-operations.ts'
 import { createReadiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
+import { storeStateOf, type StateNeeds } from '../../admin/state-operations.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
+import { Latest } from '../../insight/live/latest.ts'
 import { overview } from '../../insight/live/overview.ts'
+import { Since } from '../../insight/live/since.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Gateway } from './gateway.ts'
 import { createLiveExplainer } from './live-explainer.ts'
 import { startNotifier } from './notifier.ts'
-import { createStateParts } from './state-parts.ts'
 import { readAdminTls } from './tls-files.ts'
 import { recentIn, shedsOf, storeHealth, worstBackends, worstKeySetFault } from './worker-link.ts'
 
@@ -68,4 +71,61 @@ function listenerState({ isListening, whole, reloads }: Gateway) {
   const wanted = reloads.config.server.workers
   const listening = whole.listening()
   return { ok: listening > 0, reason: wanted === 1 ? 'up' : `${listening} of ${wanted} workers` }
+}
+
+const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
+
+/** State of routes, backends, the store and the workers, and since when it holds. */
+function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['state'] {
+  const latest = new Latest()
+  const [backendsSince, storeSince] = [new Since(), new Since()]
+  /** Workers report backends that are not well, or were not. */
+  const backends = (): BackendHealth[] => {
+    const known = new Map(worstBackends(workers.links).map((health) => [health.name, health]))
+    return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
+  }
+  const look = (): void => {
+    const nowMs = Date.now()
+    backendsSince.look(
+      backends().map(({ name, state, since }) => [
+        name,
+        since === undefined ? { state } : { state, sinceMs: Date.parse(since) },
+      ]),
+      nowMs,
+    )
+    storeSince.look([['store', { state: storeStateOf(storeHealth(workers.links)) }]], nowMs)
+  }
+  live.onSecond((second) => {
+    latest.add(second)
+    look()
+  })
+  return {
+    workers: () => workers.processes,
+    backends: () =>
+      backends().map((health) => ({
+        ...health,
+        ...latest.backend(health.name),
+        sinceMs: backendsSince.of(health.name).sinceMs,
+      })),
+    store: () => {
+      const { sinceMs, losses } = storeSince.of('store')
+      return {
+        health: storeHealth(workers.links),
+        unsaved: workers.stores.embedded?.unsaved,
+        sinceMs,
+        outages: losses,
+        callP99Ms: latest.storeP99Ms,
+      }
+    },
+    async requestsByRoute() {
+      const counts = new Map<string, number>()
+      for (const { name, values } of (await workers.measure()).flat())
+        if (name === 'tollgate_requests_total')
+          for (const { labels, value } of values) {
+            const route = String(labels['route'])
+            counts.set(route, (counts.get(route) ?? 0) + value)
+          }
+      return counts
+    },
+  }
 }

@@ -18,7 +18,7 @@ function createLocalWorker(gateway: Gateway): Workers {
   const serving = new Serving({ version, config, log, metrics, stores, addresses })
   return {
     stores,
-    operatorBans: serving.operatorBans,
+    operatorBans: serving.parts.bans.operators,
     links: [serving],
     restarts: 0,
     get processes() {
@@ -30,7 +30,7 @@ function createLocalWorker(gateway: Gateway): Workers {
     renderMetrics: () => metrics.render(),
     probeBackends: () => serving.probeBackends(),
     listenToDecisions: (isWanted) =>
-      serving.recent.listen(isWanted ? live.events.decisions : undefined),
+      serving.parts.recent.listen(isWanted ? live.events.decisions : undefined),
     reportsLateMs: 0,
     sample: (at) => gateway.addSecond(serving.takeSecond(at)),
     ready: () => serving.ready(),

@@ -1,5 +1,4 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
-import type { BanBook } from '../../core/bans/ban-book.ts'
 import {
   createAnonymousLimiter,
   type AnonymousView,
@@ -42,14 +41,11 @@ export type DecidingParts = Charges &
     readonly keyRing: Pick<KeyRing, 'find'>
   }
 
-/** undefined: tokens are not accepted. */
-type Verifier = JwtVerifier | undefined
-
 /** verifier: undefined: tokens are not accepted. */
 export function createRequestPolicy(
   config: Config,
   parts: LastingParts,
-  { upstream, verifier }: { upstream: Upstream; verifier: Verifier },
+  { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
 ) {
   const { lessee, tally, timestamps, bans, log, metrics, epochMs } = parts
   const { server, clients } = config
@@ -68,7 +64,14 @@ export function createRequestPolicy(
       responseTimeoutMs: config.upstream.timeouts.responseMs,
       host: config.upstream.host,
     }),
-    unwelcome: createUnwelcome({ keyRing, verifier, bans, epochMs }),
+    /** Returns why a caller who was admitted earlier would be refused now. */
+    unwelcome(caller: Caller): OwnEnd | undefined {
+      const { keyDigest, keyId } = caller
+      const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
+      if (current === undefined) return 'revoked'
+      if (epochMs() >= current.expiresAtMs) return 'expired'
+      return bans.check(keyId) && 'banned'
+    },
   })
 }
 
@@ -121,25 +124,6 @@ export function createDecidingStages(
       bufferedBytes: server.limits.bufferedBodyBytes,
       bodyLimitBytes: server.limits.bodyBytes,
     }),
-  }
-}
-
-interface Credentials {
-  readonly keyRing: KeyRing
-  readonly verifier: Verifier
-  readonly bans: BanBook
-  epochMs(): number
-}
-
-/** Returns why a caller who was admitted earlier would be refused now. */
-function createUnwelcome({ keyRing, verifier, bans, epochMs }: Credentials) {
-  return (caller: Caller): OwnEnd | undefined => {
-    const nowMs = epochMs()
-    const { keyDigest } = caller
-    const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
-    if (current === undefined) return 'revoked'
-    if (nowMs >= current.expiresAtMs) return 'expired'
-    return bans.check(caller.keyId) && 'banned'
   }
 }
 

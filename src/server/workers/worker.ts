@@ -162,8 +162,8 @@ function createTaking(serving: Serving, channel: SupervisorChannel) {
 }
 
 /** Passes decisions on while anybody listens to them. */
-function passDecisions({ recent }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
-  recent.listen(
+function passDecisions({ parts }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
+  parts.recent.listen(
     isWanted
       ? (decisions, untold) => void channel.send({ kind: 'decisions', decisions, untold })
       : undefined,
