@@ -32,7 +32,7 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     listBans: async () => (await bans.list()).map(([key, ban]) => shown(key, ban)),
   }
   live.watch({ ...standing, bans, shown })
-  startNotifier({ reloads, live, log, claims: stores.claims, counters: stores.counters })
+  startNotifier(gateway)
   const admittedToday = createAdmittedToday((day) => usage.day(day))
   const count = () => ({ listening: listening(), wanted: reloads.config.server.workers })
   return {

@@ -41,7 +41,7 @@ export function createLastingParts(options: LastingPartsOptions) {
   const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
   let current = options.config
   const bans = createBans(options, () => current)
-  const load = createLoadWatch(options)
+  const load = new LoadWatch(options.config.server.overload.lagMs, options)
   const tracing = new Tracing(options)
   const tally = new Tally()
   return {
@@ -75,13 +75,6 @@ export function createLastingParts(options: LastingPartsOptions) {
     },
   }
 }
-
-const createLoadWatch = ({ config, log, metrics }: LastingPartsOptions): LoadWatch =>
-  new LoadWatch({
-    limitMs: config.server.overload.lagMs,
-    onLook: (lagMs) => metrics.eventLoopLag(lagMs),
-    onChange: ({ shed, lagMs }) => log.shedding({ refused: shed, lagMs: Math.round(lagMs) }),
-  })
 
 /** A process that holds quota. */
 const holder = () => ({

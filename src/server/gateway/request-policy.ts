@@ -87,12 +87,13 @@ export function createDecidingStages(
   const { lessee, tally, timestamps, epochMs, bans, load, keyRing } = parts
   const judgeByShadow = parts.shadow?.judgeFor(config.plans)
   const charges = { lessee, tally, timestamps }
-  const { server, anonymous, clients, routes } = config
+  const { server, anonymous, clients, routes, unmatched } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses, now: epochMs })
   const isStructured = server.structuredQuotaHeaders
   const headersOf = (view: AnonymousView): string[] => anonymousHeaders(view, isStructured)
   const table = tables.get(config) ?? compileRoutes({ routes, basePath: server.basePath })
   tables.set(config, table)
+  const cors = config.cors && createCors(config.cors)
   return {
     ...charges,
     terms: termsOf(config, upstream),
@@ -101,8 +102,9 @@ export function createDecidingStages(
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
     peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
-    matchRoute: createMatchRoute(table, config.unmatched),
-    ...createCorsStages(config, table, load),
+    matchRoute: createMatchRoute(table, unmatched),
+    cors,
+    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, load }),
     authenticate: createAuthenticate({
       keyRing,
       verifier,
@@ -134,11 +136,3 @@ const termsOf = ({ server, revision }: Config, upstream: object): Terms => ({
   upstream,
   hsts: server.hstsMs === undefined ? undefined : `max-age=${Math.floor(server.hstsMs / 1000)}`,
 })
-
-function createCorsStages({ cors: granted, unmatched }: Config, table: RouteTable, load: Lateness) {
-  const cors = granted && createCors(granted)
-  return {
-    cors,
-    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, load }),
-  }
-}

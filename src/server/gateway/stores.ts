@@ -15,14 +15,12 @@ import type { UsageStore } from '../../state/usage.ts'
 export interface StoreParts {
   readonly config: Config
   readonly log: Log
-  readonly metrics: Metrics
+  /** Given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
+  readonly metrics?: Metrics
 }
 
-/** metrics: given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
-type StoreNeeds = Pick<StoreParts, 'config' | 'log'> & Partial<StoreParts>
-
 /** Returns at once. Throws an Error that names store.file when it cannot be opened. */
-export function openStores(parts: StoreNeeds): OwnState {
+export function openStores(parts: StoreParts): OwnState {
   const { config, log } = parts
   const { file, timeoutMs } = config.store
   const shared = openSharedStore(parts)
@@ -47,7 +45,7 @@ export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
   })
 
 /** Opens the store that gateways share; undefined: none is configured. */
-export function openSharedStore(parts: StoreNeeds): OwnState | undefined {
+export function openSharedStore(parts: StoreParts): OwnState | undefined {
   const { config, log, metrics } = parts
   const { redis: servers, timeoutMs, prefix } = config.store
   if (servers === undefined) return undefined
@@ -67,7 +65,7 @@ export function createOutageReport({
   config: { store },
   log,
   metrics,
-}: StoreNeeds): (available: boolean, cause?: string) => void {
+}: StoreParts): (available: boolean, cause?: string) => void {
   const server = store.redis && nameServers(store.redis)
   let lostAtMs: number | undefined
   return (available, cause = 'no usable answer within store.timeout') => {

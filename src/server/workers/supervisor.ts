@@ -22,11 +22,11 @@ import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
 import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
 import { START_ROUND } from './client-pieces.ts'
-import type { ClientNotice, ToWorker } from './messages.ts'
+import type { ClientNotice, StartFault, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
 import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
-import { WorkerFailed, WorkerProcess } from './worker-process.ts'
+import { WorkerProcess } from './worker-process.ts'
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
@@ -338,10 +338,10 @@ function createProbe({ upstream }: Config): BackendProbe {
 
 /** Turns a worker's fault at the public listener into one of this process; returns any other fault as it is. */
 function asListenError(error: unknown): unknown {
-  const { fault } = error instanceof WorkerFailed ? error.exit : {}
-  if (fault?.isListener)
-    return new ListenError('public', Object.assign(new Error(fault.message), { code: fault.code }))
-  const isBind = (error as NodeJS.ErrnoException).syscall === 'bind'
+  const { cause, syscall } = error as { cause?: Partial<StartFault>; syscall?: string }
+  if (cause?.isListener)
+    return new ListenError('public', Object.assign(new Error(cause.message), { code: cause.code }))
+  const isBind = syscall === 'bind'
   return isBind ? new ListenError('public', error) : error
 }
 

@@ -34,17 +34,6 @@ export interface WorkerExit {
   readonly fault: StartFault | undefined
 }
 
-export class WorkerFailed extends Error {
-  readonly exit: WorkerExit
-
-  constructor(number: number, exit: WorkerExit) {
-    super(
-      exit.fault?.message ?? `worker ${number} ended before it took requests: ${howEnded(exit)}`,
-    )
-    this.exit = exit
-  }
-}
-
 export const howEnded = ({ code, signal }: Pick<WorkerExit, 'code' | 'signal'>): string =>
   signal === null ? `exit code ${code}` : `signal ${signal}`
 
@@ -89,7 +78,7 @@ export class WorkerProcess implements WorkerLink {
   /** Whether a notice was left out. Written by notify and #send. */
   #hasMissed = false
   readonly #listening = Promise.withResolvers<void>()
-  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
+  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error whose `cause` is its fault. */
   readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
   /** Resolves when it has ended and its last line was passed on. */
@@ -292,7 +281,8 @@ export class WorkerProcess implements WorkerLink {
     const sinceMs = this.#listeningSinceMs
     const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }
-    this.#listening.reject(new WorkerFailed(this.number, exit))
+    const cause = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
+    this.#listening.reject(new Error(exit.fault?.message ?? cause, { cause: exit.fault }))
     this.#ended.resolve(exit)
   }
 }

@@ -11,7 +11,7 @@ import type { Config } from '../../config/config.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
 import type { QuotaCalls } from '../../state/supervisor/authority.ts'
-import type { Authority, NoticeListener } from '../../state/quota.ts'
+import type { Authority } from '../../state/quota.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { configNames, Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
@@ -89,13 +89,12 @@ function createParts(
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret }
-  const lanes = openLanes(parts, channel)
-  const { stores, bans, noticed, flows } = connectStores(parts, lanes)
+  const { calls, lanes, noticed, stores, bans } = connect(parts, channel)
   const serving = new Serving({
     ...parts,
     number,
     stores,
-    addresses: createSharedAddressCounter({ calls: lanes.calls, own: createAddressCounter() }),
+    addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
   })
   const taking = createTaking(serving, channel)
   const lastSecond = sendSeconds(serving, parts, channel)
@@ -106,17 +105,17 @@ function createParts(
     lastSecond,
     /** Called when the supervisor is gone. */
     orphan: () => {
-      for (const lane of Object.values(lanes)) lane.close()
+      for (const lane of lanes) lane.close()
     },
     receive: (message: ToWorker) => {
-      if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
+      if (message.kind === 'answers') for (const lane of lanes) lane.receive(message)
       else if (message.kind === 'quota') {
         for (const { client, notice, totals } of message.notices)
-          for (const listener of noticed) listener(client, notice, undefined, totals)
+          for (const [listener] of noticed) listener(client, notice, undefined, totals)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
       else if (message.kind === 'missed') {
         bans.stale()
-        for (const onFlow of flows) onFlow(true)
+        for (const [, onFlow] of noticed) onFlow?.(true)
       } else if (message.kind === 'prepare')
         taking.prepare(message.round, fromPlainConfig(message.config, pieces.take()))
       else if (message.kind === 'commit' || message.kind === 'abort')
@@ -171,7 +170,11 @@ function passDecisions({ parts }: Serving, channel: SupervisorChannel, isWanted:
 }
 
 /** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
-function sendSeconds(serving: Serving, { metrics, log }: StoreParts, channel: SupervisorChannel) {
+function sendSeconds(
+  serving: Serving,
+  { metrics, log }: Required<StoreParts>,
+  channel: SupervisorChannel,
+) {
   let sends = 0
   /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
   let isUnsent = false
@@ -195,22 +198,8 @@ function sendSeconds(serving: Serving, { metrics, log }: StoreParts, channel: Su
   }
 }
 
-/** noticed: receivers of the supervisor's notices; with Redis there are none. flows: those that are called when some were left out. */
-function connectStores(parts: StoreParts, { calls, banCalls }: ReturnType<typeof openLanes>) {
-  const { metrics } = parts
-  const shared = openSharedStore(parts)
-  const noticed: NoticeListener[] = []
-  const flows: ((isFlowing: boolean) => void)[] = []
-  const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {
-    noticed.push(listener)
-    if (onFlow !== undefined) flows.push(onFlow)
-  }
-  const own = openSupervisorState({ calls, onNotice, observe: metrics.quota }, banCalls)
-  return { stores: shared ?? own, bans: own.bans, noticed, flows }
-}
-
 /** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
-function openLanes(parts: StoreParts, channel: SupervisorChannel) {
+function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
   const report = redis === undefined ? createOutageReport(parts) : undefined
   const send = (batch: CallBatch): void => void channel.send(batch)
@@ -222,5 +211,10 @@ function openLanes(parts: StoreParts, channel: SupervisorChannel) {
     onState: (available) => report?.(available),
   })
   const banCalls = createIpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
-  return { calls, banCalls }
+  /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
+  const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []
+  const onNotice = (...receivers: (typeof noticed)[number]) => void noticed.push(receivers)
+  const own = openSupervisorState({ calls, onNotice, observe: parts.metrics.quota }, banCalls)
+  const stores = openSharedStore(parts) ?? own
+  return { calls, lanes: [calls, banCalls], noticed, stores, bans: own.bans }
 }
