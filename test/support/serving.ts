@@ -20,15 +20,13 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
   const lines: string[] = []
   const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
   const metrics = createMetrics({ version: 'test', ...configNames(config) })
-  const faults: (string | undefined)[] = []
-  const serving: Serving = new Serving({
+  const serving = new Serving({
     version: 'test',
     config,
     log,
     metrics,
     stores: openStores({ config, log, metrics }),
     addresses: createAddressCounter(),
-    onFacts: () => faults.push(serving.facts.keySetFault?.cause),
   })
   await serving.ready()
   const { port } = await serving.listen()
@@ -57,7 +55,6 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
         .filter((line) => line.startsWith('{'))
         .map((line) => JSON.parse(line) as Record<string, unknown>),
     metrics: async () => (await metrics.render()).body.split('\n'),
-    keySetFaults: faults,
     stop,
   }
 }

@@ -23,8 +23,6 @@ export interface BackendObserver {
   up(line: { backend: string; downMs: number }): void
   /** The backend sent bytes that no request had asked for. */
   surplus(line: { backend: string }): void
-  /** The state of a backend that is or was down or unreachable may have changed. */
-  changed(): void
 }
 
 export class Balancer {
@@ -150,10 +148,8 @@ export class Balancer {
 
   #judge({ name, standing }: Backend, act: (nowMs: number) => void): void {
     const nowMs = performance.now()
-    const { isDown, isUnreachable, faultSinceMs } = standing
+    const { isDown, faultSinceMs } = standing
     act(nowMs)
-    if (isDown || standing.isDown || isUnreachable || standing.isUnreachable)
-      this.#observer?.changed()
     if (isDown === standing.isDown) return
     if (isDown)
       return this.#observer?.up({ backend: name, downMs: Math.round(nowMs - faultSinceMs) })

@@ -3,49 +3,22 @@ import { hostname } from 'node:os'
 import { shownBan } from '../../admin/ban-operations.ts'
 import { createReadiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
-import type { ReadSettingLocations } from '../../config/clients/aside.ts'
-import type { Log } from '../../core/record/log.ts'
-import type { WholeGateway } from '../../core/record/whole-families.ts'
+import { storeStateOf, type StateNeeds } from '../../admin/state-operations.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
-import type { Live } from '../../insight/live/live.ts'
+import { Latest } from '../../insight/live/latest.ts'
 import { overview } from '../../insight/live/overview.ts'
-import type { UsageHistory } from '../../insight/usage/usage-history.ts'
+import { Since } from '../../insight/live/since.ts'
 import type { BanRecord } from '../../state/bans.ts'
+import type { Gateway } from './gateway.ts'
 import { createLiveExplainer } from './live-explainer.ts'
 import { startNotifier } from './notifier.ts'
-import type { Reloader } from './reloader.ts'
-import { createStateParts } from './state-parts.ts'
 import { readAdminTls } from './tls-files.ts'
-import {
-  recentIn,
-  shedsOf,
-  storeHealth,
-  worstBackends,
-  worstKeySetFault,
-  type Workers,
-  type WorkersParts,
-} from './worker-link.ts'
+import { recentIn, shedsOf, storeHealth, worstBackends, worstKeySetFault } from './worker-link.ts'
 
-/** What the admin listener shows and changes. */
-export interface AdminSources {
-  readonly version: string
-  readonly log: Log
-  readonly live: Live
-  readonly usage: UsageHistory
-  readonly reloads: Reloader
-  readonly workers: Workers
-  readonly whole: WholeGateway
-  /** Requests without a valid credential, by address. */
-  readonly addresses: WorkersParts['addresses']
-  /** undefined: the places are unknown. */
-  readonly settingLocations: ReadSettingLocations | undefined
-  /** Whether the gateway has started, and is not about to end. */
-  isListening(): boolean
-}
-
-export function createAdminParts(sources: AdminSources): AdminServerOptions {
-  const { reloads, log, live, usage, workers, whole, version } = sources
+export function createAdminParts(gateway: Gateway): AdminServerOptions {
+  const { reloads, log, live, usage, workers, whole, version } = gateway
   const { operatorBans: bans, stores } = workers
   const { unsavedSeconds, listening } = whole
   const store = () => storeHealth(workers.links)
@@ -59,10 +32,9 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
     listBans: async () => (await bans.list()).map(([key, ban]) => shown(key, ban)),
   }
   live.watch({ ...standing, bans, shown })
-  startNotifier({ reloads, live, log, claims: stores.claims, counters: stores.counters })
+  startNotifier(gateway)
   const admittedToday = createAdmittedToday((day) => usage.day(day))
   const count = () => ({ listening: listening(), wanted: reloads.config.server.workers })
-  const gateway = hostname()
   return {
     listen: reloads.config.admin.listen,
     identity: readAdminTls(reloads.config.admin),
@@ -71,18 +43,18 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
     counters: stores.counters,
     live,
     overview: () =>
-      overview({ ...standing, live, version, workers: count, admittedToday, gateway }),
+      overview({ ...standing, live, version, workers: count, admittedToday, gateway: hostname() }),
     recentRequests: (query) => recentIn(workers.links, query),
-    explain: createLiveExplainer(sources),
+    explain: createLiveExplainer(gateway),
     usage,
-    state: createStateParts(sources),
+    state: createStateParts(gateway),
     audit: log.audit,
     auditRefused: log.auditRefused,
     renderMetrics: () => workers.renderMetrics(),
     readiness: createReadiness({
       reloads,
       logFault: log.fault,
-      listener: () => listenerState(sources),
+      listener: () => listenerState(gateway),
       store,
       unsaved: () => stores.embedded?.unsaved,
       keySetFault: () => worstKeySetFault(workers.links),
@@ -94,9 +66,66 @@ export function createAdminParts(sources: AdminSources): AdminServerOptions {
 }
 
 /** The gateway is ready as long as one of its workers is. */
-function listenerState({ isListening, whole, reloads }: AdminSources) {
-  if (!isListening()) return { ok: false, reason: 'starting or draining' }
+function listenerState({ isListening, whole, reloads }: Gateway) {
+  if (!isListening) return { ok: false, reason: 'starting or draining' }
   const wanted = reloads.config.server.workers
   const listening = whole.listening()
   return { ok: listening > 0, reason: wanted === 1 ? 'up' : `${listening} of ${wanted} workers` }
+}
+
+const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
+
+/** State of routes, backends, the store and the workers, and since when it holds. */
+function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['state'] {
+  const latest = new Latest()
+  const [backendsSince, storeSince] = [new Since(), new Since()]
+  /** Workers report backends that are not well, or were not. */
+  const backends = (): BackendHealth[] => {
+    const known = new Map(worstBackends(workers.links).map((health) => [health.name, health]))
+    return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
+  }
+  const look = (): void => {
+    const nowMs = Date.now()
+    backendsSince.look(
+      backends().map(({ name, state, since }) => [
+        name,
+        since === undefined ? { state } : { state, sinceMs: Date.parse(since) },
+      ]),
+      nowMs,
+    )
+    storeSince.look([['store', { state: storeStateOf(storeHealth(workers.links)) }]], nowMs)
+  }
+  live.onSecond((second) => {
+    latest.add(second)
+    look()
+  })
+  return {
+    workers: () => workers.processes,
+    backends: () =>
+      backends().map((health) => ({
+        ...health,
+        ...latest.backend(health.name),
+        sinceMs: backendsSince.of(health.name).sinceMs,
+      })),
+    store: () => {
+      const { sinceMs, losses } = storeSince.of('store')
+      return {
+        health: storeHealth(workers.links),
+        unsaved: workers.stores.embedded?.unsaved,
+        sinceMs,
+        outages: losses,
+        callP99Ms: latest.storeP99Ms,
+      }
+    },
+    async requestsByRoute() {
+      const counts = new Map<string, number>()
+      for (const { name, values } of (await workers.measure()).flat())
+        if (name === 'tollgate_requests_total')
+          for (const { labels, value } of values) {
+            const route = String(labels['route'])
+            counts.set(route, (counts.get(route) ?? 0) + value)
+          }
+      return counts
+    },
+  }
 }

@@ -1,16 +1,19 @@
 /** The public listener with the pipeline behind it: passes every kind of arrival to the policy in force, and drains. Outlives configurations. */
+import type { Socket } from 'node:net'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
+  type ConnectionRefusal,
   type ConnectionRoom,
   ConnectionLimits,
   openFilesAtMost,
   roomForConnections,
 } from '../../core/http/connection-limits.ts'
-import { Connections } from '../../core/http/connections.ts'
+import { Connections, type Entry, type Origin } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
 import { createHttp2Server, type Http2Server } from '../../core/http/h2-server.ts'
 import { Penalties } from '../../core/http/penalties.ts'
+import type { EntryEvents } from '../../core/http/way-in.ts'
 import { PublicServer, type PublicServerEvents } from '../../core/http/public-server.ts'
 import type { Exchange, PipelineParts } from '../../core/pipeline/exchange.ts'
 import { handle } from '../../core/pipeline/pipeline.ts'
@@ -20,11 +23,10 @@ import { respond } from '../../core/pipeline/respond.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { refuse } from '../../core/rules/refusals.ts'
-import { createAdmissionEvents } from './admission-events.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
-import type { Upstreams } from './upstreams.ts'
+import type { Upstreams } from './upstream.ts'
 
 /** A tunnel whose caller is no longer admitted ends within a second. */
 const REVIEW_TUNNELS_MS = 500
@@ -66,13 +68,44 @@ export class FrontDoor {
 
   #events(): PublicServerEvents<Exchange> {
     return {
-      ...createAdmissionEvents(this.#parts, (address) =>
-        this.#policy.clientAddress(address, undefined),
-      ),
+      ...this.#admissions(),
       request: (request, response, connection) =>
         void handle(this.#parts, this.#policy, { connection, request, response }),
       unreadable: (connection, refusal, seen) =>
         void refuseUnparsed(this.#parts, this.#policy, connection, { refusal, seen }),
+    }
+  }
+
+  /** Admits or refuses connections, by the policy in force. */
+  #admissions(): EntryEvents {
+    const { connections, log, metrics } = this.#parts
+    const judge = (address: string) => this.#policy.clientAddress(address, undefined)
+    const turnAway = (transport: Socket, address: string, reason: ConnectionRefusal): undefined => {
+      transport.resetAndDestroy()
+      metrics.connectionRefused(reason)
+      log.connectionRefused({ address, reason })
+    }
+    const enter = (transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined => {
+      const { key, peerTrusted } = judge(origin.address)
+      if (isBalancer && !peerTrusted) return turnAway(transport, key, 'proxy')
+      const entry = connections.enter(transport, origin, peerTrusted ? undefined : key)
+      if (typeof entry === 'string') return turnAway(transport, key, entry)
+      if (!isBalancer) connections.arrivals.others += 1
+      return entry
+    }
+    return {
+      enter,
+      isTrusted: ({ remoteAddress = '' }) => judge(remoteAddress).peerTrusted,
+      introduced: (balancer, origin) => {
+        const { transport, address } = balancer
+        connections.leave(balancer)
+        if (origin === undefined) return turnAway(transport, address, 'proxy')
+        return enter(transport, origin, false)
+      },
+      handshakeFailed: ({ address }, reason, cause) => {
+        metrics.handshakeFailed(reason)
+        log.handshakeFailed({ address, reason, cause })
+      },
     }
   }
 

@@ -16,7 +16,7 @@ import { createAdminParts } from './admin-parts.ts'
 import { Reloader, type LoadConfig, type Prepared } from './reloader.ts'
 import { createUsageHistory } from './stores.ts'
 import { readAdminTls } from './tls-files.ts'
-import type { Workers, WorkersParts } from './worker-link.ts'
+import type { Workers } from './worker-link.ts'
 
 export interface GatewayOptions {
   readonly version: string
@@ -43,59 +43,47 @@ export class ListenError extends Error {
 const IDLE_AT_MOST_MS = 200
 
 export class Gateway {
-  readonly #log: Log
-  readonly #reloader: Reloader
-  readonly #workers: Workers
-  readonly #live = new Live()
-  readonly #usage: UsageHistory
+  readonly version: string
+  readonly log: Log
+  readonly reloads: Reloader
+  readonly workers: Workers
+  readonly live = new Live()
+  readonly usage: UsageHistory
+  readonly whole: WholeGateway
+  /** Counts the requests without a valid credential, for all workers. */
+  readonly addresses = createAddressCounter()
+  /** undefined: explanations do not say where a setting stands. */
+  readonly settingLocations: ReadSettingLocations | undefined
+  /** Whether it has started, and is not about to end. Written by listen and drain. */
+  isListening = false
   readonly #stopSeconds: () => void
   readonly #startAdmin: () => Promise<AdminServer>
-  /** Written by listen, as is the next. */
+  /** Written by listen. */
   #admin: AdminServer | undefined
-  /** Written by drain, too. */
-  #isListening = false
 
   constructor(
     config: Config,
     options: GatewayOptions,
-    createWorkers: (parts: WorkersParts) => Workers,
+    createWorkers: (gateway: Gateway) => Workers,
   ) {
     const { version, log, load, settingLocations } = options
-    const live = this.#live
-    const addresses = createAddressCounter()
-    const whole = this.#whole()
-    const workers = createWorkers({
-      config: () => this.#reloader.config,
-      whole,
-      usageDropped: () => this.#usage.dropped,
-      addresses,
-      onSecond: (second) => this.#addSecond(second),
-      onDecisions: live.events.decisions,
-    })
-    const { stores } = workers
-    this.#log = log
-    this.#workers = workers
-    this.#usage = createUsageHistory(stores.usage, log)
-    this.#reloader = new Reloader({
+    this.version = version
+    this.log = log
+    this.settingLocations = settingLocations
+    this.whole = this.#whole()
+    this.reloads = new Reloader({
       config,
       load,
       target: { prepare: (next) => this.#prepare(next) },
       log,
-      look: (clients) => stores.counters.look(clients),
+      look: (clients) => this.workers.stores.counters.look(clients),
     })
+    const workers = createWorkers(this)
+    this.workers = workers
+    this.usage = createUsageHistory(workers.stores.usage, log)
+    const { live } = this
     live.events.onDecisionsWanted((isWanted) => workers.listenToDecisions(isWanted))
-    const parts = createAdminParts({
-      version,
-      log,
-      live,
-      usage: this.#usage,
-      reloads: this.#reloader,
-      workers,
-      whole,
-      addresses,
-      settingLocations,
-      isListening: () => this.#isListening,
-    })
+    const parts = createAdminParts(this)
     this.#startAdmin = () => startAdminServer(parts)
     this.#stopSeconds = everySecond((at) => {
       workers.sample?.(at)
@@ -106,19 +94,19 @@ export class Gateway {
   /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
   async listen(): Promise<{ listen: ListenAddress; admin: ListenAddress }> {
     try {
-      await this.#workers.ready()
+      await this.workers.ready()
       this.#admin = await this.#startAdmin().catch((error: unknown) => {
         throw new ListenError('admin', error)
       })
-      const listen = await this.#workers.listen()
-      this.#isListening = true
+      const listen = await this.workers.listen()
+      this.isListening = true
       const admin = this.#admin.address
       // The admin API may have asked for another one since.
       const { revision, store, warnings } = this.config()
-      this.#log.configTaken({ revision, store: storeInWords(store) })
-      for (const problem of warnings) this.#log.configWarning({ problem })
-      this.#log.listening({ listener: 'public', ...listen })
-      this.#log.listening({ listener: 'admin', ...admin })
+      this.log.configTaken({ revision, store: storeInWords(store) })
+      for (const problem of warnings) this.log.configWarning({ problem })
+      this.log.listening({ listener: 'public', ...listen })
+      this.log.listening({ listener: 'admin', ...admin })
       return { listen, admin }
     } catch (error) {
       await this.#close()
@@ -128,41 +116,41 @@ export class Gateway {
 
   /** Configuration in force. */
   config(): Config {
-    return this.#reloader.config
+    return this.reloads.config
   }
 
   reload(wish?: ReloadWish): Promise<ReloadOutcome> {
-    return this.#reloader.reload(wish)
+    return this.reloads.reload(wish)
   }
 
   /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
   async drain(): Promise<void> {
-    this.#isListening = false
-    this.#reloader.close()
+    this.isListening = false
+    this.reloads.close()
     const { drainDelayMs: delayMs, drainMs } = this.config().server.timeouts
     // The load balancer must have seen that this gateway is not ready before connections are refused.
     if (delayMs > 0) {
-      this.#log.drainDelayed({ delayMs })
+      this.log.drainDelayed({ delayMs })
       await sleep(delayMs)
     }
-    await this.#workers.drain({ idleMs: Math.min(IDLE_AT_MOST_MS, drainMs / 2) })
+    await this.workers.drain({ idleMs: Math.min(IDLE_AT_MOST_MS, drainMs / 2) })
     await this.#close()
   }
 
   async #close(): Promise<void> {
     this.#stopSeconds()
-    this.#workers.sample?.(Math.floor(Date.now() / 1000))
-    this.#live.end()
+    this.workers.sample?.(Math.floor(Date.now() / 1000))
+    this.live.end()
     await this.#admin?.close()
-    await this.#usage.close()
-    await this.#workers.close()
-    await this.#log.close()
+    await this.usage.close()
+    await this.workers.close()
+    await this.log.close()
   }
 
   /** Takes a configuration's changes to the admin listener together with the rest of it. */
   async #prepare(config: Config): Promise<Prepared> {
     const identity = readAdminTls(config.admin)
-    const { commit, ...prepared } = await this.#workers.prepare(config)
+    const { commit, ...prepared } = await this.workers.prepare(config)
     return {
       ...prepared,
       commit: () => {
@@ -172,20 +160,21 @@ export class Gateway {
     }
   }
 
-  #addSecond(second: Second): void {
-    this.#usage.add(second.rows)
-    this.#live.add(second)
+  /** Takes a second of a worker. */
+  addSecond(second: Second): void {
+    this.usage.add(second.rows)
+    this.live.add(second)
   }
 
   #whole(): WholeGateway {
     return {
-      listening: () => this.#workers.links.filter(({ state }) => state === 'listening').length,
-      restarts: () => this.#workers.restarts,
+      listening: () => this.workers.links.filter(({ state }) => state === 'listening').length,
+      restarts: () => this.workers.restarts,
       unsavedSeconds: () =>
-        Math.max(this.#workers.stores.embedded?.unsaved?.seconds ?? 0, this.#usage.unsavedSeconds),
-      reloads: () => this.#reloader,
-      topClients: () => this.#live.top.busiest(this.config().admin.topClients),
-      deprecatedCallers: () => this.#live.deprecated.clientsByRoute(),
+        Math.max(this.workers.stores.embedded?.unsaved?.seconds ?? 0, this.usage.unsavedSeconds),
+      reloads: () => this.reloads,
+      topClients: () => this.live.top.busiest(this.config().admin.topClients),
+      deprecatedCallers: () => this.live.deprecated.clientsByRoute(),
     }
   }
 }

@@ -35,20 +35,13 @@ export interface LastingPartsOptions {
   readonly number?: number
   /** Initial secret of all workers. Default: one of its own. */
   readonly ticketSecret?: SecretOfDay
-  /** Part of every request id that all workers share. */
-  readonly gatewayId?: Uint8Array
-  /** Called when what this process says of itself may have changed: its store, key set, load or backends. */
-  readonly onFacts?: () => void
 }
-
-export const newGatewayId = (): Uint8Array => randomBytes(4)
 
 export function createLastingParts(options: LastingPartsOptions) {
   const { log, metrics, addresses, ticketSecret = newSecret(Date.now()) } = options
-  const { gatewayId = newGatewayId(), onFacts = () => undefined } = options
   let current = options.config
   const bans = createBans(options, () => current)
-  const load = createLoadWatch(options, onFacts)
+  const load = new LoadWatch(options.config.server.overload.lagMs, options)
   const tracing = new Tracing(options)
   const tally = new Tally()
   return {
@@ -63,10 +56,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     usedKeys: new UsedKeys(),
     /** Secret of the day from which the keys of TLS tickets are made. */
     ticketSecret,
-    requestId: createRequestId({
-      bootMs: Date.now(),
-      random: Buffer.concat([gatewayId, randomBytes(4)]),
-    }),
+    requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),
     lessee: createQuota(options),
     /** Collects what every request notes of its key. */
     tally,
@@ -74,7 +64,6 @@ export function createLastingParts(options: LastingPartsOptions) {
     recent: new RecentDecisions(options.number ?? 1),
     bans,
     load,
-    onFacts,
     /** Applies another configuration. Never throws. */
     use(config: Config): void {
       current = config
@@ -85,20 +74,6 @@ export function createLastingParts(options: LastingPartsOptions) {
       load.limitMs = config.server.overload.lagMs
     },
   }
-}
-
-function createLoadWatch(
-  { config, log, metrics }: LastingPartsOptions,
-  onFacts: () => void,
-): LoadWatch {
-  return new LoadWatch({
-    limitMs: config.server.overload.lagMs,
-    onLook: (lagMs) => metrics.eventLoopLag(lagMs),
-    onChange: ({ shed, lagMs }) => {
-      log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
-      onFacts()
-    },
-  })
 }
 
 /** A process that holds quota. */

@@ -4,8 +4,8 @@ import type { FindLocations } from '../../insight/explain/explanation.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
-import type { AdminSources } from './admin-parts.ts'
 import { explain, explainPast } from './explaining.ts'
+import type { Gateway } from './gateway.ts'
 import { tokenVerifier } from './read-token.ts'
 import { readTokenIn, shedsOf, standingsIn, worstBackends } from './worker-link.ts'
 
@@ -54,7 +54,7 @@ const OTHER_FILES = 'lines of the files, which have changed since they were take
 const LATE_FILES = `where settings stand: the files could not be read within ${LOCATIONS_MS / 1000} s`
 
 /** Runs one reading at a time. missing: receives the reason where places are left out. */
-function locationsFinder({ reloads, settingLocations }: AdminSources) {
+function locationsFinder({ reloads, settingLocations }: Gateway) {
   let last: Promise<unknown> = Promise.resolve()
   return (aside: Aside, missing: string[]): FindLocations | undefined => {
     if (settingLocations === undefined) return undefined
@@ -70,10 +70,10 @@ function locationsFinder({ reloads, settingLocations }: AdminSources) {
 
 const STORE_AWAY = 'the store is away: what take-quota would say cannot be foretold'
 
-export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explain'] {
-  const { reloads, workers } = sources
+export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
+  const { reloads, workers } = gateway
   const budget = new Budget()
-  const finder = locationsFinder(sources)
+  const finder = locationsFinder(gateway)
   const verifier = tokenVerifier((token) => readTokenIn(workers.links, token))
   return {
     mayAsk: () => budget.isLeft,
@@ -83,7 +83,7 @@ export function createLiveExplainer(sources: AdminSources): ExplainNeeds['explai
       if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
       const missing: string[] = []
       const explanation = await budget.spend((aside) =>
-        explain(config, questionOf(query), knownNow(sources, missing, aside), {
+        explain(config, questionOf(query), knownNow(gateway, missing, aside), {
           verifier: config.jwt && verifier,
           findLocations: finder(aside, missing),
         }),
@@ -121,11 +121,11 @@ const questionOf = ({
 })
 
 /** missing: receives what cannot be known. */
-function knownNow(sources: AdminSources, missing: string[], aside: Aside): Known {
-  const { links, operatorBans: bans, stores } = sources.workers
+function knownNow(gateway: Gateway, missing: string[], aside: Aside): Known {
+  const { links, operatorBans: bans, stores } = gateway.workers
   return {
     shed: worstShed(shedsOf(links)),
-    anonymousUsed: sources.addresses.add({ address: '127.0.0.1', points: 0 }).total,
+    anonymousUsed: gateway.addresses.add({ address: '127.0.0.1', points: 0 }).total,
     backends: worstBackends(links).map(({ name, state, fault = null }) => ({
       name,
       state,

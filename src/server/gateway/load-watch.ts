@@ -1,22 +1,16 @@
 /** Measures how late the event loop is, and decides what is refused for it. */
+import type { Log } from '../../core/record/log.ts'
+import type { Metrics } from '../../core/record/metrics.ts'
 import {
   afterLook,
   LOOK_EVERY_MS,
   NO_LOAD,
-  type Load,
   type Look,
   type Shed,
 } from '../../core/rules/overload.ts'
 
-export interface LoadWatchOptions {
-  /** server.overload.lag */
-  readonly limitMs: number
-  /** Called at each look. */
-  onLook(lagMs: number): void
-  onChange(load: Load): void
-}
-
 export class LoadWatch {
+  /** server.overload.lag */
   limitMs: number
   /** All arrivals so far. Whoever counts them writes this field. */
   arrivals: Omit<Look, 'lateMs'> = { keyed: 0, others: 0 }
@@ -25,7 +19,7 @@ export class LoadWatch {
   #load = NO_LOAD
   #lookedMs = performance.now()
 
-  constructor({ limitMs, onLook, onChange }: LoadWatchOptions) {
+  constructor(limitMs: number, { log, metrics }: { log: Log; metrics: Metrics }) {
     this.limitMs = limitMs
     this.#timer = setInterval(() => {
       const nowMs = performance.now()
@@ -39,8 +33,9 @@ export class LoadWatch {
       this.#load = afterLook(before, look, this.limitMs)
       this.#lookedMs = nowMs
       this.#counted = { keyed, others }
-      onLook(this.#load.lagMs)
-      if (this.#load.shed !== before.shed) onChange(this.#load)
+      const { shed, lagMs } = this.#load
+      metrics.eventLoopLag(lagMs)
+      if (shed !== before.shed) log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
     }, LOOK_EVERY_MS).unref()
   }
 

@@ -4,23 +4,21 @@ import { createMetrics } from '../../core/record/metrics.ts'
 import { Gateway, ListenError, type GatewayOptions } from './gateway.ts'
 import { configNames, Serving } from './serving.ts'
 import { openStores } from './stores.ts'
-import type { Workers, WorkersParts } from './worker-link.ts'
+import type { Workers } from './worker-link.ts'
 
 export const createGateway = (config: Config, options: GatewayOptions): Gateway =>
-  new Gateway(config, options, (parts) => createLocalWorker(config, options, parts))
+  new Gateway(config, options, createLocalWorker)
 
-function createLocalWorker(
-  config: Config,
-  { version, log }: GatewayOptions,
-  { whole, usageDropped, addresses, onSecond, onDecisions }: WorkersParts,
-): Workers {
+function createLocalWorker(gateway: Gateway): Workers {
+  const { version, log, whole, addresses, live, reloads } = gateway
+  const { config } = reloads
   const metrics = createMetrics({ version, whole, ...configNames(config) })
-  metrics.watchUsage(usageDropped)
+  metrics.watchUsage(() => gateway.usage.dropped)
   const stores = openStores({ config, log, metrics })
   const serving = new Serving({ version, config, log, metrics, stores, addresses })
   return {
     stores,
-    operatorBans: serving.operatorBans,
+    operatorBans: serving.parts.bans.operators,
     links: [serving],
     restarts: 0,
     get processes() {
@@ -31,9 +29,10 @@ function createLocalWorker(
     measure: async () => [await metrics.snapshot()],
     renderMetrics: () => metrics.render(),
     probeBackends: () => serving.probeBackends(),
-    listenToDecisions: (isWanted) => serving.recent.listen(isWanted ? onDecisions : undefined),
+    listenToDecisions: (isWanted) =>
+      serving.parts.recent.listen(isWanted ? live.events.decisions : undefined),
     reportsLateMs: 0,
-    sample: (at) => onSecond(serving.takeSecond(at)),
+    sample: (at) => gateway.addSecond(serving.takeSecond(at)),
     ready: () => serving.ready(),
     listen: () =>
       serving.listen().catch((error: unknown) => {

@@ -1,8 +1,5 @@
 /** Sends configured notices to a receiver: what clients have used, and changes of bans, backends, store and configuration. */
 import { randomUUID } from 'node:crypto'
-import type { Live } from '../../insight/live/live.ts'
-import type { Log } from '../../core/record/log.ts'
-import type { Claims } from '../../state/contract.ts'
 import { Outbox } from '../../insight/notify/outbox.ts'
 import { asSeen, QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
 import {
@@ -11,18 +8,11 @@ import {
   type NotifyConfig,
   type NotifyEvent,
 } from '../../insight/notify/webhook.ts'
-import type { Config } from '../../config/config.ts'
 import type { Counters } from '../../state/counters.ts'
+import type { Gateway } from './gateway.ts'
 
-interface NotifierParts {
-  readonly reloads: { readonly config: Config }
-  readonly live: Live
-  readonly log: Log
-  readonly claims: Claims
-  readonly counters: Pick<Counters, 'look' | 'settled'>
-}
-
-export function startNotifier({ reloads, live, log, claims, counters }: NotifierParts): void {
+export function startNotifier({ reloads, live, log, workers }: Gateway): void {
+  const { claims, counters } = workers.stores
   const config = (): NotifyConfig | undefined => reloads.config.notify
   const outbox = new Outbox({
     // A reload may have switched notices off.
@@ -79,7 +69,7 @@ export function startNotifier({ reloads, live, log, claims, counters }: Notifier
 
 /** What the store knows of a client; where tokens in hand decide, their holders first state what they spent. */
 const truthBy =
-  (marks: QuotaMarks, counters: NotifierParts['counters']) =>
+  (marks: QuotaMarks, counters: Counters) =>
   async (suspect: Suspect, wanted: readonly number[]) => {
     const [known] = await counters.look([suspect])
     if (known === undefined || !marks.isOpen(suspect, known, wanted)) return known

@@ -1,5 +1,4 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
-import type { BanBook } from '../../core/bans/ban-book.ts'
 import {
   createAnonymousLimiter,
   type AnonymousView,
@@ -42,14 +41,11 @@ export type DecidingParts = Charges &
     readonly keyRing: Pick<KeyRing, 'find'>
   }
 
-/** undefined: tokens are not accepted. */
-type Verifier = JwtVerifier | undefined
-
 /** verifier: undefined: tokens are not accepted. */
 export function createRequestPolicy(
   config: Config,
   parts: LastingParts,
-  { upstream, verifier }: { upstream: Upstream; verifier: Verifier },
+  { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
 ) {
   const { lessee, tally, timestamps, bans, log, metrics, epochMs } = parts
   const { server, clients } = config
@@ -68,7 +64,14 @@ export function createRequestPolicy(
       responseTimeoutMs: config.upstream.timeouts.responseMs,
       host: config.upstream.host,
     }),
-    unwelcome: createUnwelcome({ keyRing, verifier, bans, epochMs }),
+    /** Returns why a caller who was admitted earlier would be refused now. */
+    unwelcome(caller: Caller): OwnEnd | undefined {
+      const { keyDigest, keyId } = caller
+      const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
+      if (current === undefined) return 'revoked'
+      if (epochMs() >= current.expiresAtMs) return 'expired'
+      return bans.check(keyId) && 'banned'
+    },
   })
 }
 
@@ -84,12 +87,13 @@ export function createDecidingStages(
   const { lessee, tally, timestamps, epochMs, bans, load, keyRing } = parts
   const judgeByShadow = parts.shadow?.judgeFor(config.plans)
   const charges = { lessee, tally, timestamps }
-  const { server, anonymous, clients, routes } = config
+  const { server, anonymous, clients, routes, unmatched } = config
   const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses, now: epochMs })
   const isStructured = server.structuredQuotaHeaders
   const headersOf = (view: AnonymousView): string[] => anonymousHeaders(view, isStructured)
   const table = tables.get(config) ?? compileRoutes({ routes, basePath: server.basePath })
   tables.set(config, table)
+  const cors = config.cors && createCors(config.cors)
   return {
     ...charges,
     terms: termsOf(config, upstream),
@@ -98,8 +102,9 @@ export function createDecidingStages(
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
     peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
-    matchRoute: createMatchRoute(table, config.unmatched),
-    ...createCorsStages(config, table, load),
+    matchRoute: createMatchRoute(table, unmatched),
+    cors,
+    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, load }),
     authenticate: createAuthenticate({
       keyRing,
       verifier,
@@ -124,25 +129,6 @@ export function createDecidingStages(
   }
 }
 
-interface Credentials {
-  readonly keyRing: KeyRing
-  readonly verifier: Verifier
-  readonly bans: BanBook
-  epochMs(): number
-}
-
-/** Returns why a caller who was admitted earlier would be refused now. */
-function createUnwelcome({ keyRing, verifier, bans, epochMs }: Credentials) {
-  return (caller: Caller): OwnEnd | undefined => {
-    const nowMs = epochMs()
-    const { keyDigest } = caller
-    const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
-    if (current === undefined) return 'revoked'
-    if (nowMs >= current.expiresAtMs) return 'expired'
-    return bans.check(caller.keyId) && 'banned'
-  }
-}
-
 const termsOf = ({ server, revision }: Config, upstream: object): Terms => ({
   revision: revision.slice(0, 6),
   minimumRateBytes: server.limits.minimumRateBytes,
@@ -150,11 +136,3 @@ const termsOf = ({ server, revision }: Config, upstream: object): Terms => ({
   upstream,
   hsts: server.hstsMs === undefined ? undefined : `max-age=${Math.floor(server.hstsMs / 1000)}`,
 })
-
-function createCorsStages({ cors: granted, unmatched }: Config, table: RouteTable, load: Lateness) {
-  const cors = granted && createCors(granted)
-  return {
-    cors,
-    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, load }),
-  }
-}

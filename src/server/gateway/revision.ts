@@ -48,7 +48,7 @@ export class Revision {
 /** Returns the verifier of `before` where a new one would be equal. */
 function verifierFor(
   { jwt }: Config,
-  { log, metrics, onFacts }: LastingParts,
+  { log, metrics }: LastingParts,
   before: JwtVerifier | undefined,
 ): JwtVerifier | undefined {
   if (jwt === undefined || before?.isFor(jwt) === true) return jwt && before
@@ -57,7 +57,6 @@ function verifierFor(
       keySetFetched: (fault) => {
         metrics.keySetFetched(fault === undefined)
         if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
-        onFacts()
       },
       unavailable: (reason) => metrics.credentialUnavailable(reason),
     },

@@ -2,7 +2,6 @@
 import type { WorkerState } from '../../admin/state-operations.ts'
 import type { Balancer } from '../../core/backends/balancer.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
-import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
@@ -11,7 +10,6 @@ import {
   type ProcessNow,
   type Second,
 } from '../../insight/live/second.ts'
-import type { RecentDecisions } from '../../core/record/recent.ts'
 import type { StoreHealth } from '../../state/contract.ts'
 import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import { readTokenBy } from './read-token.ts'
@@ -19,7 +17,7 @@ import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingParts, type LastingPartsOptions } from './lasting-parts.ts'
 import type { Prepared } from './reloader.ts'
 import { Revision } from './revision.ts'
-import { Upstreams } from './upstreams.ts'
+import { Upstreams } from './upstream.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
 export { configNames } from './lasting-parts.ts'
@@ -32,18 +30,19 @@ export class Serving implements WorkerLink {
   sinceMs: number | undefined
   /** What is asked of this process. */
   readonly answers: CallHandlers<WorkerCalls> = {
-    recent: (query) => this.recent.find(query),
+    recent: (query) => this.parts.recent.find(query),
     readToken: readTokenBy(() => this.#revision.verifier),
     standing: ({ clientId, keyId }) => ({
-      taken: this.#parts.turns.takenBy(clientId),
-      strikes: this.#parts.bans.knownStrikes(keyId),
+      taken: this.parts.turns.takenBy(clientId),
+      strikes: this.parts.bans.knownStrikes(keyId),
     }),
+    measure: () => this.parts.metrics.snapshot(),
   }
   readonly questions: WorkerLink['questions'] = {
     call: async (name, argument) => this.answers[name](argument),
   }
   readonly #stores: LastingPartsOptions['stores']
-  readonly #parts: LastingParts
+  readonly parts: LastingParts
   readonly #upstreams: Upstreams
   readonly #door: FrontDoor
   /** Returns what happened since the last call; at: Unix time of the second that it is reported as. */
@@ -55,17 +54,17 @@ export class Serving implements WorkerLink {
   constructor(options: LastingPartsOptions) {
     const { config, stores, log, metrics } = options
     this.#stores = stores
-    this.#parts = createLastingParts(options)
-    this.#revision = new Revision(config, this.#parts)
+    this.parts = createLastingParts(options)
+    this.#revision = new Revision(config, this.parts)
     this.#upstreams = new Upstreams(this.#revision.upstream)
-    const { tally, bans } = this.#parts
+    const { tally, bans } = this.parts
     metrics.watchBackends(this.#upstreams)
     metrics.watchBans(() => bans.size)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)
     this.now = () => processNow(metrics)
-    this.#door = new FrontDoor(config, this.#revision.policy, this.#parts, this.#upstreams)
+    this.#door = new FrontDoor(config, this.#revision.policy, this.parts, this.#upstreams)
   }
 
   get facts(): WorkerFacts {
@@ -73,7 +72,7 @@ export class Serving implements WorkerLink {
     return {
       store: health && healthOfStore(health),
       keySetFault: this.#revision.verifier?.fault,
-      shed: this.#parts.load.shed,
+      shed: this.parts.load.shed,
       backends: this.balancer.backends.map(healthOf),
     }
   }
@@ -81,10 +80,10 @@ export class Serving implements WorkerLink {
   /** Resolves when the stores have answered and the issuer's keys are there, or their time is up; rejects when a store refuses this gateway. */
   async ready(): Promise<void> {
     const { config } = this.#revision
-    await this.#parts.tracing.load(config.telemetry)
-    this.#parts.tracing.use(config.telemetry)
+    await this.parts.tracing.load(config.telemetry)
+    this.parts.tracing.use(config.telemetry)
     await this.#stores.ready()
-    await Promise.all([this.#parts.bans.ready(), this.#revision.verifier?.ready()])
+    await Promise.all([this.parts.bans.ready(), this.#revision.verifier?.ready()])
   }
 
   /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */
@@ -100,9 +99,9 @@ export class Serving implements WorkerLink {
       throw new Error('the gateway is draining; it takes no other config')
     const before = this.#revision
     const letIn = this.#door.prepare(config)
-    const next = new Revision(config, this.#parts, before)
+    const next = new Revision(config, this.parts, before)
     const abort = (): void => next.abandon(before)
-    const ready = [next.readyAfter(before), this.#parts.tracing.load(config.telemetry)]
+    const ready = [next.readyAfter(before), this.parts.tracing.load(config.telemetry)]
     await Promise.all(ready).catch((error: unknown) => {
       abort()
       throw error
@@ -118,7 +117,7 @@ export class Serving implements WorkerLink {
   /** Ends what is in flight within server.timeouts.drain, or atMostMs if that is less, and hands quota back. idleMs: see FrontDoor. */
   async drain({ idleMs, atMostMs = Infinity }: { idleMs: number; atMostMs?: number }) {
     this.state = 'draining'
-    const { log, lessee, shadow } = this.#parts
+    const { log, lessee, shadow } = this.parts
     const timeoutMs = Math.min(this.#revision.config.server.timeouts.drainMs, atMostMs)
     log.draining({ inFlight: this.#door.inFlight, timeoutMs })
     const cutOff = await this.#door.drain({ timeoutMs, idleMs })
@@ -131,23 +130,15 @@ export class Serving implements WorkerLink {
     this.state = 'ended'
     this.#revision.verifier?.close()
     this.#door.close()
-    this.#parts.load.close()
-    await Promise.allSettled([this.#upstreams.close(), this.#parts.bans.close()])
-    await this.#parts.tracing.close()
+    this.parts.load.close()
+    await Promise.allSettled([this.#upstreams.close(), this.parts.bans.close()])
+    await this.parts.tracing.close()
     await this.#stores.close()
   }
 
-  /** Balancer of the current backends, as are the next. */
+  /** Balancer of the current backends. */
   get balancer(): Balancer {
     return this.#upstreams.current.balancer
-  }
-
-  get recent(): RecentDecisions {
-    return this.#parts.recent
-  }
-
-  get operatorBans(): OperatorBans {
-    return this.#parts.bans.operators
   }
 
   probeBackends(): Promise<readonly BackendHealth[]> {
@@ -157,13 +148,12 @@ export class Serving implements WorkerLink {
   #take(next: Revision, letIn: () => void): void {
     const before = this.#revision
     this.#revision = next
-    this.#parts.use(next.config)
+    this.parts.use(next.config)
     this.#upstreams.use(next.upstream, () => this.#door.upstreamsNeeded())
     this.#door.use(next.policy, next.config)
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
     releaseClients(before.config)
-    this.#parts.onFacts()
   }
 }
 

@@ -7,7 +7,7 @@ import { nameServers } from '../../state/redis/servers.ts'
 import { openRedisState } from '../../state/redis/home.ts'
 import { openSqliteState } from '../../state/sqlite/home.ts'
 import { openMemoryState } from '../../state/memory/home.ts'
-import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
+import type { OwnState } from '../../state/contract.ts'
 import type { Config } from '../../config/config.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import type { UsageStore } from '../../state/usage.ts'
@@ -15,14 +15,12 @@ import type { UsageStore } from '../../state/usage.ts'
 export interface StoreParts {
   readonly config: Config
   readonly log: Log
-  readonly metrics: Metrics
+  /** Given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
+  readonly metrics?: Metrics
 }
 
-/** metrics: given in a process that serves; a supervisor's calls serve operators only, and no request waits for them. */
-type StoreNeeds = Pick<StoreParts, 'config' | 'log'> & Partial<StoreParts>
-
 /** Returns at once. Throws an Error that names store.file when it cannot be opened. */
-export function openStores(parts: StoreNeeds): OwnState {
+export function openStores(parts: StoreParts): OwnState {
   const { config, log } = parts
   const { file, timeoutMs } = config.store
   const shared = openSharedStore(parts)
@@ -46,32 +44,18 @@ export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
     onDropped: log.usageDropped,
   })
 
-/** Opens the store that gateways share; undefined: none is configured. onState: called on every change. */
-export function openSharedStore({
-  config,
-  log,
-  metrics,
-  onState,
-}: StoreNeeds & { onState?: (health: StoreHealth) => void }): OwnState | undefined {
+/** Opens the store that gateways share; undefined: none is configured. */
+export function openSharedStore(parts: StoreParts): OwnState | undefined {
+  const { config, log, metrics } = parts
   const { redis: servers, timeoutMs, prefix } = config.store
   if (servers === undefined) return undefined
-  const report = createOutageReport({ config, log, ...(metrics && { metrics }) })
-  let health: StoreHealth = { ...embeddedHealth, available: false, cause: 'no answer yet' }
-  const reportState = (news: Partial<StoreHealth>): void =>
-    onState?.((health = { ...health, ...news }))
   const redis = connectRedis({
     servers,
     tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
     timeoutMs,
     prefix,
-    onState: (available, cause, refusal) => {
-      report(available, cause)
-      reportState({ available, cause: available ? undefined : cause, refusal })
-    },
-    onWarning: (warning) => {
-      if (warning !== undefined) log.storeWarning({ warning })
-      reportState({ warning })
-    },
+    onState: createOutageReport(parts),
+    onWarning: (warning) => warning !== undefined && log.storeWarning({ warning }),
   })
   return openRedisState(redis, { prefix, timeoutMs, observe: metrics?.quota })
 }
@@ -81,7 +65,7 @@ export function createOutageReport({
   config: { store },
   log,
   metrics,
-}: StoreNeeds): (available: boolean, cause?: string) => void {
+}: StoreParts): (available: boolean, cause?: string) => void {
   const server = store.redis && nameServers(store.redis)
   let lostAtMs: number | undefined
   return (available, cause = 'no usable answer within store.timeout') => {

@@ -1,6 +1,6 @@
 /** The backends of a configuration and all that carries requests to them: reused by a later configuration with the same settings. */
 import { isDeepStrictEqual } from 'node:util'
-import { createBackends } from '../../core/backends/backend.ts'
+import { createBackends, type Backend } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
 import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
@@ -11,12 +11,12 @@ import { createHttpProxyEngine } from '../../core/forwarding/http-proxy-3/forwar
 import { Retries } from '../../core/forwarding/retries.ts'
 import { createUpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import { createUpgrader, type Upgrader } from '../../core/forwarding/upgrades.ts'
+import type { Caller } from '../../core/rules/credentials.ts'
+import type { OwnEnd } from '../../core/rules/websocket.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import { readBackendTls } from './tls-files.ts'
 
 const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
-
-type UpstreamParts = Pick<LastingParts, 'log' | 'onFacts'>
 
 /** All settings of an Upstream, the content of its files included. */
 type Settings = ReturnType<typeof readSettings>
@@ -28,11 +28,15 @@ const readSettings = ({ upstream, server }: Config) => ({
 })
 
 /** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
-export function upstreamFor(config: Config, parts: UpstreamParts, before?: Upstream): Upstream {
+export function upstreamFor(
+  config: Config,
+  parts: Pick<LastingParts, 'log'>,
+  before?: Upstream,
+): Upstream {
   const settings = readSettings(config)
   return before !== undefined && isDeepStrictEqual(before.settings, settings)
     ? before
-    : new Upstream(settings, parts, before)
+    : new Upstream(settings, parts.log, before)
 }
 
 export class Upstream {
@@ -45,7 +49,7 @@ export class Upstream {
   #checks: { stop(): void } | undefined
 
   /** Connects to nothing before begin(). */
-  constructor(settings: Settings, { log, onFacts }: UpstreamParts, before?: Upstream) {
+  constructor(settings: Settings, log: LastingParts['log'], before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
@@ -53,7 +57,6 @@ export class Upstream {
       down: (line) => log.backendDown(line),
       up: (line) => log.backendUp(line),
       surplus: (line) => log.backendSurplus(line),
-      changed: onFacts,
     })
     const { balancer } = this
     const retries = new Retries(upstream)
@@ -99,5 +102,74 @@ export class Upstream {
   async close(): Promise<void> {
     this.retire()
     await Promise.allSettled([this.forwarder.close(), this.upgrader.close()])
+  }
+}
+
+const LOOK_EVERY_MS = 1_000
+
+/** All live upstreams: that of the configuration in force, and earlier ones that requests and tunnels still use. */
+export class Upstreams {
+  /** Written by use() alone. */
+  current: Upstream
+  readonly #retired = new Set<Upstream>()
+  /** Runs while any upstream is retired. */
+  #timer: NodeJS.Timeout | undefined
+  #isDraining = false
+
+  constructor(first: Upstream) {
+    this.current = first
+    first.begin()
+  }
+
+  /** Backends of the current configuration, as is the next. */
+  get backends(): readonly Backend[] {
+    return this.current.balancer.backends
+  }
+
+  get waiting(): number {
+    return this.current.balancer.waiting
+  }
+
+  /** Requests that begin after this call use `next`. needed: upstreams of requests under way, which may reach theirs late. */
+  use(next: Upstream, needed: () => ReadonlySet<object>): void {
+    const before = this.current
+    if (before === next) return
+    this.current = next
+    next.begin()
+    if (this.#isDraining) next.upgrader.drain()
+    before.retire()
+    this.#retired.add(before)
+    this.#timer ??= setInterval(() => this.#look(needed()), LOOK_EVERY_MS).unref()
+  }
+
+  /** Reviews all tunnels, as an UpgradeEngine does. */
+  review(judge: (caller: Caller) => OwnEnd | undefined): void {
+    for (const { upgrader } of this.#all()) upgrader.review(judge)
+  }
+
+  /** Drains all tunnels, as an UpgradeEngine does. */
+  drain(): void {
+    this.#isDraining = true
+    for (const { upgrader } of this.#all()) upgrader.drain()
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    await Promise.all(this.#all().map((upstream) => upstream.close()))
+  }
+
+  #all(): Upstream[] {
+    return [this.current, ...this.#retired]
+  }
+
+  #look(needed: ReadonlySet<object>): void {
+    for (const upstream of this.#retired) {
+      if (!upstream.isIdle || needed.has(upstream)) continue
+      this.#retired.delete(upstream)
+      void upstream.close()
+    }
+    if (this.#retired.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
   }
 }

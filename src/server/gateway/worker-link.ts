@@ -1,22 +1,14 @@
 /** The workers of a gateway as all above them sees them, be they this process itself or processes of their own. */
 import type { WorkerState } from '../../admin/state-operations.ts'
-import type { Config, ListenAddress } from '../../config/config.ts'
+import type { ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
 import type { MetricsPage, MetricsSnapshot } from '../../core/record/metrics.ts'
-import {
-  LISTED_DECISIONS,
-  type Decision,
-  type DecisionListener,
-  type RequestQuery,
-} from '../../core/record/recent.ts'
-import type { WholeGateway } from '../../core/record/whole-families.ts'
+import { LISTED_DECISIONS, type Decision, type RequestQuery } from '../../core/record/recent.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
-import type { Second } from '../../insight/live/second.ts'
 import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
-import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { IpcCalls } from '../../state/supervisor/calls.ts'
 import type { ReadToken } from './read-token.ts'
 import type { Reloadable } from './reloader.ts'
@@ -26,6 +18,7 @@ export interface WorkerCalls {
   recent(query: RequestQuery): readonly Decision[]
   readToken(token: string): ReadToken
   standing(caller: CallerIds): CallerStanding
+  measure(nothing: undefined): MetricsSnapshot
 }
 
 /** What a worker says of itself without being asked. */
@@ -50,21 +43,6 @@ export interface WorkerLink {
   readonly sinceMs: number | undefined
   /** Calls reject where the worker does not answer in time. */
   readonly questions: Pick<IpcCalls<WorkerCalls>, 'call'>
-}
-
-/** What a gateway has once, for its workers to use. */
-export interface WorkersParts {
-  /** Configuration in force. */
-  config(): Config
-  readonly whole: WholeGateway
-  /** Requests that are missing from the totals of days. */
-  usageDropped(): number
-  /** Counts the requests without a valid credential, for all workers. */
-  readonly addresses: ReturnType<typeof createAddressCounter>
-  /** Called with each second of each worker. */
-  onSecond(second: Second): void
-  /** Called with decisions while they are wanted. */
-  readonly onDecisions: DecisionListener
 }
 
 /** All workers of a gateway. prepare: all of them take another configuration, or none. */

@@ -12,6 +12,7 @@ import type { PackedSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { WorkerFacts } from '../gateway/worker-link.ts'
+import type { ClientPiece } from './client-pieces.ts'
 
 /** All calls of a worker to its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
@@ -21,10 +22,9 @@ export interface StartMessage {
   /** Number of the worker from 1; it is on every log line of the worker. */
   readonly number: number
   readonly version: string
-  /** Its clients come through the pipe, like those of a prepare. */
+  /** Its clients have come before, like those of a prepare. */
   readonly config: PlainConfig
   readonly ticketSecret: SecretOfDay
-  readonly gatewayId: Uint8Array
 }
 
 export interface ClientNotice {
@@ -36,6 +36,7 @@ export interface ClientNotice {
 export type ToWorker =
   | CallBatch
   | AnswerBatch
+  | ClientPiece
   | StartMessage
   /** Whether anybody listens to decisions. */
   | { readonly kind: 'listen'; readonly isWanted: boolean }
@@ -46,9 +47,6 @@ export type ToWorker =
   /** The worker builds it aside and answers with `prepared`; then one of the next two follows, of the same round. */
   | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
   | { readonly kind: 'commit' | 'abort'; readonly round: number }
-  | { readonly kind: 'measure'; readonly question: number }
-  /** The worker answers with `alive`. */
-  | { readonly kind: 'beat' }
   /** The worker ends after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 
@@ -60,33 +58,27 @@ export interface StartFault {
   readonly isListener: boolean
 }
 
-/** Messages that do not concern their worker alone. */
-export type SharedMessage =
+export type ToSupervisor =
   | CallBatch
+  | AnswerBatch
   | {
       readonly kind: 'decisions'
       readonly decisions: readonly Decision[]
       readonly untold: number
     }
-  /** Sent once a second, and once at the end. */
-  | { readonly kind: 'second'; readonly second: PackedSecond; readonly now: ProcessNow }
-
-export type ToSupervisor =
-  | SharedMessage
-  | AnswerBatch
-  | { readonly kind: 'listening' }
-  | { readonly kind: 'alive' }
+  /** Sent once a second, which is a sign of life too, and once at the end. */
+  | {
+      readonly kind: 'second'
+      readonly second: PackedSecond
+      readonly now: ProcessNow
+      readonly facts: WorkerFacts
+      /** Sent with every other second, and at the end. */
+      readonly snapshot: MetricsSnapshot | undefined
+    }
+  | { readonly kind: 'listening'; readonly facts: WorkerFacts }
   /** fault: why this worker cannot take it. */
   | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }
   | { readonly kind: 'failed'; readonly fault: StartFault }
-  /** Sent at the start, and soon after each change. */
-  | { readonly kind: 'facts'; readonly facts: WorkerFacts }
-  /** Sent when asked, and once at the end, without a question. */
-  | {
-      readonly kind: 'measured'
-      readonly question?: number
-      readonly snapshot: MetricsSnapshot
-    }
 
 /** Descriptor of the socket that a worker listens on; 3 is the IPC channel. */
 export const LISTEN_FD = 4

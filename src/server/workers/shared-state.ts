@@ -8,7 +8,7 @@ import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { Config } from '../../config/config.ts'
 import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
-import type { WorkersParts } from '../gateway/worker-link.ts'
+import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
 import type { StoreClock } from '../../state/store-clock.ts'
 import { isBanEarned } from '../../core/rules/ban-policy.ts'
@@ -19,7 +19,7 @@ export type SharedState = ReturnType<typeof createSharedState>
 interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
   readonly config: Config
   /** Counts the requests without a valid credential. */
-  readonly addresses: WorkersParts['addresses']
+  readonly addresses: ReturnType<typeof createAddressCounter>
   /** undefined with Redis, which workers ask themselves. */
   readonly embedded: EmbeddedAuthority | undefined
   /** The store of all bans, and its clock. */

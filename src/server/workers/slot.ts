@@ -56,7 +56,7 @@ export class Slot {
     this.#options = options
   }
 
-  /** Resolves when the first worker takes requests; rejects with its WorkerFailed, or when the system has no socket or process left to give. */
+  /** Resolves when the first worker takes requests; rejects as its `listening` does, or when the system has no socket or process left to give. */
   async start(): Promise<void> {
     this.worker = this.#start()
     await this.worker.listening

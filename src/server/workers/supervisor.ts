@@ -9,26 +9,24 @@ import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { openListenSockets, type ListenSockets } from '../../core/http/bound-sockets.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
+  countersOf,
   createSupervisorMetrics,
   renderSnapshots,
+  sumSnapshots,
   type MetricsSnapshot,
 } from '../../core/record/metrics.ts'
-import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
-import { answerCalls } from '../../state/supervisor/calls.ts'
 import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
-import { newGatewayId } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
-import { backendsSeen, type Workers, type WorkersParts } from '../gateway/worker-link.ts'
-import type { ClientNotice, ToWorker } from './messages.ts'
-import { ReloadRound } from './reload-round.ts'
-import { createRetiredCounters } from './retired-counters.ts'
+import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
+import { START_ROUND } from './client-pieces.ts'
+import type { ClientNotice, StartFault, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
 import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
-import { WorkerFailed, WorkerProcess, type WorkerProcessOptions } from './worker-process.ts'
+import { WorkerProcess } from './worker-process.ts'
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
@@ -42,7 +40,7 @@ export function createSupervisor(config: Config, options: SupervisorOptions) {
   const gateway = new Gateway(
     config,
     options,
-    (parts) => (supervisor = new Supervisor(config, options, parts)),
+    (parts) => (supervisor = new Supervisor(parts, options)),
   )
   return Object.assign(gateway, {
     /** Replaces one worker after the other, losing no request. Never rejects. */
@@ -54,8 +52,6 @@ export function createSupervisor(config: Config, options: SupervisorOptions) {
 
 /** Time that workers have to report a second that is over. */
 const WORKERS_LATE_MS = 250
-/** A killed worker loses its counts of this time at most, however seldom anybody asks for them. */
-const MEASURE_EVERY_MS = 2_000
 /** A worker reports each second; its state is unknown after so long a silence. */
 const SILENT_MS = 3_000
 
@@ -65,35 +61,35 @@ class Supervisor implements Workers {
   readonly stores: OwnState
   readonly operatorBans: OperatorBans
   readonly #options: SupervisorOptions
-  readonly #parts: WorkersParts
+  readonly #gateway: Gateway
   readonly #state: SharedState
   readonly #metrics: ReturnType<typeof createSupervisorMetrics>
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
-  readonly #gatewayId = newGatewayId()
   /** Used where no worker has reported the state of the backends. Written by prepare. */
   #probe: BackendProbe
   /** One for each worker. Written by listen, as are the next two. */
   #slots: readonly Slot[] = []
   #sockets: ListenSockets | undefined
   #stopWatching: (() => void) | undefined
-  /** A configuration that is about to be taken. Written by prepare, and by what it resolves with. */
-  #round: ReloadRound | undefined
+  /** Makes a worker take part in the round that is under way. Written by prepare, and by what it resolves with. */
+  #join: ((worker: WorkerProcess) => void) | undefined
+  /** Number of the latest round; the first is 1. Written by prepare. */
+  #round = START_ROUND
   /** Whether anybody listens to decisions. Written by listenToDecisions. */
   #areDecisionsWanted = false
   /** Written by #end. */
   #isDraining = false
-  /** Written by measure. */
-  #isMeasuring = false
 
-  constructor(config: Config, options: SupervisorOptions, parts: WorkersParts) {
-    const { log } = options
-    const { whole, usageDropped, addresses } = parts
+  constructor(gateway: Gateway, options: SupervisorOptions) {
+    const { log, whole, addresses, reloads } = gateway
+    const { config } = reloads
     this.#options = options
-    this.#parts = parts
+    this.#gateway = gateway
     this.#probe = createProbe(config)
     const stores = openStores({ config, log })
-    this.#metrics = createSupervisorMetrics(whole, { usage: usageDropped, logLines: log.lostLines })
+    const losses = { usage: () => gateway.usage.dropped, logLines: log.lostLines }
+    this.#metrics = createSupervisorMetrics(whole, losses)
     this.#state = createSharedState({
       config,
       addresses,
@@ -115,7 +111,7 @@ class Supervisor implements Workers {
   }
 
   async listen(): Promise<ListenAddress> {
-    const { server } = this.#parts.config()
+    const { server } = this.#gateway.config()
     try {
       const sockets = await openListenSockets(server.listen).catch((error: unknown) => {
         throw new ListenError('public', error)
@@ -136,17 +132,27 @@ class Supervisor implements Workers {
   /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
   async prepare(config: Config): Promise<Prepared> {
     const probe = createProbe(config)
-    const members = this.links.filter(({ state }) => state === 'starting' || state === 'listening')
-    const round = new ReloadRound(config, members)
-    this.#round = round
+    const round = (this.#round += 1)
+    const answers = new Map<WorkerProcess, Promise<void>>()
     const settle = (verdict: 'commit' | 'abort'): void => {
-      this.#round = undefined
-      round.settle(verdict)
+      this.#join = undefined
+      for (const worker of answers.keys()) worker[verdict](round)
     }
-    await round.prepared.catch((error: unknown) => {
+    const join = (worker: WorkerProcess) => void answers.set(worker, worker.prepare(round, config))
+    for (const worker of this.links)
+      if (worker.state === 'starting' || worker.state === 'listening') join(worker)
+    // A worker that starts before the round is over joins as well, as it was given the old configuration.
+    this.#join = join
+    try {
+      let asked: number
+      do {
+        asked = answers.size
+        await Promise.all(answers.values())
+      } while (answers.size > asked)
+    } catch (error) {
       settle('abort')
       throw error
-    })
+    }
     return {
       revision: config.revision,
       commit: () => {
@@ -218,9 +224,7 @@ class Supervisor implements Workers {
   readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
     // These are read before the question: the own answer of a worker that ends meanwhile has its values already.
     const dead = this.#retired.snapshots()
-    this.#isMeasuring = true
     const latest = await Promise.all(this.links.map((worker) => worker.measure()))
-    this.#isMeasuring = false
     return [...latest.filter((one) => one !== undefined), ...dead]
   })
 
@@ -245,7 +249,7 @@ class Supervisor implements Workers {
   #slot(number: number, sockets: ListenSockets): Slot {
     return new Slot(number, {
       sockets,
-      drainMs: () => this.#parts.config().server.timeouts.drainMs,
+      drainMs: () => this.#gateway.config().server.timeouts.drainMs,
       startWorker: (listenFd) => this.#startWorker(number, listenFd),
       onEnded: ({ latest }) => this.#retired.add(latest),
       log: (line) => this.#options.log.supervision(line),
@@ -254,44 +258,35 @@ class Supervisor implements Workers {
 
   #startWorker(number: number, listenFd: number): WorkerProcess {
     const { entry, version, log } = this.#options
+    const gateway = this.#gateway
     const worker: WorkerProcess = new WorkerProcess({
       entry,
       start: {
         number,
         version,
-        config: this.#parts.config(),
+        config: gateway.config(),
         ticketSecret: this.#tickets.today(),
-        gatewayId: this.#gatewayId,
       },
       listenFd,
       onLines: (lines) => log.relay(lines),
-      onMessage: this.#receiver(() => worker),
+      handlers: this.#state.handlers(
+        oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker)),
+      ),
+      onSecond: (second) => gateway.addSecond(second),
+      onDecisions: gateway.live.events.decisions,
     })
     worker.listening.then(
       () => worker.notify({ kind: 'listen', isWanted: this.#areDecisionsWanted }),
       () => undefined,
     )
-    this.#round?.join(worker)
+    this.#join?.(worker)
     return worker
   }
 
-  /** Returns the receiver of what one worker sends. */
-  #receiver(worker: () => WorkerProcess): WorkerProcessOptions['onMessage'] {
-    const { onSecond, onDecisions } = this.#parts
-    const handlers = this.#state.handlers(
-      oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker())),
-    )
-    return (message, send) => {
-      if (message.kind === 'calls') answerCalls(handlers, message, send)
-      else if (message.kind === 'second') onSecond(unpackSecond(message.second))
-      else onDecisions(message.decisions, message.untold)
-    }
-  }
-
-  /** Kills workers that hang, and keeps the values of those that may end at any time. The returned function ends it. */
+  /** Kills workers that hang. The returned function ends it. */
   #watch(): () => void {
     const { log, watchdog = defaultWatchdog } = this.#options
-    const stopWatchdog = watchWorkers(
+    return watchWorkers(
       watchdog,
       () => this.links,
       (worker) => {
@@ -301,14 +296,6 @@ class Supervisor implements Workers {
         worker.kill()
       },
     )
-    const measuring = setInterval(() => {
-      // This runs apart from measure: a later question must not get an earlier answer.
-      if (!this.#isMeasuring) for (const worker of this.links) void worker.measure()
-    }, MEASURE_EVERY_MS).unref()
-    return () => {
-      stopWatchdog()
-      clearInterval(measuring)
-    }
   }
 
   async #end(idleMs: number): Promise<void> {
@@ -351,9 +338,35 @@ function createProbe({ upstream }: Config): BackendProbe {
 
 /** Turns a worker's fault at the public listener into one of this process; returns any other fault as it is. */
 function asListenError(error: unknown): unknown {
-  const { fault } = error instanceof WorkerFailed ? error.exit : {}
-  if (fault?.isListener)
-    return new ListenError('public', Object.assign(new Error(fault.message), { code: fault.code }))
-  const isBind = (error as NodeJS.ErrnoException).syscall === 'bind'
+  const { cause, syscall } = error as { cause?: Partial<StartFault>; syscall?: string }
+  if (cause?.isListener)
+    return new ListenError('public', Object.assign(new Error(cause.message), { code: cause.code }))
+  const isBind = syscall === 'bind'
   return isBind ? new ListenError('public', error) : error
+}
+
+/** Older ones are summed into one: a crash loop must not fill the memory. */
+const KEPT_APART = 8
+
+/** The counters of workers that have ended, so that no sum falls with them. */
+export function createRetiredCounters() {
+  let kept: readonly MetricsSnapshot[] = []
+  let isSumming = false
+
+  const sum = async (): Promise<void> => {
+    isSumming = true
+    const summed = kept
+    const one = await sumSnapshots(summed)
+    kept = [one, ...kept.slice(summed.length)]
+    isSumming = false
+  }
+  return {
+    /** Adds the last values of a worker that has ended; its gauges ended with it. */
+    add: (last: MetricsSnapshot | undefined) => {
+      if (last === undefined) return
+      kept = [...kept, countersOf(last)]
+      if (kept.length > KEPT_APART && !isSumming) void sum()
+    },
+    snapshots: () => kept,
+  }
 }

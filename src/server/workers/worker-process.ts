@@ -1,13 +1,15 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { toPlainConfig } from '../../config/clients/client-table.ts'
+import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
-import { createIpcCalls } from '../../state/supervisor/calls.ts'
+import type { DecisionListener } from '../../core/record/recent.ts'
+import { unpackSecond } from '../../insight/live/packed-second.ts'
+import type { ProcessNow, Second } from '../../insight/live/second.ts'
+import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/supervisor/calls.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
-import type { SharedMessage, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
-import { TableSender, START_TABLE } from './client-table-pipe.ts'
+import type { SharedCalls, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or what it was built to. */
@@ -16,8 +18,10 @@ export interface WorkerProcessOptions {
   readonly listenFd: number
   /** Takes whole lines of its log. */
   onLines(lines: string): void
-  /** Receives messages that do not concern this process alone; may answer by `send`. */
-  onMessage(message: SharedMessage, send: (answer: ToWorker) => void): void
+  /** Answers its calls. */
+  readonly handlers: CallHandlers<SharedCalls>
+  onSecond(second: Second): void
+  readonly onDecisions: DecisionListener
 }
 
 /** How a worker has ended. */
@@ -28,17 +32,6 @@ export interface WorkerExit {
   readonly ranMs: number
   /** The fault that it reported before it ended, if it could not begin. */
   readonly fault: StartFault | undefined
-}
-
-export class WorkerFailed extends Error {
-  readonly exit: WorkerExit
-
-  constructor(number: number, exit: WorkerExit) {
-    super(
-      exit.fault?.message ?? `worker ${number} ended before it took requests: ${howEnded(exit)}`,
-    )
-    this.exit = exit
-  }
 }
 
 export const howEnded = ({ code, signal }: Pick<WorkerExit, 'code' | 'signal'>): string =>
@@ -67,7 +60,7 @@ export class WorkerProcess implements WorkerLink {
     backends: [],
   }
   latest: MetricsSnapshot | undefined
-  now: (Extract<SharedMessage, { kind: 'second' }>['now'] & { receivedMs: number }) | undefined
+  now: (ProcessNow & { readonly receivedMs: number }) | undefined
   sinceMs: number | undefined
   /** The same by performance.now(). */
   #listeningSinceMs: number | undefined
@@ -77,16 +70,15 @@ export class WorkerProcess implements WorkerLink {
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })
-  /** Only the handler is kept: the clients that the worker starts with are not kept for it. */
-  readonly #onMessage: WorkerProcessOptions['onMessage']
+  /** The clients that the worker starts with are not kept for it. */
+  readonly #options: Omit<WorkerProcessOptions, 'start'>
   readonly #child: ChildProcess
-  readonly #tables: TableSender
   /** Number of messages not handed over yet. Written by #send. */
   #unsent = 0
   /** Whether a notice was left out. Written by notify and #send. */
   #hasMissed = false
   readonly #listening = Promise.withResolvers<void>()
-  /** Resolves once it takes requests; rejects with a WorkerFailed if it ends before or takes too long. */
+  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error whose `cause` is its fault. */
   readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
   /** Resolves when it has ended and its last line was passed on. */
@@ -95,27 +87,27 @@ export class WorkerProcess implements WorkerLink {
   #deadline: NodeJS.Timeout | undefined
   /** Why it could not begin. Written by #receive and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
-  /** The question for its values that is under way, one at a time. Written by measure. */
-  #measured = { question: 0, ...Promise.withResolvers<void>() }
-  /** The configuration that it is to prepare. Written by prepare. */
+  /** The send of the last configuration; never rejects. Written by #sendConfig. */
+  #sent: Promise<void> = Promise.resolve()
+  /** The configuration that it is to prepare. Written by prepare and abort. */
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
     | undefined
-  /** Beats since its last message; after the first one it has been asked. Written by #receive, beat and resetBeats. */
+  /** Beats since its last message. Written by #receive, beat and resetBeats. */
   #silentBeats = 0
 
   constructor(options: WorkerProcessOptions) {
-    this.number = options.start.number
-    this.#onMessage = options.onMessage
+    const { start, ...others } = options
+    this.number = start.number
+    this.#options = others
     this.#child = fork(options.entry, ['worker'], {
       // The structured clone, as the configuration holds Maps.
       serialization: 'advanced',
       // Before its own handlers are installed, a signal would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
       // The standard output is for what commands print.
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, 'pipe'],
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
     })
-    this.#tables = new TableSender(this.#child)
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
     this.#killAfter(START_AT_MOST_MS)
@@ -134,20 +126,17 @@ export class WorkerProcess implements WorkerLink {
       this.#fault = { message: cause, code: undefined, isListener: false }
       this.#end(null, null)
     })
-    this.#send({ kind: 'start', ...options.start, config: toPlainConfig(options.start.config) })
-    void this.#tables.send(START_TABLE, options.start.config).then(() => {
-      if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
+    void this.#sendConfig(start.config, START_ROUND, (config) => {
+      this.#send({ kind: 'start', ...start, config })
+      this.#killAfter(START_AT_MOST_MS)
     })
   }
 
   /** Returns its latest values, fresh if it answers in time; undefined if it never sent any. */
   async measure(): Promise<MetricsSnapshot | undefined> {
-    if (this.#isTaking) {
-      this.#measured = { question: this.#measured.question + 1, ...Promise.withResolvers() }
-      this.#send({ kind: 'measure', question: this.#measured.question })
-      const timeUp = sleep(ANSWER_AT_MOST_MS, undefined, { ref: false })
-      await Promise.race([this.#measured.promise, timeUp])
-    }
+    // One that has not begun would leave the question unanswered.
+    if (this.sinceMs !== undefined)
+      this.latest = await this.questions.call('measure', undefined).catch(() => this.latest)
     return this.latest
   }
 
@@ -157,42 +146,53 @@ export class WorkerProcess implements WorkerLink {
     else this.#hasMissed = true
   }
 
-  /** Asks it to build a configuration aside; resolves with why it cannot, or with nothing. Never rejects. */
-  prepare(round: number, config: Config): Promise<string | undefined> {
+  /** Asks it to build a configuration aside; rejects with an Error that says why it cannot. */
+  prepare(round: number, config: Config): Promise<void> {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
-    this.#send({ kind: 'prepare', round, config: toPlainConfig(config) })
-    void this.#tables.send(round, config)
+    void this.#sendConfig(config, round, (plain) =>
+      this.#send({ kind: 'prepare', round, config: plain }),
+    )
     const isSilent = (): void =>
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
     // A worker that starts has the time of its start.
     const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
-    return answer.promise.finally(() => clearTimeout(timeUp))
+    const prepared = answer.promise.then((fault) => {
+      clearTimeout(timeUp)
+      if (fault !== undefined) throw new Error(`worker ${this.number}: ${fault}`)
+    })
+    // Another worker's fault may have ended the round.
+    prepared.catch(() => undefined)
+    return prepared
   }
 
-  /** Commits or aborts what was prepared. */
-  settle(kind: 'commit' | 'abort', round: number): void {
-    this.#tables.giveUp(round)
-    this.#send({ kind, round })
+  commit(round: number): void {
+    void this.#prepared?.answer.promise.then((fault) => {
+      if (fault === undefined) return this.#send({ kind: 'commit', round })
+      // It was started as the others were ready, and must not serve what is no longer in force.
+      this.kill()
+    })
   }
 
-  /** Asks a worker that takes requests for a sign of life; returns the beats without one since it was asked. */
+  abort(round: number): void {
+    this.#prepared = undefined
+    this.#send({ kind: 'abort', round })
+  }
+
+  /** Counts a beat; returns those before it since the last message of a worker that takes requests, which sends one each second. */
   beat(): number {
-    if (this.state !== 'listening') return 0
-    if (this.#silentBeats === 0) this.#send({ kind: 'beat' })
-    return this.#silentBeats++
+    return this.state === 'listening' ? this.#silentBeats++ : 0
   }
 
   /** Forgives the beats so far. */
   resetBeats(): void {
-    this.#silentBeats = Math.min(this.#silentBeats, 1)
+    this.#silentBeats = 0
   }
 
   /** Asks it to end; kills it if it has not within timeoutMs. */
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
-    this.#tables.close()
     // It ends under the configuration that it has.
     this.#prepared?.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
@@ -207,11 +207,25 @@ export class WorkerProcess implements WorkerLink {
     return this.#child.connected && this.#unsent <= UNSENT_AT_MOST
   }
 
-  /** Sends to a live worker; the end of one that has gone is noticed elsewhere. */
-  #send(message: ToWorker): void {
-    if (!this.#child.connected) return
+  /** Sends a configuration's clients, and then what names it; not if it is given up meanwhile, or the worker ends. */
+  #sendConfig(config: Config, round: number, name: (plain: PlainConfig) => void): Promise<void> {
+    const isWanted = (): boolean =>
+      this.#child.connected &&
+      (this.state === 'starting' || this.state === 'listening') &&
+      (round === START_ROUND || round === this.#prepared?.round)
+    const send = (piece: ClientPiece): Promise<unknown> =>
+      Promise.race([this.ended, new Promise<void>((resolve) => this.#send(piece, resolve))])
+    return (this.#sent = this.#sent.then(async () => {
+      if (await sendClients(config, round, { send, isWanted })) name(toPlainConfig(config))
+    }))
+  }
+
+  /** Sends to a live worker; the end of one that has gone is noticed elsewhere. onSent: called when it was handed over. */
+  #send(message: ToWorker, onSent?: () => void): void {
+    if (!this.#child.connected) return onSent?.()
     this.#unsent++
     this.#child.send(message, () => {
+      onSent?.()
       this.#unsent--
       if (this.#unsent > 0 || !this.#hasMissed) return
       this.#hasMissed = false
@@ -229,13 +243,17 @@ export class WorkerProcess implements WorkerLink {
     switch (message.kind) {
       case 'second':
         this.now = { ...message.now, receivedMs: performance.now() }
-        return this.#onMessage(message, (answer) => this.#send(answer))
+        this.facts = message.facts
+        this.latest = message.snapshot ?? this.latest
+        return this.#options.onSecond(unpackSecond(message.second))
       case 'calls':
+        return answerCalls(this.#options.handlers, message, (answers) => this.#send(answers))
       case 'decisions':
-        return this.#onMessage(message, (answer) => this.#send(answer))
+        return this.#options.onDecisions(message.decisions, message.untold)
       case 'answers':
         return this.questions.receive(message)
       case 'listening':
+        this.facts = message.facts
         this.sinceMs = Date.now()
         this.#listeningSinceMs = performance.now()
         this.#listening.resolve()
@@ -244,15 +262,9 @@ export class WorkerProcess implements WorkerLink {
         return clearTimeout(this.#deadline)
       case 'failed':
         return void (this.#fault = message.fault)
-      case 'facts':
-        return void (this.facts = message.facts)
       case 'prepared':
         if (message.round !== this.#prepared?.round) return
         return this.#prepared.answer.resolve(message.fault)
-      case 'measured':
-        this.latest = message.snapshot
-        return message.question === this.#measured.question ? this.#measured.resolve() : undefined
-      case 'alive':
     }
   }
 
@@ -261,7 +273,6 @@ export class WorkerProcess implements WorkerLink {
     const wasServing = this.state === 'listening'
     this.state = 'ended'
     clearTimeout(this.#deadline)
-    this.#measured.resolve()
     this.questions.close()
     // A worker that had not begun takes no part: its successor begins with the configuration in force then.
     this.#prepared?.answer.resolve(
@@ -270,7 +281,8 @@ export class WorkerProcess implements WorkerLink {
     const sinceMs = this.#listeningSinceMs
     const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }
-    this.#listening.reject(new WorkerFailed(this.number, exit))
+    const cause = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
+    this.#listening.reject(new Error(exit.fault?.message ?? cause, { cause: exit.fault }))
     this.#ended.resolve(exit)
   }
 }

@@ -11,11 +11,11 @@ import type { Config } from '../../config/config.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
 import type { QuotaCalls } from '../../state/supervisor/authority.ts'
-import type { Authority, NoticeListener } from '../../state/quota.ts'
+import type { Authority } from '../../state/quota.ts'
+import type { Prepared } from '../gateway/reloader.ts'
 import { configNames, Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
-import { Taking } from './taking.ts'
-import { TableReader, START_TABLE } from './client-table-pipe.ts'
+import { ClientPieces } from './client-pieces.ts'
 import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
@@ -26,38 +26,27 @@ export interface SupervisorChannel {
   onGone(listener: () => void): void
 }
 
-/** Delay before the supervisor receives what has changed: backends may change often. */
-const REPORT_AFTER_MS = 100
-
 /** A worker without its supervisor cannot be stopped, and gets no quota: it ends soon. */
 const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
-  const tables = TableReader.open()
+  const pieces = new ClientPieces()
   let parts: ReturnType<typeof createParts> | undefined
-  /** Messages of rounds, while the clients are still on their way. */
-  const early: ToWorker[] = []
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
     let isListener = false
     try {
-      const config = fromPlainConfig(start.config, await tables.table(START_TABLE))
-      if (isDraining) return
-      parts = createParts({ ...start, config }, tables, channel, (error) => {
-        parts?.log.crash(error)
-        finished.resolve(1)
-      })
-      early.forEach(parts.receive)
+      const config = fromPlainConfig(start.config, pieces.take())
+      parts = createParts({ ...start, config }, pieces, channel)
       await parts.serving.ready()
       // The worker has to serve its first request under the configuration that all others have.
-      await parts.taking.idle
+      await parts.taking.idle()
       if (isDraining) return
       isListener = true
       await parts.serving.listen(LISTEN_FD)
-      await parts.sendFacts()
-      await channel.send({ kind: 'listening' })
+      await channel.send({ kind: 'listening', facts: parts.serving.facts })
     } catch (error) {
       const { message, code } = error as NodeJS.ErrnoException
       await channel.send({ kind: 'failed', fault: { message, code, isListener } })
@@ -67,17 +56,16 @@ export function createWorker(channel: SupervisorChannel) {
   const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
     if (isDraining) return
     isDraining = true
-    if (parts !== undefined) await end(parts, times, channel)
+    if (parts !== undefined) await end(parts, times)
     finished.resolve(0)
   }
 
   channel.onMessage((message) => {
-    if (message.kind === 'abort') tables.giveUp(message.round)
-    if (message.kind === 'start') void begin(message)
+    if (message.kind === 'abort') pieces.giveUp(message.round)
+    if (message.kind === 'clients') pieces.add(message)
+    else if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
-    else if (message.kind === 'beat') void channel.send({ kind: 'alive' })
-    else if (parts !== undefined) parts.receive(message)
-    else if ('round' in message) early.push(message)
+    else parts?.receive(message)
   })
   channel.onGone(() => {
     parts?.orphan()
@@ -94,56 +82,44 @@ export function createWorker(channel: SupervisorChannel) {
 
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
-  tables: TableReader,
+  pieces: ClientPieces,
   channel: SupervisorChannel,
-  onLeftBehind: (error: Error) => void,
 ) {
-  const { number, version, ticketSecret, gatewayId, config } = start
+  const { number, version, ticketSecret, config } = start
   const log = createLog({ ...config.log, worker: number })
   const metrics = createMetrics({ version, ...configNames(config) })
-  const parts = { version, config, log, metrics, ticketSecret, gatewayId }
-  const lanes = openLanes(parts, channel)
-  const sendFacts = () => channel.send({ kind: 'facts', facts: serving.facts })
-  const onFacts = soon(() => void sendFacts())
-  const { stores, bans, noticed, flows } = connectStores(parts, lanes, onFacts)
-  const serving: Serving = new Serving({
+  const parts = { version, config, log, metrics, ticketSecret }
+  const { calls, lanes, noticed, stores, bans } = connect(parts, channel)
+  const serving = new Serving({
     ...parts,
     number,
     stores,
-    onFacts,
-    addresses: createSharedAddressCounter({ calls: lanes.calls, own: createAddressCounter() }),
+    addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
   })
-  const taking = new Taking({
-    target: serving,
-    answer: (round, fault) => void channel.send({ kind: 'prepared', round, fault }),
-    onLeftBehind,
-  })
-  const lastSecond = sendSeconds(serving, channel)
+  const taking = createTaking(serving, channel)
+  const lastSecond = sendSeconds(serving, parts, channel)
   return {
     log,
-    metrics,
     serving,
-    sendFacts,
     taking,
     lastSecond,
     /** Called when the supervisor is gone. */
     orphan: () => {
-      for (const lane of Object.values(lanes)) lane.close()
+      for (const lane of lanes) lane.close()
     },
     receive: (message: ToWorker) => {
-      if (message.kind === 'answers') for (const lane of Object.values(lanes)) lane.receive(message)
+      if (message.kind === 'answers') for (const lane of lanes) lane.receive(message)
       else if (message.kind === 'quota') {
         for (const { client, notice, totals } of message.notices)
-          for (const listener of noticed) listener(client, notice, undefined, totals)
+          for (const [listener] of noticed) listener(client, notice, undefined, totals)
       } else if (message.kind === 'banned') bans.banned(message.keyId, message.ban)
       else if (message.kind === 'missed') {
         bans.stale()
-        for (const onFlow of flows) onFlow(true)
+        for (const [, onFlow] of noticed) onFlow?.(true)
       } else if (message.kind === 'prepare')
-        taking.prepare(message.round, message.config, tables.table(message.round))
+        taking.prepare(message.round, fromPlainConfig(message.config, pieces.take()))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
-      else if (message.kind === 'measure') void measure({ ...parts, channel }, message)
       else if (message.kind === 'calls')
         answerCalls(serving.answers, message, (answers) => void channel.send(answers))
       else if (message.kind === 'listen') passDecisions(serving, channel, message.isWanted)
@@ -152,44 +128,65 @@ function createParts(
 }
 
 async function end(
-  { serving, metrics, log, lastSecond }: ReturnType<typeof createParts>,
+  { serving, log, lastSecond }: ReturnType<typeof createParts>,
   times: Parameters<Serving['drain']>[0],
-  channel: SupervisorChannel,
 ): Promise<void> {
   await serving.drain(times)
   await lastSecond()
-  await channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   await serving.close()
   await log.close()
 }
 
+/** A worker's part in a configuration that all workers take together, or none: each round is prepared, then settled. */
+function createTaking(serving: Serving, channel: SupervisorChannel) {
+  let latest:
+    { readonly round: number; readonly prepared: Promise<Prepared | undefined> } | undefined
+  return {
+    /** Resolves when nothing is being prepared; never rejects. */
+    idle: (): Promise<unknown> => latest?.prepared ?? Promise.resolve(),
+    prepare(round: number, config: Config): void {
+      const make = async (): Promise<Prepared | undefined> => {
+        const made = await serving.prepare(config).catch(({ message }: Error) => message)
+        const fault = typeof made === 'string' ? made : undefined
+        void channel.send({ kind: 'prepared', round, fault })
+        return typeof made === 'string' ? undefined : made
+      }
+      latest = { round, prepared: make() }
+    },
+    /** Takes or drops it, as soon as it is prepared; a worker that ends may be unable to take it. */
+    settle(verdict: 'commit' | 'abort', round: number): void {
+      if (latest?.round === round) void latest.prepared.then((made) => made?.[verdict]())
+    },
+  }
+}
+
 /** Passes decisions on while anybody listens to them. */
-function passDecisions({ recent }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
-  recent.listen(
+function passDecisions({ parts }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
+  parts.recent.listen(
     isWanted
       ? (decisions, untold) => void channel.send({ kind: 'decisions', decisions, untold })
       : undefined,
   )
 }
 
-async function measure(
-  { log, metrics, channel }: StoreParts & { readonly channel: SupervisorChannel },
-  { question }: Extract<ToWorker, { kind: 'measure' }>,
-): Promise<void> {
-  try {
-    await channel.send({ kind: 'measured', question, snapshot: await metrics.snapshot() })
-  } catch (error) {
-    log.adminFailed(error)
-  }
-}
-
 /** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
-function sendSeconds({ takeSecond, now }: Serving, channel: SupervisorChannel) {
+function sendSeconds(
+  serving: Serving,
+  { metrics, log }: Required<StoreParts>,
+  channel: SupervisorChannel,
+) {
+  let sends = 0
   /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
   let isUnsent = false
-  const send = async (at: number): Promise<void> => {
+  const send = async (at: number, isLast = false): Promise<void> => {
     isUnsent = true
-    await channel.send({ kind: 'second', second: packSecond(takeSecond(at)), now: now() })
+    const [second, now] = [packSecond(serving.takeSecond(at)), serving.now()]
+    // A killed worker loses its counts of two seconds at most, however seldom anybody asks for them.
+    const isMeasured = (sends += 1) % 2 === 0 || isLast
+    const fault = (error: unknown) => void log.adminFailed(error)
+    const snapshot = isMeasured ? await metrics.snapshot().catch(fault) : undefined
+    const { facts } = serving
+    await channel.send({ kind: 'second', second, now, facts, snapshot: snapshot ?? undefined })
     isUnsent = false
   }
   const stop = everySecond((at) => {
@@ -197,41 +194,12 @@ function sendSeconds({ takeSecond, now }: Serving, channel: SupervisorChannel) {
   })
   return (): Promise<void> => {
     stop()
-    return send(Math.floor(Date.now() / 1000))
+    return send(Math.floor(Date.now() / 1000), true)
   }
-}
-
-/** Reports once for all changes within a moment. */
-function soon(report: () => void): () => void {
-  let timer: NodeJS.Timeout | undefined
-  return () => {
-    timer ??= setTimeout(() => {
-      timer = undefined
-      report()
-    }, REPORT_AFTER_MS).unref()
-  }
-}
-
-/** noticed: receivers of the supervisor's notices; with Redis there are none. flows: those that are called when some were left out. */
-function connectStores(
-  parts: StoreParts,
-  { calls, banCalls }: ReturnType<typeof openLanes>,
-  onState: () => void,
-) {
-  const { metrics } = parts
-  const shared = openSharedStore({ ...parts, onState })
-  const noticed: NoticeListener[] = []
-  const flows: ((isFlowing: boolean) => void)[] = []
-  const onNotice: NonNullable<Authority['onNotice']> = (listener, onFlow) => {
-    noticed.push(listener)
-    if (onFlow !== undefined) flows.push(onFlow)
-  }
-  const own = openSupervisorState({ calls, onNotice, observe: metrics.quota }, banCalls)
-  return { stores: shared ?? own, bans: own.bans, noticed, flows }
 }
 
 /** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
-function openLanes(parts: StoreParts, channel: SupervisorChannel) {
+function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
   const report = redis === undefined ? createOutageReport(parts) : undefined
   const send = (batch: CallBatch): void => void channel.send(batch)
@@ -243,5 +211,10 @@ function openLanes(parts: StoreParts, channel: SupervisorChannel) {
     onState: (available) => report?.(available),
   })
   const banCalls = createIpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
-  return { calls, banCalls }
+  /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
+  const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []
+  const onNotice = (...receivers: (typeof noticed)[number]) => void noticed.push(receivers)
+  const own = openSupervisorState({ calls, onNotice, observe: parts.metrics.quota }, banCalls)
+  const stores = openSharedStore(parts) ?? own
+  return { calls, lanes: [calls, banCalls], noticed, stores, bans: own.bans }
 }

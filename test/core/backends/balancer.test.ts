@@ -28,7 +28,6 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
         told.push(`${backend} down, ${cause}, ${forMs === undefined ? 'kept' : Math.round(forMs)}`),
       up: ({ backend }) => told.push(`${backend} up`),
       surplus: ({ backend }) => told.push(`${backend} surplus`),
-      changed: () => {},
     },
   )
   const get = (letter: string) => {

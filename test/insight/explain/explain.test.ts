@@ -9,8 +9,8 @@ import type {
   Question,
   CallerStanding,
 } from '../../../src/insight/explain/question.ts'
-import type { AdminSources } from '../../../src/server/gateway/admin-parts.ts'
 import { explain } from '../../../src/server/gateway/explaining.ts'
+import type { Gateway } from '../../../src/server/gateway/gateway.ts'
 import { createLiveExplainer } from '../../../src/server/gateway/live-explainer.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import { keys } from '../../support/gateway.ts'
@@ -144,7 +144,7 @@ function liveExplainer(config: Config, look: () => Promise<unknown>) {
     reloads: { config },
     workers: { links: [], operatorBans: { all: bans }, stores: { counters: { look } } },
     addresses: { add: () => ({ window: 0, total: 0 }) },
-  } as unknown as AdminSources)
+  } as unknown as Gateway)
   return { bans, think: () => hypothetical({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }) }
 }
 

@@ -1,44 +1,18 @@
-// Clients go to workers through a pipe: cut, given up, to one that dies over it.
-import type { ChildProcess } from 'node:child_process'
-import { EventEmitter } from 'node:events'
+/** Clients go to workers in pieces: given up half-way, and to a worker that dies over them. */
 import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { Writable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { borrowTable } from '../../../src/config/clients/release.ts'
 import {
-  TableReader,
-  TableSender,
-  START_TABLE,
-} from '../../../src/server/workers/client-table-pipe.ts'
+  ClientPieces,
+  sendClients,
+  START_ROUND,
+  type ClientPiece,
+} from '../../../src/server/workers/client-pieces.ts'
 import { sha256 } from '../../support/gateway.ts'
 import { configFile, eventually, gatewayProcess, startRawBackend } from '../../process/gateways.ts'
 import { ask, atRest, isAlive, thaw, workerBlocks, workerPids } from './workers.ts'
-
-/** Both ends, with what was written in between; `hold` lets nothing more be taken until what it returns is called. */
-function ends() {
-  const reader = new TableReader()
-  const written: number[] = []
-  let held: PromiseWithResolvers<void> | undefined
-  const stdio = Array.from({ length: 6 }, () => undefined as Writable | undefined)
-  stdio[5] = new Writable({
-    async write(bytes: Buffer, _, done) {
-      written.push(bytes.length)
-      // The sender may use its own again as soon as it is told.
-      for (let at = 0; at < bytes.length; at += 1_021) reader.take(bytes.subarray(at, at + 1_021))
-      await held?.promise
-      done()
-    },
-  })
-  const worker = Object.assign(new EventEmitter(), { stdio }) as unknown as ChildProcess
-  const hold = () => {
-    held = Promise.withResolvers()
-    return held.resolve
-  }
-  return { reader, worker, sender: new TableSender(worker), written, hold }
-}
 
 const configOf = (clients: number) =>
   parseConfigText(
@@ -46,70 +20,53 @@ const configOf = (clients: number) =>
     { file: 'F', env: {} },
   )
 
-describe('the pipe for clients', () => {
+describe('clients in pieces', () => {
   const [small, large] = [configOf(1), configOf(20_000)]
   const bytesOf = (config: typeof small) => Buffer.from(borrowTable(config).bytes)
   const arrived = (buffer: ArrayBuffer, config: typeof small) =>
     Buffer.from(buffer).subarray(0, bytesOf(config).length).equals(bytesOf(config))
+  const wanted = { isWanted: () => true }
 
-  it('brings one after the other, asked for before or after', async () => {
-    const { sender, reader } = ends()
-    const first = reader.table(START_TABLE)
-    await Promise.all([
-      sender.send(START_TABLE, large),
-      sender.send(1, small),
-      sender.send(2, large),
-    ])
-    expect(arrived(await first, large)).toBe(true)
-    expect(arrived(await reader.table(1), small)).toBe(true)
-    expect(arrived(await reader.table(2), large)).toBe(true)
-  })
-
-  it('has one piece under way at most, ends one that is given up there, and goes on with the next', async () => {
-    const { sender, reader, written, hold } = ends()
-    const go = hold()
-    const start = sender.send(START_TABLE, large)
-    for (let round = 1; round <= 3; round++) void sender.send(round, large)
-    await sleep(50)
-    expect(written).toEqual([256 * 1024 + 16])
-    for (const round of [1, 2]) {
-      sender.giveUp(round)
-      reader.giveUp(round)
+  it('come one table after the other, whole', async () => {
+    const pieces = new ClientPieces()
+    const send = async (piece: ClientPiece) => pieces.add(structuredClone(piece))
+    for (const [round, config] of [large, small, large].entries()) {
+      expect(await sendClients(config, round, { send, ...wanted })).toBe(true)
+      expect(arrived(pieces.take(), config)).toBe(true)
     }
-    go()
-    await start
-    await expect(reader.table(2)).rejects.toThrow('was given up')
-    expect(arrived(await reader.table(START_TABLE), large)).toBe(true)
-    expect(arrived(await reader.table(3), large)).toBe(true)
-    const whole = bytesOf(large).length
-    const sum = written.reduce((total, bytes) => total + bytes, 0)
-    expect(sum).toBe(2 * whole + written.length * 16)
   })
 
-  it('drops the half of a table that is given up, whoever hears of it first', async () => {
-    const { sender, reader, written, hold } = ends()
-    const go = hold()
-    const asked = reader.table(1)
-    void sender.send(1, large)
-    await sleep(20)
-    expect(written).toHaveLength(1)
-    reader.giveUp(1)
-    await expect(asked).rejects.toThrow('was given up')
-    go()
-    await sender.send(2, large)
-    expect(arrived(await reader.table(2), large)).toBe(true)
+  it('have one piece under way at most, and end where they are given up', async () => {
+    const sent: ClientPiece[] = []
+    const held = Promise.withResolvers<void>()
+    let isWanted = true
+    const sending = sendClients(large, 1, {
+      send: (piece) => (sent.push(piece), held.promise),
+      isWanted: () => isWanted,
+    })
+    expect(sent.map(({ at, bytes }) => [at, bytes.length])).toEqual([[0, 256 * 1024]])
+    isWanted = false
+    held.resolve()
+    expect(await sending).toBe(false)
+    expect(sent).toHaveLength(1)
   })
 
-  it('gives up all with the end of the worker', async () => {
-    const { sender, worker, written, hold } = ends()
-    const go = hold()
-    const sent = [sender.send(START_TABLE, large), sender.send(1, large)]
-    await sleep(20)
-    worker.emit('exit')
-    go()
-    await Promise.all(sent)
-    expect(written).toHaveLength(1)
+  it('are dropped half-way with the round that is given up, and with no other', async () => {
+    const pieces = new ClientPieces()
+    const [first, ...others] = await piecesOf(large, START_ROUND)
+    for (const round of [START_ROUND, 1]) {
+      if (first !== undefined) pieces.add(first)
+      pieces.giveUp(round)
+      for (const piece of others) pieces.add(piece)
+      expect(arrived(pieces.take(), large)).toBe(round === 1)
+    }
   })
+
+  async function piecesOf(config: typeof small, round: number): Promise<ClientPiece[]> {
+    const sent: ClientPiece[] = []
+    await sendClients(config, round, { send: async (piece) => void sent.push(piece), ...wanted })
+    return sent
+  }
 })
 
 it('workers have all clients of a file: from the start, through a reload, and one that is given up over the death of one of them', async () => {

@@ -168,7 +168,8 @@ describe('a worker', () => {
   })
 })
 
-const [EVERY_MS, BEATS] = [300, 5]
+/** Workers report each second. */
+const [EVERY_MS, BEATS] = [1_000, 4]
 const SILENT_MS = EVERY_MS * BEATS
 const sources = join(import.meta.dirname, '../../..', 'src')
 

@@ -15,7 +15,7 @@ import { crashesAfter, restartDelayMs } from '../../../src/server/workers/slot.t
 import { newSecret } from '../../../src/core/http/ticket-secret.ts'
 import { openListenSockets } from '../../../src/core/http/bound-sockets.ts'
 import { createSharedState } from '../../../src/server/workers/shared-state.ts'
-import { createRetiredCounters } from '../../../src/server/workers/retired-counters.ts'
+import { createRetiredCounters } from '../../../src/server/workers/supervisor.ts'
 import { createLineRelay, WorkerProcess } from '../../../src/server/workers/worker-process.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { storeClock } from '../../support/store-clock.ts'
@@ -268,13 +268,12 @@ async function workerOf(entry: string) {
       version: '1',
       config,
       ticketSecret: newSecret(0),
-      gatewayId: new Uint8Array(4),
     },
     listenFd: socket.fd,
     onLines: () => undefined,
-    onMessage: () => {
-      throw new Error('no messages here')
-    },
+    handlers: {} as never,
+    onSecond: () => undefined,
+    onDecisions: () => undefined,
   })
   const close = (): void => {
     socket.close()
@@ -315,29 +314,6 @@ describe('a worker that does not take its messages', () => {
     const { fault } = await worker.ended
     expect(Number(fault?.message)).toBeGreaterThan(0)
     expect(Number(fault?.message)).toBeLessThan(5_000)
-    close()
-  })
-})
-
-describe('a worker that is asked for its values', () => {
-  it('is waited for until it answers the latest question, whatever it says to earlier ones', async () => {
-    // Answers the first question once it has heard the second, and that one later.
-    const entry = temporaryFile(
-      'worker.mjs',
-      `const say = (question) => process.send({ kind: 'measured', question, snapshot: question })
-      process.on('message', ({ kind, question }) => {
-        if (kind === 'start') process.send({ kind: 'listening' })
-        if (kind !== 'measure' || question === 1) return
-        say(1)
-        setTimeout(say, 200, question)
-      })`,
-    )
-    const { worker, close } = await workerOf(entry)
-    await worker.listening
-    void worker.measure()
-    expect(await worker.measure()).toBe(2)
-    worker.kill()
-    await worker.ended
     close()
   })
 })

@@ -45,9 +45,14 @@ async function silentFor(forMs: number): Promise<number> {
 }
 
 describe('a gateway of several workers', () => {
+  /** Requests sent, with those that a busy machine answered 503. */
+  let sent = 0
   it('tells which backend is dead and why, and how busy and fast the other is', async () => {
-    for (let sent = 0; sent < 60; sent++)
-      expect((await decided(() => ask(gateway.origin, { key: KEY }))).status).toBe(200)
+    const send = () => {
+      sent += 1
+      return ask(gateway.origin, { key: KEY })
+    }
+    for (let served = 0; served < 60; served++) expect((await decided(send)).status).toBe(200)
     const seen = await vi.waitFor(async () => {
       const { backends } = await get<Backends>('backends')
       expect(backends[0]?.requestsPerSecond).toBeGreaterThan(0)
@@ -103,7 +108,7 @@ describe('a gateway of several workers', () => {
   it('tells how often each route was asked for, also by a worker that has died, and in every answer what is left', async () => {
     const requests = async () =>
       (await get<Routes>('routes')).routes.find(({ name }) => name === 'listPets')?.requests
-    expect(await requests()).toBe(60)
+    expect(await requests()).toBe(sent)
     const [first] = (await get<Workers>('workers')).workers
     process.kill(first?.pid ?? 0, 'SIGKILL')
     await vi.waitFor(async () => {
@@ -111,7 +116,7 @@ describe('a gateway of several workers', () => {
       expect(workers[0]).toMatchObject({ number: 1, state: 'listening', restarts: 1 })
       expect(workers[0]?.pid).not.toBe(first?.pid)
     }, patience)
-    expect(await requests()).toBe(60)
+    expect(await requests()).toBe(sent)
     expect(await silentFor(1_200)).toBe(0)
   })
 
