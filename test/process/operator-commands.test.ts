@@ -299,7 +299,7 @@ describe('top', () => {
     const terminal = onTerminal(['top', '--admin', gateway.adminOrigin])
     await eventually('a frame', () => /CLIENT|No requests/.test(terminal.shown()))
     const pids = execFileSync('pgrep', ['-P', String(terminal.child.pid)], { encoding: 'utf8' })
-    process.kill(Number(pids.split('\n')[0]), 'SIGTERM')
+    process.kill(Number.parseInt(pids, 10), 'SIGTERM')
     const { shown: all } = await terminal.finished
     expect(all.endsWith('\x1b[?25h\x1b[?1049l')).toBe(true)
   })

@@ -15,6 +15,7 @@ import {
   eventually,
   startRawBackend,
   gatewayHere,
+  times,
   type GatewayHere,
 } from './gateways.ts'
 
@@ -146,7 +147,20 @@ describe("the operators' page", () => {
       await page.getByRole('heading', { level: 1, name }).waitFor()
     }
     await expect.poll(() => page.locator('main').textContent()).toContain('rate_limit_exceeded')
+  })
+
+  it('asks again by itself for what the gateway explains in a moment', async () => {
     await at('/explain')
+    const ask = () =>
+      fetch(`${gateway.adminOrigin}/api/explain`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ method: 'GET', target: '/v1/pets' }),
+      })
+    const codes: number[] = []
+    while (!codes.includes(429))
+      codes.push(...(await Promise.all(times(50, async () => (await ask()).status))))
+    expect(codes[0]).toBe(200)
     await page
       .getByRole('table', { name: 'Latest refusals' })
       .getByRole('link', { name: /^Explain/ })

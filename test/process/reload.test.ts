@@ -60,7 +60,7 @@ describe('a gateway of two workers', () => {
 
   it('of which one does not answer refuses a reload, and nothing has changed', async () => {
     const { write, hangUp } = reloaded
-    const [frozen = 0] = workers()
+    const [frozen = NaN] = workers()
     process.kill(frozen, 'SIGSTOP')
     write(mark + 1)
     const { problems } = await hangUp('configRefused')
@@ -77,7 +77,7 @@ describe('a gateway of two workers', () => {
   it('of which one stands still after it has prepared takes a reload, that one before it serves anything else', async () => {
     const { gateway, write, hangUp } = reloaded
     await eventually('two of them', () => workers().length === 2)
-    const [one = 0, other = 0] = workers()
+    const [one = NaN, other = NaN] = workers()
     process.kill(one, 'SIGSTOP')
     write(++mark)
     const taken = hangUp('configTaken')
@@ -94,7 +94,7 @@ describe('a gateway of two workers', () => {
   it('of which one dies after it has prepared, while another is being replaced, takes a reload in all, new ones too', async () => {
     const { gateway, write, hangUp } = reloaded
     await eventually('two of them', () => workers().length === 2)
-    const [killed = 0, slow = 0] = workers()
+    const [killed = NaN, slow = NaN] = workers()
     const number = gateway.logged('workerStarted').find(({ pid }) => pid === killed)?.['worker']
     const before = (event: string) => gateway.logged(event).length
     const [refused, restarts] = [before('configRefused'), before('workerRestarting')]

@@ -16,6 +16,8 @@ export class Fault extends Error {
 
 const READ_WITHIN_MS = 10_000
 const CHANGE_WITHIN_MS = 60_000
+/** Longest wait that a refused operation may ask for and get, without a word to the operator. */
+const LONGEST_WAIT_MS = 2_000
 
 /** @type {string | undefined} */
 let token
@@ -34,9 +36,11 @@ export const onTokenNeeded = (ask) => void (askForToken = ask)
 /**
  * @param {string} path
  * @param {{ method?: string, body?: object, signal: AbortSignal }} how
+ * @param {number} [repeats] how often it is asked again where the gateway says that it can answer in a moment
  * @returns {Promise<Response>}
  */
-async function ask(path, { method = 'GET', body, signal }) {
+async function ask(path, how, repeats = 4) {
+  const { method = 'GET', body, signal } = how
   const sent = token
   /** @type {Record<string, string>} */
   const headers = {}
@@ -52,12 +56,17 @@ async function ask(path, { method = 'GET', body, signal }) {
     throw new Fault(path, `The gateway ${why}.`)
   })
   if (response.ok) return response
+  const waitMs = Number(response.headers.get('retry-after') ?? Infinity) * 1_000
+  if (response.status === 429 && repeats > 0 && waitMs <= LONGEST_WAIT_MS) {
+    await new Promise((resolve) => setTimeout(resolve, waitMs))
+    return ask(path, how, repeats - 1)
+  }
   const said = await response.json().catch(() => ({}))
   if (response.status === 401 && !isDeclined) {
     if (token === sent) token = await (asked ??= askForToken(sent !== undefined))
     asked = undefined
     isDeclined = token === undefined
-    if (token !== undefined) return ask(path, { method, signal, ...(body && { body }) })
+    if (token !== undefined) return ask(path, how, repeats)
   }
   const missing = response.status === 404 && said.code === 'not_found'
   const message = missing ? 'This gateway has no such operation.' : said.message

@@ -102,7 +102,7 @@ it('workers have all clients of a file: from the start, through a reload, and on
 
   /** Whether the round is given up; on a machine on which reading takes ten seconds both have been replaced before it begins. */
   const isGivenUp = async (round: number): Promise<boolean> => {
-    const [frozen = 0, dead = 0] = [...workerPids(gateway).values()].filter(isAlive)
+    const [frozen = NaN, dead = NaN] = [...workerPids(gateway).values()].filter(isAlive)
     write(round)
     const taken = count('configTaken')
     for (const pid of [frozen, dead]) process.kill(pid, 'SIGSTOP')

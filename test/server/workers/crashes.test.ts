@@ -38,8 +38,12 @@ const LIMIT = 200
 /** Of the day, so that no minute ends meanwhile. */
 const acme = { id: 'acme', keys: ['tg_acme'], perMinute: LIMIT, perDay: LIMIT }
 
+/** NaN, at which kill throws: 0 would be every process of this group. */
+const pidOf = (gateway: GatewayProcess, number: number): number =>
+  workerPids(gateway).get(number) ?? NaN
+
 const killWorker = (gateway: GatewayProcess, number: number, signal: NodeJS.Signals): number => {
-  const pid = workerPids(gateway).get(number) ?? 0
+  const pid = pidOf(gateway, number)
   process.kill(pid, signal)
   return pid
 }
@@ -197,8 +201,8 @@ async function watched(upstream: string): Promise<GatewayProcess> {
 
 it('a worker whose event loop hangs is killed and started again, while the others serve', async () => {
   const gateway = await watched((await startRawBackend()).url)
-  const pidOf = (number: number): number => workerPids(gateway).get(number) ?? 0
-  const [pid, other] = [pidOf(1), pidOf(2)]
+  await eventually('both workers', () => workerPids(gateway).size === 2)
+  const [pid, other] = [pidOf(gateway, 1), pidOf(gateway, 2)]
   // Kept-alive connections, so that callers stay with the worker they have.
   const load = startLoad(gateway.origin, { key: 'tg_wide', callers: 0, keepAlive: 6 })
   await eventually('load', () => load.answers.length > 100)
@@ -207,7 +211,7 @@ it('a worker whose event loop hangs is killed and started again, while the other
   expect(gateway.logged('workerHung')).toMatchObject([
     { level: 'error', worker: 1, pid, silentMs: SILENT_MS },
   ])
-  await eventually('worker 1 again', () => pidOf(1) !== pid)
+  await eventually('worker 1 again', () => pidOf(gateway, 1) !== pid)
   expect(gateway.logged('workerCrashed')).toMatchObject([
     { worker: 1, pid, cause: 'signal SIGKILL' },
   ])
@@ -220,7 +224,7 @@ it('a worker whose event loop hangs is killed and started again, while the other
   const page = await metricPage(gateway)
   expect(page.get('tollgate_worker_restarts_total')).toBe(1)
   expect(page.get('tollgate_workers')).toBe(2)
-  expect(pidOf(2)).toBe(other)
+  expect(pidOf(gateway, 2)).toBe(other)
   expect(gateway.logged('workerHung')).toHaveLength(1)
 })
 

@@ -206,7 +206,7 @@ describe('three workers on one port', () => {
 
     // A worker that begins anew has no memory of its own.
     const pids = workerPids(gateway)
-    process.kill(pids.get(1) ?? 0, 'SIGKILL')
+    process.kill(pids.get(1) ?? NaN, 'SIGKILL')
     await eventually('the new worker', () => workerPids(gateway).get(1) !== pids.get(1))
     for (const { code } of await hammered()) expect(code).toBe('api_key_banned')
 

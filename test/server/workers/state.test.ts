@@ -88,7 +88,7 @@ describe('a gateway of several workers', () => {
   it('knows nothing of one that stands still, and says which', async () => {
     const [before] = (await get<Workers>('workers')).workers
     const unknown = { inFlight: null, connections: null, loopLagMs: null, rssBytes: null }
-    process.kill(before?.pid ?? 0, 'SIGSTOP')
+    process.kill(before?.pid ?? NaN, 'SIGSTOP')
     try {
       await vi.waitFor(async () => {
         const { workers, missing } = await get<Workers>('workers')
@@ -96,7 +96,7 @@ describe('a gateway of several workers', () => {
         expect(missing).toContain('worker 1 has not said how it is')
       }, patience)
     } finally {
-      process.kill(before?.pid ?? 0, 'SIGCONT')
+      process.kill(before?.pid ?? NaN, 'SIGCONT')
     }
     await vi.waitFor(async () => {
       const { workers, missing } = await get<Workers>('workers')
@@ -110,7 +110,7 @@ describe('a gateway of several workers', () => {
       (await get<Routes>('routes')).routes.find(({ name }) => name === 'listPets')?.requests
     expect(await requests()).toBe(sent)
     const [first] = (await get<Workers>('workers')).workers
-    process.kill(first?.pid ?? 0, 'SIGKILL')
+    process.kill(first?.pid ?? NaN, 'SIGKILL')
     await vi.waitFor(async () => {
       const { workers } = await get<Workers>('workers')
       expect(workers[0]).toMatchObject({ number: 1, state: 'listening', restarts: 1 })
