@@ -21,7 +21,7 @@ export const startCommand = (
 ) =>
   new Service(edge, { hangUpEnds: false }).run(async (useLog) => {
     const config = await loadUsableConfig(file, edge.env)
-    const log = createLog(config.log)
+    const log = createLog({ ...config.log, isShared: config.server.workers > 1 })
     useLog(log)
     return (await startGateway({ config, file, watch, log, edge })).running
   })

@@ -53,7 +53,10 @@ export interface ExchangeTimes {
 
 /** Userinfo, query and fragment are left out, as they may carry secrets. */
 export const loggedPath = (target: string | undefined) =>
-  target && plainText(target.replace(/[?#].*/s, '').replace(userinfo, '$1'), 500)
+  target && plainText(mayHoldSecrets.test(target) ? withoutSecrets(target) : target, 500)
+const mayHoldSecrets = /[?#@]/
+const withoutSecrets = (target: string): string =>
+  target.replace(/[?#].*/s, '').replace(userinfo, '$1')
 const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
@@ -69,8 +72,7 @@ export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs
     plan: caller?.plan,
     route: exchange.route?.name,
     method: plainText(exchange.request.method ?? '', 32),
-    // A path was found sound, so it holds no secret.
-    path: exchange.path && plainText(exchange.path, 500),
+    path: loggedPath(exchange.path),
     target: loggedPath(exchange.target),
     status: exchange.status,
     backend: exchange.backend,

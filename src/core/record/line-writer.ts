@@ -20,8 +20,12 @@ export interface LineStyle {
 export interface LineWriterOptions extends LineStyle {
   /** A file descriptor, or something that takes whole lines. Default 2, as stdout is for the output of commands. */
   readonly destination?: number | { write(line: string): unknown }
-  /** Number of this worker, written on each of its lines. A worker writes JSON; its supervisor makes text of it where configured. */
+  /** Number of this worker, written on each of its lines. */
   readonly worker?: number | undefined
+  /** Descriptor on which the supervisor of this worker takes lines of JSON, to make text of them; what is JSON in the end is not sent there. */
+  readonly relay?: number | undefined
+  /** Other processes write lines to the same destination. */
+  readonly isShared?: boolean
 }
 
 /** Writes a line at once. */
@@ -34,21 +38,27 @@ const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'
 
 /** dropped: called with the number of lost lines, once lines can be written again. */
 export function createLineWriter(
-  { destination = 2, worker, ...first }: LineWriterOptions,
+  { destination = 2, worker, relay, isShared = false, ...first }: LineWriterOptions,
   dropped: (lines: number) => void,
 ) {
-  const target =
+  const own =
     typeof destination === 'number'
-      ? new DescriptorDestination(destination, dropped)
+      ? new DescriptorDestination(destination, isShared, dropped)
       : { ...nothingPending, write: (lines: string) => void destination.write(lines) }
+  const relayed = relay === undefined ? own : new DescriptorDestination(relay, false, dropped)
+  const all = [...new Set([own, relayed])]
+  let target = own
   const isTerminal = typeof destination === 'number' && isatty(destination)
   const timestamp = createTimestamp(worker)
   let lowest = 0
   let readable: ((lines: string) => string) | undefined
   const use = ({ level, format = 'auto' }: LineStyle): void => {
     lowest = severities.indexOf(level)
-    const isText = worker === undefined && (format === 'text' || (format === 'auto' && isTerminal))
-    readable = isText ? createReadableText({ colour: isTerminal }) : undefined
+    const isText = format === 'text' || (format === 'auto' && isTerminal)
+    readable =
+      isText && worker === undefined ? createReadableText({ colour: isTerminal }) : undefined
+    target.flush()
+    target = isText ? relayed : own
   }
   use(first)
   const pass = (lines: string): void => target.write(readable?.(lines) ?? lines)
@@ -64,14 +74,14 @@ export function createLineWriter(
     pass,
     /** The reason why lines are being lost at the moment; undefined while they are written. */
     get fault(): string | undefined {
-      return target.fault
+      return all.map(({ fault }) => fault).find((fault) => fault !== undefined)
     },
     get lostLines(): number {
-      return target.lostLines
+      return all.reduce((lines, { lostLines }) => lines + lostLines, 0)
     },
     flush: () => target.flush(),
-    flushSync: () => target.flushSync(),
-    close: () => target.close(),
+    flushSync: () => all.forEach((each) => each.flushSync()),
+    close: async () => void (await Promise.all(all.map((each) => each.close()))),
   }
 }
 

@@ -1,5 +1,5 @@
 /** Writes log lines to a file descriptor in batches, and never throws, blocks for good or grows without bound. */
-import { write, writeSync } from 'node:fs'
+import { fstatSync, write, writeSync } from 'node:fs'
 
 const BATCH_CHARS = 16 * 1024
 const FLUSH_AFTER_MS = 200
@@ -9,6 +9,8 @@ const RETRY_AFTER_MS = 20
 /** Pause before the next attempt after the disk has refused a batch. */
 const RETRY_DISK_AFTER_MS = 1_000
 const GIVE_UP_AFTER_MS = 1_000
+/** A pipe takes up to this many bytes of one write whole, whatever other processes write to it (PIPE_BUF of Linux, pipe(7)). */
+const PIPE_BYTES = 4_096
 
 const fullPipe = new Set(['EAGAIN', 'EBUSY'])
 /** The descriptor is closed, or its reader is gone: nothing will ever be written to it again. */
@@ -25,6 +27,8 @@ export class DescriptorDestination {
   readonly #fd: number
   /** Writes a line that names the number of lines lost, as soon as there may be room again. */
   readonly #dropped: (lines: number) => void
+  /** Most bytes of one write, unless a single line is longer. */
+  readonly #mostBytes: number
   /** Lines that no batch has taken yet. */
   #pending = ''
   /** Lines lost that no line of the log names yet. */
@@ -46,9 +50,11 @@ export class DescriptorDestination {
   /** Set by close: called when nothing is pending or under way. */
   #idle: (() => void) | undefined
 
-  constructor(fd: number, dropped: (lines: number) => void) {
+  /** isShared: other processes write lines to it as well. */
+  constructor(fd: number, isShared: boolean, dropped: (lines: number) => void) {
     this.#fd = fd
     this.#dropped = dropped
+    this.#mostBytes = isShared && isPipe(fd) ? PIPE_BYTES : Infinity
   }
 
   /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
@@ -87,7 +93,7 @@ export class DescriptorDestination {
     const giveUpAtMs = nowMs + GIVE_UP_AFTER_MS
     while (rest.length > 0 && performance.now() < giveUpAtMs) {
       try {
-        rest = this.#afterPart(rest, writeSync(this.#fd, rest))
+        rest = this.#afterPart(rest, writeSync(this.#fd, rest, 0, this.#nextBytes(rest)))
       } catch (error) {
         if (!fullPipe.has(codeOf(error))) return this.#fail(error, rest)
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS)
@@ -145,7 +151,7 @@ export class DescriptorDestination {
   }
 
   #writeRest(batch: Buffer): void {
-    write(this.#fd, batch, (error, written) => {
+    write(this.#fd, batch, 0, this.#nextBytes(batch), null, (error, written) => {
       if (error !== null && fullPipe.has(codeOf(error))) {
         setTimeout(() => this.#writeRest(batch), RETRY_AFTER_MS).unref()
         return
@@ -158,6 +164,13 @@ export class DescriptorDestination {
       }
       this.#finishBatch()
     })
+  }
+
+  /** Number of bytes, in whole lines, that are written at once. */
+  #nextBytes(batch: Buffer): number {
+    if (batch.length <= this.#mostBytes) return batch.length
+    const end = batch.lastIndexOf(NEWLINE, this.#mostBytes - 1)
+    return 1 + (end >= 0 ? end : batch.indexOf(NEWLINE))
   }
 
   #afterPart(batch: Buffer, written: number): Buffer {
@@ -212,5 +225,14 @@ export class DescriptorDestination {
 
   #idleIfDone(): void {
     if (this.#writingSinceMs === undefined) this.#idle?.()
+  }
+}
+
+function isPipe(fd: number): boolean {
+  try {
+    return fstatSync(fd).isFIFO()
+  } catch {
+    // It is closed, as the first write will show.
+    return false
   }
 }

@@ -15,18 +15,26 @@ import type { Gateway } from './gateway.ts'
 import { createLiveExplainer } from './live-explainer.ts'
 import { startNotifier } from './notifier.ts'
 import { readAdminTls } from './tls-files.ts'
-import { recentIn, shedsOf, storeHealth, worstBackends, worstKeySetFault } from './worker-link.ts'
+import {
+  anyLogFault,
+  recentIn,
+  shedsOf,
+  storeHealth,
+  worstBackends,
+  worstKeySetFault,
+} from './worker-link.ts'
 
 export function createAdminParts(gateway: Gateway): AdminServerOptions {
   const { reloads, log, live, usage, workers, whole, version } = gateway
   const { operatorBans: bans, stores } = workers
   const { unsavedSeconds, listening } = whole
   const store = () => storeHealth(workers.links)
+  const logFault = () => log.fault() ?? anyLogFault(workers.links)
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
   const standing = {
     store,
     unsavedSeconds,
-    logFault: log.fault,
+    logFault,
     backends: () => worstBackends(workers.links),
     reloads,
     listBans: async () => (await bans.list()).map(([key, ban]) => shown(key, ban)),
@@ -53,7 +61,7 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     renderMetrics: () => workers.renderMetrics(),
     readiness: createReadiness({
       reloads,
-      logFault: log.fault,
+      logFault,
       listener: () => listenerState(gateway),
       store,
       unsaved: () => stores.embedded?.unsaved,

@@ -72,6 +72,7 @@ export class Serving implements WorkerLink {
     return {
       store: health && healthOfStore(health),
       keySetFault: this.#revision.verifier?.fault,
+      logFault: this.parts.log.fault(),
       shed: this.parts.load.shed,
       backends: this.balancer.backends.map(healthOf),
     }

@@ -27,6 +27,8 @@ export interface WorkerFacts {
   readonly store: StoreHealth | undefined
   /** Why it could not fetch the key set of the token issuer. */
   readonly keySetFault: KeySetFault | undefined
+  /** Why it loses log lines at the moment. */
+  readonly logFault: string | undefined
   /** What it refuses because it has too much to do. */
   readonly shed: Shed
   /** The backends as this worker sees them; one that has said nothing yet sees none. */
@@ -127,6 +129,10 @@ export function storeHealth(links: Links): StoreHealth {
   const lost = seen.find(({ available }) => !available)
   return refused ?? lost ?? seen.find(({ warning }) => warning !== undefined) ?? embeddedHealth
 }
+
+/** The fault of any worker that loses log lines. */
+export const anyLogFault = (links: Links): string | undefined =>
+  factsOf(links).find(({ logFault }) => logFault !== undefined)?.logFault
 
 /** The fault of a worker without any key set comes before others. */
 export function worstKeySetFault(links: Links): KeySetFault | undefined {

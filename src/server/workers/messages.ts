@@ -82,3 +82,6 @@ export type ToSupervisor =
 
 /** Descriptor of the socket that a worker listens on; 3 is the IPC channel. */
 export const LISTEN_FD = 4
+export const STDERR_FD = 2
+/** Descriptor at which a worker finds its supervisor's standard error: it writes its own log there, so that no line costs two processes. */
+export const LOG_FD = 5

@@ -8,7 +8,14 @@ import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/supervisor/calls.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
-import type { SharedCalls, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import {
+  STDERR_FD,
+  type SharedCalls,
+  type StartFault,
+  type StartMessage,
+  type ToSupervisor,
+  type ToWorker,
+} from './messages.ts'
 import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
 export interface WorkerProcessOptions {
@@ -56,6 +63,7 @@ export class WorkerProcess implements WorkerLink {
   facts: WorkerFacts = {
     store: undefined,
     keySetFault: undefined,
+    logFault: undefined,
     shed: 'nothing',
     backends: [],
   }
@@ -105,8 +113,8 @@ export class WorkerProcess implements WorkerLink {
       serialization: 'advanced',
       // Before its own handlers are installed, a signal would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
-      // The standard output is for what commands print.
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd],
+      // The standard output is for what commands print; what comes on the standard error is made log lines of.
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, STDERR_FD],
     })
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)

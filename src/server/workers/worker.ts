@@ -16,7 +16,14 @@ import type { Prepared } from '../gateway/reloader.ts'
 import { configNames, Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
 import { ClientPieces } from './client-pieces.ts'
-import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
+import {
+  LISTEN_FD,
+  LOG_FD,
+  STDERR_FD,
+  type StartMessage,
+  type ToSupervisor,
+  type ToWorker,
+} from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
 export interface SupervisorChannel {
@@ -86,7 +93,13 @@ function createParts(
   channel: SupervisorChannel,
 ) {
   const { number, version, ticketSecret, config } = start
-  const log = createLog({ ...config.log, worker: number })
+  const log = createLog({
+    ...config.log,
+    worker: number,
+    destination: LOG_FD,
+    relay: STDERR_FD,
+    isShared: true,
+  })
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret }
   const { calls, lanes, noticed, stores, bans } = connect(parts, channel)

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createLog, type Log, type LogOptions } from '../../../src/core/record/log.ts'
@@ -373,6 +373,33 @@ describe('writing to a descriptor', () => {
     expect(await endOf(child)).toEqual({ code: 0, stdout: 'ended' })
   })
 
+  it('keeps its lines whole on a pipe that another process writes to as well, though it is full', async () => {
+    const writer = (name: string): string => `
+      import { createLog } from '${module}'
+      const log = createLog({ level: 'info', access: true, destination: 1, isShared: true })
+      for (let index = 0; index < 400; index++) {
+        log.access({ ...${JSON.stringify(exchange())}, id: '${name}' + 'x'.repeat(199) }, ${JSON.stringify(times)})
+        if (index % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+      await log.close()`
+    const [one, other] = ['a', 'b'].map((name) => temporaryFile('writer.mjs', writer(name)))
+    const reader = temporaryFile(
+      'reader.mjs',
+      `import { readSync, writeSync } from 'node:fs'
+      const bytes = Buffer.alloc(1_500)
+      const wait = new Int32Array(new SharedArrayBuffer(4))
+      for (let length = 1; length > 0; Atomics.wait(wait, 0, 0, 1))
+        writeSync(1, bytes, 0, (length = readSync(0, bytes)))`,
+    )
+    const node = `"${process.execPath}"`
+    const both = `(${node} ${one} & ${node} ${other} & wait) | ${node} ${reader}`
+    const lines = execFileSync('sh', ['-c', both], { encoding: 'utf8' }).trimEnd().split('\n')
+    expect(lines.map((line) => String(parse(line)['id'])[0]).sort()).toEqual([
+      ...Array<string>(400).fill('a'),
+      ...Array<string>(400).fill('b'),
+    ])
+  })
+
   it('does not wait for ever, nor grow, when nobody reads', async () => {
     // Nothing reads stderr: the pipe fills up, the lines beyond the cap are dropped, and close() gives up.
     const child = run(`
@@ -395,9 +422,10 @@ describe('writing to a descriptor', () => {
   })
 })
 
+const module = new URL('../../../src/core/record/log.ts', import.meta.url).href
+
 /** A child with \`log\` on its stderr (a pipe) and one \`exchange\` to log. */
 function run(body: string) {
-  const module = new URL('../../../src/core/record/log.ts', import.meta.url).href
   const script = `
     import { createLog } from '${module}'
     const log = createLog({ level: 'info', access: true })

@@ -39,7 +39,14 @@ const link = ({ facts, answers, ...more }: Made = {}): WorkerLink => ({
   number: 1,
   state: 'listening',
   sinceMs: 1,
-  facts: { store: undefined, keySetFault: undefined, shed: 'nothing', backends: [], ...facts },
+  facts: {
+    store: undefined,
+    keySetFault: undefined,
+    logFault: undefined,
+    shed: 'nothing',
+    backends: [],
+    ...facts,
+  },
   questions: {
     call: (name) =>
       answers?.[name] === undefined
