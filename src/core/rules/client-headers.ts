@@ -101,7 +101,6 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
     passed.splice(own, Infinity, ...without(passed.slice(own), nominated))
   // RFC 9110 8.6: a 204 has no Content-Length.
   if (length !== undefined && status !== 204) passed.push('Content-Length', length)
-  for (const text of gatewayHeaders) passed.push(text)
   passed.push('Via', via + VIA)
   const bodyAllowed = method !== 'HEAD' && status !== 204 && status !== 304
   return {

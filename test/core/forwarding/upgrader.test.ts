@@ -139,9 +139,9 @@ describe('an upgrade', () => {
     expect(lines(responses[0]?.headers)).toEqual([
       'Connection: Upgrade',
       'Upgrade: websocket',
-      'Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=',
       'X-RateLimit-Limit: 60',
       'X-Request-Id: r1',
+      'Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=',
       'Via: 1.1 tollgate',
     ])
     const [request] = backend.requests
@@ -164,7 +164,7 @@ describe('an upgrade', () => {
     client.send(' and later')
     await until(() => String(backend.connections[0]?.raw()).endsWith('early and later'))
     const { raw } = await client.waitFor((seen) => String(seen.raw).endsWith('from the backend'))
-    expect(String(raw)).toMatch(/r1\r\nVia: 1.1 tollgate\r\n\r\nfrom the backend$/)
+    expect(String(raw)).toMatch(/\r\nVia: 1.1 tollgate\r\n\r\nfrom the backend$/)
   })
 
   it.each<[string, Answer, BackendFailure['kind']]>([
