@@ -2,7 +2,8 @@
 import type { Config } from '../../config/config.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
 import { Gateway, ListenError, type GatewayOptions } from './gateway.ts'
-import { configNames, Serving } from './serving.ts'
+import { configNames } from './lasting-parts.ts'
+import { Serving } from './serving.ts'
 import { openStores } from './stores.ts'
 import type { Workers } from './worker-link.ts'
 

@@ -20,8 +20,6 @@ import { Revision } from './revision.ts'
 import { Upstreams } from './upstream.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
-export { configNames } from './lasting-parts.ts'
-
 export class Serving implements WorkerLink {
   readonly number = undefined
   /** Written by listen, drain and close. */
