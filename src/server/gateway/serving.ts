@@ -34,7 +34,6 @@ export class Serving implements WorkerLink {
       taken: this.parts.turns.takenBy(clientId),
       strikes: this.parts.bans.knownStrikes(keyId),
     }),
-    measure: () => this.parts.metrics.snapshot(),
   }
   readonly questions: WorkerLink['questions'] = {
     call: async (name, argument) => this.answers[name](argument),

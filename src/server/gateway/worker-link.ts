@@ -18,7 +18,6 @@ export interface WorkerCalls {
   recent(query: RequestQuery): readonly Decision[]
   readToken(token: string): ReadToken
   standing(caller: CallerIds): CallerStanding
-  measure(nothing: undefined): MetricsSnapshot
 }
 
 /** What a worker says of itself without being asked. */

@@ -7,8 +7,15 @@ import type { DecisionListener } from '../../core/record/recent.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/supervisor/calls.ts'
-import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
-import type { SharedCalls, StartFault, StartMessage, ToSupervisor, ToWorker } from './messages.ts'
+import type { WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
+import type {
+  SharedCalls,
+  StartFault,
+  StartMessage,
+  ToSupervisor,
+  ToWorker,
+  WorkerQuestions,
+} from './messages.ts'
 import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
 export interface WorkerProcessOptions {
@@ -65,7 +72,7 @@ export class WorkerProcess implements WorkerLink {
   /** The same by performance.now(). */
   #listeningSinceMs: number | undefined
   /** A question is sent even where notices are dropped: there is one message of them at a time, and no other would follow one that got lost. */
-  readonly questions = createIpcCalls<WorkerCalls>({
+  readonly questions = createIpcCalls<WorkerQuestions>({
     lane: 'questions',
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
@@ -136,7 +143,7 @@ export class WorkerProcess implements WorkerLink {
   async measure(): Promise<MetricsSnapshot | undefined> {
     // One that has not begun would leave the question unanswered.
     if (this.sinceMs !== undefined)
-      this.latest = await this.questions.call('measure', undefined).catch(() => this.latest)
+      await this.questions.call('measure', undefined).catch(() => undefined)
     return this.latest
   }
 
@@ -244,8 +251,9 @@ export class WorkerProcess implements WorkerLink {
       case 'second':
         this.now = { ...message.now, receivedMs: performance.now() }
         this.facts = message.facts
-        this.latest = message.snapshot ?? this.latest
         return this.#options.onSecond(unpackSecond(message.second))
+      case 'measured':
+        return void (this.latest = message.snapshot)
       case 'calls':
         return answerCalls(this.#options.handlers, message, (answers) => this.#send(answers))
       case 'decisions':

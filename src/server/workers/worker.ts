@@ -17,7 +17,13 @@ import type { Prepared } from '../gateway/reloader.ts'
 import { Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
 import { ClientPieces } from './client-pieces.ts'
-import { LISTEN_FD, type StartMessage, type ToSupervisor, type ToWorker } from './messages.ts'
+import {
+  LISTEN_FD,
+  type StartMessage,
+  type ToSupervisor,
+  type ToWorker,
+  type WorkerQuestions,
+} from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
 export interface SupervisorChannel {
@@ -98,7 +104,9 @@ function createParts(
     addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
   })
   const taking = createTaking(serving, channel)
-  const lastSecond = sendSeconds(serving, parts, channel)
+  const measure = async () => channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+  const handlers = { ...serving.answers, measure }
+  const lastSecond = sendSeconds(serving, channel, () => measure().catch(log.adminFailed))
   return {
     log,
     serving,
@@ -122,7 +130,7 @@ function createParts(
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'calls')
-        answerCalls(serving.answers, message, (answers) => void channel.send(answers))
+        answerCalls<WorkerQuestions>(handlers, message, (answers) => void channel.send(answers))
       else if (message.kind === 'listen') passDecisions(serving, channel, message.isWanted)
     },
   }
@@ -171,23 +179,16 @@ function passDecisions({ parts }: Serving, channel: SupervisorChannel, isWanted:
 }
 
 /** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
-function sendSeconds(
-  serving: Serving,
-  { metrics, log }: Required<StoreParts>,
-  channel: SupervisorChannel,
-) {
+function sendSeconds(serving: Serving, channel: SupervisorChannel, measure: () => Promise<void>) {
   let sends = 0
   /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
   let isUnsent = false
   const send = async (at: number, isLast = false): Promise<void> => {
     isUnsent = true
-    const [second, now] = [packSecond(serving.takeSecond(at)), serving.now()]
+    const second = packSecond(serving.takeSecond(at))
+    await channel.send({ kind: 'second', second, now: serving.now(), facts: serving.facts })
     // A killed worker loses its counts of two seconds at most, however seldom anybody asks for them.
-    const isMeasured = (sends += 1) % 2 === 0 || isLast
-    const fault = (error: unknown) => void log.adminFailed(error)
-    const snapshot = isMeasured ? await metrics.snapshot().catch(fault) : undefined
-    const { facts } = serving
-    await channel.send({ kind: 'second', second, now, facts, snapshot: snapshot ?? undefined })
+    if ((sends += 1) % 2 === 0 || isLast) await measure()
     isUnsent = false
   }
   const stop = everySecond((at) => {
