@@ -39,14 +39,17 @@ export class ListenError extends Error {
   }
 }
 
+/** The system calls that fail where an address cannot be had, in this process or in a worker. */
+const LISTEN_CALLS: ReadonlySet<unknown> = new Set(['getaddrinfo', 'bind', 'listen'])
+
 /** How long connections without a request stay open at a stop; a client that receives "Connection: close" with its next answer loses nothing. */
 const IDLE_AT_MOST_MS = 200
 
-export class Gateway {
+export class Gateway<Own extends Workers = Workers> {
   readonly version: string
   readonly log: Log
   readonly reloads: Reloader
-  readonly workers: Workers
+  readonly workers: Own
   readonly live = new Live()
   readonly usage: UsageHistory
   readonly whole: WholeGateway
@@ -61,11 +64,7 @@ export class Gateway {
   /** Written by listen. */
   #admin: AdminServer | undefined
 
-  constructor(
-    config: Config,
-    options: GatewayOptions,
-    createWorkers: (gateway: Gateway) => Workers,
-  ) {
+  constructor(config: Config, options: GatewayOptions, createWorkers: (gateway: Gateway) => Own) {
     const { version, log, load, settingLocations } = options
     this.version = version
     this.log = log
@@ -98,7 +97,9 @@ export class Gateway {
       this.#admin = await this.#startAdmin().catch((error: unknown) => {
         throw new ListenError('admin', error)
       })
-      const listen = await this.workers.listen()
+      const listen = await this.workers.listen().catch((error: NodeJS.ErrnoException) => {
+        throw LISTEN_CALLS.has(error.syscall) ? new ListenError('public', error) : error
+      })
       this.isListening = true
       const admin = this.#admin.address
       // The admin API may have asked for another one since.

@@ -66,7 +66,7 @@ export interface Workers extends Reloadable {
   sample?(at: number): void
   /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
   ready(): Promise<void>
-  /** Resolves when all take requests; rejects with ListenError if the address cannot be had. */
+  /** Resolves when all take requests; rejects with the error of the system if the address cannot be had. */
   listen(): Promise<ListenAddress>
   /** Ends what is in flight within server.timeouts.drain. idleMs: see FrontDoor. */
   drain(times: { readonly idleMs: number }): Promise<void>

@@ -53,12 +53,11 @@ export type ToWorker =
   /** The worker ends after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 
-/** Why a worker could not begin; `code` is that of Node.js, such as EACCES. */
+/** Why a worker could not begin; `code` and `syscall` are those of Node.js, such as EACCES of listen. */
 export interface StartFault {
   readonly message: string
-  readonly code: string | undefined
-  /** The public listener could not be opened. */
-  readonly isListener: boolean
+  readonly code?: string | undefined
+  readonly syscall?: string | undefined
 }
 
 export type ToSupervisor =

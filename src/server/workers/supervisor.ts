@@ -16,13 +16,13 @@ import {
   type MetricsSnapshot,
 } from '../../core/record/metrics.ts'
 import type { OwnState } from '../../state/contract.ts'
-import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
+import { Gateway, type GatewayOptions } from '../gateway/gateway.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
 import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
 import { START_ROUND } from './client-pieces.ts'
-import type { ClientNotice, StartFault, ToWorker } from './messages.ts'
+import type { ClientNotice, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
 import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
@@ -36,17 +36,13 @@ export interface SupervisorOptions extends GatewayOptions {
 
 /** Creates a gateway whose workers are processes of their own. */
 export function createSupervisor(config: Config, options: SupervisorOptions) {
-  let supervisor: Supervisor | undefined
-  const gateway = new Gateway(
-    config,
-    options,
-    (parts) => (supervisor = new Supervisor(parts, options)),
-  )
+  const gateway = new Gateway(config, options, (self) => new Supervisor(self, options))
+  const { workers } = gateway
   return Object.assign(gateway, {
     /** Replaces one worker after the other, losing no request. Never rejects. */
-    roll: oneAtATime(async () => supervisor?.roll()),
+    roll: oneAtATime(() => workers.roll()),
     /** Ends the workers at once, for a process that is about to end itself. */
-    abandon: () => supervisor?.abandon(),
+    abandon: () => workers.abandon(),
   })
 }
 
@@ -113,9 +109,7 @@ class Supervisor implements Workers {
   async listen(): Promise<ListenAddress> {
     const { server } = this.#gateway.config()
     try {
-      const sockets = await openListenSockets(server.listen).catch((error: unknown) => {
-        throw new ListenError('public', error)
-      })
+      const sockets = await openListenSockets(server.listen)
       this.#sockets = sockets
       this.#slots = Array.from({ length: server.workers }, (_, at) => this.#slot(at + 1, sockets))
       await Promise.all(this.#slots.map((slot) => slot.start()))
@@ -125,7 +119,7 @@ class Supervisor implements Workers {
     } catch (error) {
       this.abandon()
       await this.#end(0)
-      throw asListenError(error)
+      throw error
     }
   }
 
@@ -334,15 +328,6 @@ function oncePerTurn(
 function createProbe({ upstream }: Config): BackendProbe {
   const backends = createBackends(upstream, readBackendTls(upstream))
   return createBackendProbe(new Balancer(backends, upstream), upstream)
-}
-
-/** Turns a worker's fault at the public listener into one of this process; returns any other fault as it is. */
-function asListenError(error: unknown): unknown {
-  const { cause, syscall } = error as { cause?: Partial<StartFault>; syscall?: string }
-  if (cause?.isListener)
-    return new ListenError('public', Object.assign(new Error(cause.message), { code: cause.code }))
-  const isBind = syscall === 'bind'
-  return isBind ? new ListenError('public', error) : error
 }
 
 /** Older ones are summed into one: a crash loop must not fill the memory. */

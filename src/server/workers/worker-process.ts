@@ -69,8 +69,6 @@ export class WorkerProcess implements WorkerLink {
   latest: MetricsSnapshot | undefined
   now: (ProcessNow & { readonly receivedMs: number }) | undefined
   sinceMs: number | undefined
-  /** The same by performance.now(). */
-  #listeningSinceMs: number | undefined
   /** A question is sent even where notices are dropped: there is one message of them at a time, and no other would follow one that got lost. */
   readonly questions = createIpcCalls<WorkerQuestions>({
     lane: 'questions',
@@ -85,7 +83,7 @@ export class WorkerProcess implements WorkerLink {
   /** Whether a notice was left out. Written by notify and #send. */
   #hasMissed = false
   readonly #listening = Promise.withResolvers<void>()
-  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error whose `cause` is its fault. */
+  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error that has the message, code and syscall of its fault. */
   readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
   /** Resolves when it has ended and its last line was passed on. */
@@ -129,8 +127,7 @@ export class WorkerProcess implements WorkerLink {
     this.#child.on('error', ({ message }) => {
       // This also reports a message that found no process; only a process that never began has no pid.
       if (this.pid !== undefined) return
-      const cause = `worker ${this.number} cannot be started: ${message}`
-      this.#fault = { message: cause, code: undefined, isListener: false }
+      this.#fault = { message: `worker ${this.number} cannot be started: ${message}` }
       this.#end(null, null)
     })
     void this.#sendConfig(start.config, START_ROUND, (config) => {
@@ -149,7 +146,8 @@ export class WorkerProcess implements WorkerLink {
 
   /** Drops the notice while the worker does not take its messages, and sends `missed` later; `listen` is sent always, as it changes seldom. */
   notify(message: ToWorker): void {
-    if (this.#isTaking || message.kind === 'listen') this.#send(message)
+    const isTaking = this.#child.connected && this.#unsent <= UNSENT_AT_MOST
+    if (isTaking || message.kind === 'listen') this.#send(message)
     else this.#hasMissed = true
   }
 
@@ -210,10 +208,6 @@ export class WorkerProcess implements WorkerLink {
     this.#child.kill('SIGKILL')
   }
 
-  get #isTaking(): boolean {
-    return this.#child.connected && this.#unsent <= UNSENT_AT_MOST
-  }
-
   /** Sends a configuration's clients, and then what names it; not if it is given up meanwhile, or the worker ends. */
   #sendConfig(config: Config, round: number, name: (plain: PlainConfig) => void): Promise<void> {
     const isWanted = (): boolean =>
@@ -263,7 +257,6 @@ export class WorkerProcess implements WorkerLink {
       case 'listening':
         this.facts = message.facts
         this.sinceMs = Date.now()
-        this.#listeningSinceMs = performance.now()
         this.#listening.resolve()
         if (this.state !== 'starting') return
         this.state = 'listening'
@@ -286,11 +279,10 @@ export class WorkerProcess implements WorkerLink {
     this.#prepared?.answer.resolve(
       wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )
-    const sinceMs = this.#listeningSinceMs
-    const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
+    const ranMs = this.sinceMs === undefined ? 0 : Date.now() - this.sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }
-    const cause = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
-    this.#listening.reject(new Error(exit.fault?.message ?? cause, { cause: exit.fault }))
+    const message = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
+    this.#listening.reject(Object.assign(new Error(message), exit.fault))
     this.#ended.resolve(exit)
   }
 }

@@ -43,7 +43,6 @@ export function createWorker(channel: SupervisorChannel) {
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
-    let isListener = false
     try {
       const config = fromPlainConfig(start.config, pieces.take())
       parts = createParts({ ...start, config }, pieces, channel)
@@ -51,12 +50,11 @@ export function createWorker(channel: SupervisorChannel) {
       // The worker has to serve its first request under the configuration that all others have.
       await parts.taking.idle()
       if (isDraining) return
-      isListener = true
       await parts.serving.listen(LISTEN_FD)
       await channel.send({ kind: 'listening', facts: parts.serving.facts })
     } catch (error) {
-      const { message, code } = error as NodeJS.ErrnoException
-      await channel.send({ kind: 'failed', fault: { message, code, isListener } })
+      const { message, code, syscall } = error as NodeJS.ErrnoException
+      await channel.send({ kind: 'failed', fault: { message, code, syscall } })
       finished.resolve(1)
     }
   }
