@@ -113,7 +113,6 @@ class Supervisor implements Workers {
       this.#sockets = sockets
       this.#slots = Array.from({ length: server.workers }, (_, at) => this.#slot(at + 1, sockets))
       await Promise.all(this.#slots.map((slot) => slot.start()))
-      for (const slot of this.#slots) slot.keep()
       this.#stopWatching = this.#watch()
       return sockets.address
     } catch (error) {

@@ -5,6 +5,7 @@ import { answerCalls, createIpcCalls, type CallBatch } from '../../state/supervi
 import { openSupervisorState } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
+import type { DecisionListener } from '../../core/record/recent.ts'
 import { createSharedAddressCounter, type CounterCalls } from '../../state/supervisor/counters.ts'
 import { fromPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
@@ -61,7 +62,7 @@ export function createWorker(channel: SupervisorChannel) {
   const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
     if (isDraining) return
     isDraining = true
-    if (parts !== undefined) await end(parts, times)
+    await parts?.end(times)
     finished.resolve(0)
   }
 
@@ -104,12 +105,19 @@ function createParts(
   const taking = createTaking(serving, channel)
   const measure = async () => channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   const handlers = { ...serving.answers, measure }
+  const passDecisions: DecisionListener = (decisions, untold) =>
+    void channel.send({ kind: 'decisions', decisions, untold })
   const lastSecond = sendSeconds(serving, channel, () => measure().catch(log.adminFailed))
   return {
     log,
     serving,
     taking,
-    lastSecond,
+    end: async (times: Parameters<Serving['drain']>[0]): Promise<void> => {
+      await serving.drain(times)
+      await lastSecond()
+      await serving.close()
+      await log.close()
+    },
     /** Called when the supervisor is gone. */
     orphan: () => {
       for (const lane of lanes) lane.close()
@@ -129,19 +137,10 @@ function createParts(
         taking.settle(message.kind, message.round)
       else if (message.kind === 'calls')
         answerCalls<WorkerQuestions>(handlers, message, (answers) => void channel.send(answers))
-      else if (message.kind === 'listen') passDecisions(serving, channel, message.isWanted)
+      else if (message.kind === 'listen')
+        serving.parts.recent.listen(message.isWanted ? passDecisions : undefined)
     },
   }
-}
-
-async function end(
-  { serving, log, lastSecond }: ReturnType<typeof createParts>,
-  times: Parameters<Serving['drain']>[0],
-): Promise<void> {
-  await serving.drain(times)
-  await lastSecond()
-  await serving.close()
-  await log.close()
 }
 
 /** A worker's part in a configuration that all workers take together, or none: each round is prepared, then settled. */
@@ -152,28 +151,19 @@ function createTaking(serving: Serving, channel: SupervisorChannel) {
     /** Resolves when nothing is being prepared; never rejects. */
     idle: (): Promise<unknown> => latest?.prepared ?? Promise.resolve(),
     prepare(round: number, config: Config): void {
-      const make = async (): Promise<Prepared | undefined> => {
-        const made = await serving.prepare(config).catch(({ message }: Error) => message)
-        const fault = typeof made === 'string' ? made : undefined
-        void channel.send({ kind: 'prepared', round, fault })
-        return typeof made === 'string' ? undefined : made
-      }
-      latest = { round, prepared: make() }
+      const answer = (fault?: string) => void channel.send({ kind: 'prepared', round, fault })
+      const made = serving.prepare(config)
+      made.then(
+        () => answer(),
+        ({ message }: Error) => answer(message),
+      )
+      latest = { round, prepared: made.catch(() => undefined) }
     },
     /** Takes or drops it, as soon as it is prepared; a worker that ends may be unable to take it. */
     settle(verdict: 'commit' | 'abort', round: number): void {
       if (latest?.round === round) void latest.prepared.then((made) => made?.[verdict]())
     },
   }
-}
-
-/** Passes decisions on while anybody listens to them. */
-function passDecisions({ parts }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
-  parts.recent.listen(
-    isWanted
-      ? (decisions, untold) => void channel.send({ kind: 'decisions', decisions, untold })
-      : undefined,
-  )
 }
 
 /** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
