@@ -113,32 +113,26 @@ export async function recentIn(links: Links, query: RequestQuery) {
   return { requests: requests.slice(0, LISTED_DECISIONS), missing }
 }
 
-/** Facts of the workers that take requests; where none does any more, of those that end. What one begins with says nothing yet. */
-function factsOf(links: Links): WorkerFacts[] {
+/** What the workers see that take requests; where none does any more, those that end. What one begins with says nothing yet. */
+export function seenBy(links: Links) {
   const listening = links.filter(({ state }) => state === 'listening')
-  return (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
+  const seen = (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
+  const stores = seen.flatMap(({ store }) => store ?? [])
+  const faults = seen.flatMap(({ keySetFault }) => keySetFault ?? [])
+  const backendsOfEach = seen.map(({ backends }) => backends)
+  return {
+    /** As the worst-off worker sees it. */
+    store:
+      stores.find(({ refusal }) => refusal !== undefined) ??
+      stores.find(({ available }) => !available) ??
+      stores.find(({ warning }) => warning !== undefined) ??
+      embeddedHealth,
+    /** The fault of a worker without any key set comes before others. */
+    keySetFault: faults.find(({ hasKeys }) => !hasKeys) ?? faults[0],
+    /** What each worker refuses because it has too much to do. */
+    sheds: seen.map(({ shed }) => shed),
+    backendsOfEach,
+    /** As the worker sees them to which they look worst. */
+    backends: worstOf(backendsOfEach),
+  }
 }
-
-/** The store as the worst-off worker sees it. */
-export function storeHealth(links: Links): StoreHealth {
-  const seen = factsOf(links).flatMap(({ store }) => store ?? [])
-  const refused = seen.find(({ refusal }) => refusal !== undefined)
-  const lost = seen.find(({ available }) => !available)
-  return refused ?? lost ?? seen.find(({ warning }) => warning !== undefined) ?? embeddedHealth
-}
-
-/** The fault of a worker without any key set comes before others. */
-export function worstKeySetFault(links: Links): KeySetFault | undefined {
-  const faults = factsOf(links).flatMap(({ keySetFault }) => keySetFault ?? [])
-  return faults.find(({ hasKeys }) => !hasKeys) ?? faults[0]
-}
-
-/** What each worker refuses because it has too much to do. */
-export const shedsOf = (links: Links): Shed[] => factsOf(links).map(({ shed }) => shed)
-
-/** The backends as each worker sees them. */
-export const backendsSeen = (links: Links): (readonly BackendHealth[])[] =>
-  factsOf(links).map(({ backends }) => backends)
-
-/** The backends as the worker sees them to which they look worst. */
-export const worstBackends = (links: Links): BackendHealth[] => worstOf(backendsSeen(links))

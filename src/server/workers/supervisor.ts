@@ -20,7 +20,7 @@ import { Gateway, type GatewayOptions } from '../gateway/gateway.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
-import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
+import { seenBy, type Workers } from '../gateway/worker-link.ts'
 import { START_ROUND } from './client-pieces.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
@@ -226,7 +226,7 @@ class Supervisor implements Workers {
   )
 
   probeBackends(): Promise<readonly BackendHealth[]> {
-    return this.#probe(backendsSeen(this.links))
+    return this.#probe(seenBy(this.links).backendsOfEach)
   }
 
   listenToDecisions(isWanted: boolean): void {
