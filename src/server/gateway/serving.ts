@@ -146,7 +146,7 @@ export class Serving implements WorkerLink {
     const before = this.#revision
     this.#revision = next
     this.parts.use(next.config)
-    this.#upstreams.use(next.upstream, () => this.#door.upstreamsNeeded())
+    this.#upstreams.use(next.upstream)
     this.#door.use(next.policy, next.config)
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()

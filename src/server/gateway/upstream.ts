@@ -105,15 +105,11 @@ export class Upstream {
   }
 }
 
-const LOOK_EVERY_MS = 1_000
-
 /** All live upstreams: that of the configuration in force, and earlier ones that requests and tunnels still use. */
 export class Upstreams {
   /** Written by use() alone. */
   current: Upstream
   readonly #retired = new Set<Upstream>()
-  /** Runs while any upstream is retired. */
-  #timer: NodeJS.Timeout | undefined
   #isDraining = false
 
   constructor(first: Upstream) {
@@ -130,8 +126,8 @@ export class Upstreams {
     return this.current.balancer.waiting
   }
 
-  /** Requests that begin after this call use `next`. needed: upstreams of requests under way, which may reach theirs late. */
-  use(next: Upstream, needed: () => ReadonlySet<object>): void {
+  /** Requests that begin after this call use `next`. */
+  use(next: Upstream): void {
     const before = this.current
     if (before === next) return
     this.current = next
@@ -139,12 +135,22 @@ export class Upstreams {
     if (this.#isDraining) next.upgrader.drain()
     before.retire()
     this.#retired.add(before)
-    this.#timer ??= setInterval(() => this.#look(needed()), LOOK_EVERY_MS).unref()
   }
 
   /** Reviews all tunnels, as an UpgradeEngine does. */
   review(judge: (caller: Caller) => OwnEnd | undefined): void {
     for (const { upgrader } of this.#all()) upgrader.review(judge)
+  }
+
+  /** Closes retired upstreams that nothing uses any more. needed: returns those of requests under way, which may reach theirs late. */
+  closeUnused(needed: () => ReadonlySet<object>): void {
+    if (this.#retired.size === 0) return
+    const stillNeeded = needed()
+    for (const upstream of this.#retired) {
+      if (!upstream.isIdle || stillNeeded.has(upstream)) continue
+      this.#retired.delete(upstream)
+      void upstream.close()
+    }
   }
 
   /** Drains all tunnels, as an UpgradeEngine does. */
@@ -154,22 +160,10 @@ export class Upstreams {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#timer)
     await Promise.all(this.#all().map((upstream) => upstream.close()))
   }
 
   #all(): Upstream[] {
     return [this.current, ...this.#retired]
-  }
-
-  #look(needed: ReadonlySet<object>): void {
-    for (const upstream of this.#retired) {
-      if (!upstream.isIdle || needed.has(upstream)) continue
-      this.#retired.delete(upstream)
-      void upstream.close()
-    }
-    if (this.#retired.size > 0) return
-    clearInterval(this.#timer)
-    this.#timer = undefined
   }
 }

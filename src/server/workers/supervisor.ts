@@ -215,10 +215,10 @@ class Supervisor implements Workers {
   }
 
   readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
-    // These are read before the question: the own answer of a worker that ends meanwhile has its values already.
-    const dead = this.#retired.snapshots()
-    const latest = await Promise.all(this.links.map((worker) => worker.measure()))
-    return [...latest.filter((one) => one !== undefined), ...dead]
+    // Both are read at once: the own answer of a worker that ends meanwhile has its values already.
+    const [dead, workers] = [this.#retired.snapshots(), this.links]
+    const latest = await Promise.all(workers.map((worker) => worker.measure()))
+    return [...latest.filter((one) => one !== undefined), ...(await dead)]
   })
 
   readonly renderMetrics = oneAtATime(async () =>
@@ -329,28 +329,17 @@ function createProbe({ upstream }: Config): BackendProbe {
   return createBackendProbe(new Balancer(backends, upstream), upstream)
 }
 
-/** Older ones are summed into one: a crash loop must not fill the memory. */
-const KEPT_APART = 8
-
 /** The counters of workers that have ended, so that no sum falls with them. */
 export function createRetiredCounters() {
-  let kept: readonly MetricsSnapshot[] = []
-  let isSumming = false
-
-  const sum = async (): Promise<void> => {
-    isSumming = true
-    const summed = kept
-    const one = await sumSnapshots(summed)
-    kept = [one, ...kept.slice(summed.length)]
-    isSumming = false
-  }
+  /** One at most. */
+  let sum: Promise<readonly MetricsSnapshot[]> = Promise.resolve([])
   return {
     /** Adds the last values of a worker that has ended; its gauges ended with it. */
     add: (last: MetricsSnapshot | undefined) => {
       if (last === undefined) return
-      kept = [...kept, countersOf(last)]
-      if (kept.length > KEPT_APART && !isSumming) void sum()
+      sum = sum.then(async (earlier) => [await sumSnapshots([...earlier, countersOf(last)])])
     },
-    snapshots: () => kept,
+    /** Resolves with those of all that were added before this call. */
+    snapshots: () => sum,
   }
 }
