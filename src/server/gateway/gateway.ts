@@ -10,11 +10,10 @@ import type { WholeGateway } from '../../core/record/whole-families.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { Live } from '../../insight/live/live.ts'
 import type { Second } from '../../insight/live/second.ts'
-import type { UsageHistory } from '../../insight/usage/usage-history.ts'
+import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createAdminParts } from './admin-parts.ts'
 import { Reloader, type LoadConfig, type Prepared } from './reloader.ts'
-import { createUsageHistory } from './stores.ts'
 import { readAdminTls } from './tls-files.ts'
 import type { Workers } from './worker-link.ts'
 
@@ -79,7 +78,12 @@ export class Gateway<Own extends Workers = Workers> {
     })
     const workers = createWorkers(this)
     this.workers = workers
-    this.usage = createUsageHistory(workers.stores.usage, log)
+    this.usage = new UsageHistory({
+      store: workers.stores.usage,
+      onFault: log.usageNotKept,
+      onRecovered: log.usageKept,
+      onDropped: log.usageDropped,
+    })
     const { live } = this
     live.events.onDecisionsWanted((isWanted) => workers.listenToDecisions(isWanted))
     const parts = createAdminParts(this)

@@ -13,7 +13,7 @@ import { createUpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import { createUpgrader, type Upgrader } from '../../core/forwarding/upgrades.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { OwnEnd } from '../../core/rules/websocket.ts'
-import type { LastingParts } from './lasting-parts.ts'
+import type { Log } from '../../core/record/log.ts'
 import { readBackendTls } from './tls-files.ts'
 
 const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
@@ -28,15 +28,11 @@ const readSettings = ({ upstream, server }: Config) => ({
 })
 
 /** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
-export function upstreamFor(
-  config: Config,
-  parts: Pick<LastingParts, 'log'>,
-  before?: Upstream,
-): Upstream {
+export function upstreamFor(config: Config, log: Log, before?: Upstream): Upstream {
   const settings = readSettings(config)
   return before !== undefined && isDeepStrictEqual(before.settings, settings)
     ? before
-    : new Upstream(settings, parts.log, before)
+    : new Upstream(settings, log, before)
 }
 
 export class Upstream {
@@ -49,7 +45,7 @@ export class Upstream {
   #checks: { stop(): void } | undefined
 
   /** Connects to nothing before begin(). */
-  constructor(settings: Settings, log: LastingParts['log'], before?: Upstream) {
+  constructor(settings: Settings, log: Log, before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
