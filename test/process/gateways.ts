@@ -173,7 +173,9 @@ export async function call(
   const body = await response.text()
   const tookMs = performance.now() - startedMs
   const isError = response.headers.get('content-type')?.startsWith('application/json') === true
-  const code = isError && !response.ok ? (JSON.parse(body) as { code: string }).code : undefined
+  // The answer to HEAD has no body that could say it.
+  const said = body === '' && response.status === 503 ? '{"code":"service_unavailable"}' : body
+  const code = isError && !response.ok ? (JSON.parse(said) as { code: string }).code : undefined
   return { status: response.status, headers: response.headers, body, code, tookMs }
 }
 

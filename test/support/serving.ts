@@ -1,7 +1,8 @@
 /** What serves requests, in this process on a free port, to be given one configuration after the other. */
 import { parseConfigText } from '../../src/config/clients/load.ts'
 import { createAddressCounter } from '../../src/state/memory/addresses.ts'
-import { configNames, Serving } from '../../src/server/gateway/serving.ts'
+import { configNames } from '../../src/server/gateway/lasting-parts.ts'
+import { Serving } from '../../src/server/gateway/serving.ts'
 import { openStores } from '../../src/server/gateway/stores.ts'
 import { createLog } from '../../src/core/record/log.ts'
 import { createMetrics } from '../../src/core/record/metrics.ts'

@@ -15,27 +15,20 @@ import type { Gateway } from './gateway.ts'
 import { createLiveExplainer } from './live-explainer.ts'
 import { startNotifier } from './notifier.ts'
 import { readAdminTls } from './tls-files.ts'
-import {
-  anyLogFault,
-  recentIn,
-  shedsOf,
-  storeHealth,
-  worstBackends,
-  worstKeySetFault,
-} from './worker-link.ts'
+import { recentIn, seenBy } from './worker-link.ts'
 
 export function createAdminParts(gateway: Gateway): AdminServerOptions {
   const { reloads, log, live, usage, workers, whole, version } = gateway
   const { operatorBans: bans, stores } = workers
   const { unsavedSeconds, listening } = whole
-  const store = () => storeHealth(workers.links)
-  const logFault = () => log.fault() ?? anyLogFault(workers.links)
+  const store = () => seenBy(workers.links).store
+  const logFault = () => log.fault() ?? seenBy(workers.links).logFault
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
   const standing = {
     store,
     unsavedSeconds,
     logFault,
-    backends: () => worstBackends(workers.links),
+    backends: () => seenBy(workers.links).backends,
     reloads,
     listBans: async () => (await bans.list()).map(([key, ban]) => shown(key, ban)),
   }
@@ -65,8 +58,8 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
       listener: () => listenerState(gateway),
       store,
       unsaved: () => stores.embedded?.unsaved,
-      keySetFault: () => worstKeySetFault(workers.links),
-      sheds: () => shedsOf(workers.links),
+      keySetFault: () => seenBy(workers.links).keySetFault,
+      sheds: () => seenBy(workers.links).sheds,
       backends: () => workers.probeBackends(),
     }),
     onError: (error) => log.adminFailed(error),
@@ -89,7 +82,7 @@ function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['stat
   const [backendsSince, storeSince] = [new Since(), new Since()]
   /** Workers report backends that are not well, or were not. */
   const backends = (): BackendHealth[] => {
-    const known = new Map(worstBackends(workers.links).map((health) => [health.name, health]))
+    const known = new Map(seenBy(workers.links).backends.map((health) => [health.name, health]))
     return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
   }
   const look = (): void => {
@@ -101,7 +94,7 @@ function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['stat
       ]),
       nowMs,
     )
-    storeSince.look([['store', { state: storeStateOf(storeHealth(workers.links)) }]], nowMs)
+    storeSince.look([['store', { state: storeStateOf(seenBy(workers.links).store) }]], nowMs)
   }
   live.onSecond((second) => {
     latest.add(second)
@@ -118,7 +111,7 @@ function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['stat
     store: () => {
       const { sinceMs, losses } = storeSince.of('store')
       return {
-        health: storeHealth(workers.links),
+        health: seenBy(workers.links).store,
         unsaved: workers.stores.embedded?.unsaved,
         sinceMs,
         outages: losses,

@@ -28,8 +28,8 @@ import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
 import type { Upstreams } from './upstream.ts'
 
-/** A tunnel whose caller is no longer admitted ends within a second. */
-const REVIEW_TUNNELS_MS = 500
+/** A tunnel whose caller is no longer admitted ends within a second, as does an upstream that nothing uses any more. */
+const REVIEW_EVERY_MS = 500
 
 export class FrontDoor {
   /** Parts that a request uses whatever its policy. */
@@ -54,7 +54,11 @@ export class FrontDoor {
     this.#policy = policy
     this.#upstreams = upstreams
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
-    this.#reviews = setInterval(() => upstreams.review(judge), REVIEW_TUNNELS_MS).unref()
+    const needed = () => new Set(connections.inFlight.map(({ terms }) => terms.upstream))
+    this.#reviews = setInterval(() => {
+      upstreams.review(judge)
+      upstreams.closeUnused(needed)
+    }, REVIEW_EVERY_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
     this.#server = new PublicServer(config, {
       connections,
@@ -133,11 +137,6 @@ export class FrontDoor {
   use(policy: RequestPolicy, config: Config): void {
     this.#policy = policy
     this.#limits.room = roomFor(config, this.#parts.log, this.#limits.room)
-  }
-
-  /** Upstreams that requests under way began with. */
-  upstreamsNeeded(): Set<object> {
-    return new Set(this.#parts.connections.inFlight.map(({ terms }) => terms.upstream))
   }
 
   /** Returns a call that applies this configuration to connections and to what is read from them. Throws as the constructor does. */

@@ -10,11 +10,10 @@ import type { WholeGateway } from '../../core/record/whole-families.ts'
 import { everySecond } from '../../insight/live/every-second.ts'
 import { Live } from '../../insight/live/live.ts'
 import type { Second } from '../../insight/live/second.ts'
-import type { UsageHistory } from '../../insight/usage/usage-history.ts'
+import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createAdminParts } from './admin-parts.ts'
 import { Reloader, type LoadConfig, type Prepared } from './reloader.ts'
-import { createUsageHistory } from './stores.ts'
 import { readAdminTls } from './tls-files.ts'
 import type { Workers } from './worker-link.ts'
 
@@ -39,14 +38,17 @@ export class ListenError extends Error {
   }
 }
 
+/** The system calls that fail where an address cannot be had, in this process or in a worker. */
+const LISTEN_CALLS: ReadonlySet<unknown> = new Set(['getaddrinfo', 'bind', 'listen'])
+
 /** How long connections without a request stay open at a stop; a client that receives "Connection: close" with its next answer loses nothing. */
 const IDLE_AT_MOST_MS = 200
 
-export class Gateway {
+export class Gateway<Own extends Workers = Workers> {
   readonly version: string
   readonly log: Log
   readonly reloads: Reloader
-  readonly workers: Workers
+  readonly workers: Own
   readonly live = new Live()
   readonly usage: UsageHistory
   readonly whole: WholeGateway
@@ -61,11 +63,7 @@ export class Gateway {
   /** Written by listen. */
   #admin: AdminServer | undefined
 
-  constructor(
-    config: Config,
-    options: GatewayOptions,
-    createWorkers: (gateway: Gateway) => Workers,
-  ) {
+  constructor(config: Config, options: GatewayOptions, createWorkers: (gateway: Gateway) => Own) {
     const { version, log, load, settingLocations } = options
     this.version = version
     this.log = log
@@ -80,7 +78,12 @@ export class Gateway {
     })
     const workers = createWorkers(this)
     this.workers = workers
-    this.usage = createUsageHistory(workers.stores.usage, log)
+    this.usage = new UsageHistory({
+      store: workers.stores.usage,
+      onFault: log.usageNotKept,
+      onRecovered: log.usageKept,
+      onDropped: log.usageDropped,
+    })
     const { live } = this
     live.events.onDecisionsWanted((isWanted) => workers.listenToDecisions(isWanted))
     const parts = createAdminParts(this)
@@ -98,7 +101,9 @@ export class Gateway {
       this.#admin = await this.#startAdmin().catch((error: unknown) => {
         throw new ListenError('admin', error)
       })
-      const listen = await this.workers.listen()
+      const listen = await this.workers.listen().catch((error: NodeJS.ErrnoException) => {
+        throw LISTEN_CALLS.has(error.syscall) ? new ListenError('public', error) : error
+      })
       this.isListening = true
       const admin = this.#admin.address
       // The admin API may have asked for another one since.

@@ -7,7 +7,7 @@ import type { ClientCounters } from '../../state/memory/client-counters.ts'
 import { explain, explainPast } from './explaining.ts'
 import type { Gateway } from './gateway.ts'
 import { tokenVerifier } from './read-token.ts'
-import { readTokenIn, shedsOf, standingsIn, worstBackends } from './worker-link.ts'
+import { readTokenIn, seenBy, standingsIn } from './worker-link.ts'
 
 /** Explanations take no more than about this share of the time of their process, after a first few. */
 const SHARE = 0.05
@@ -124,9 +124,9 @@ const questionOf = ({
 function knownNow(gateway: Gateway, missing: string[], aside: Aside): Known {
   const { links, operatorBans: bans, stores } = gateway.workers
   return {
-    shed: worstShed(shedsOf(links)),
+    shed: worstShed(seenBy(links).sheds),
     anonymousUsed: gateway.addresses.add({ address: '127.0.0.1', points: 0 }).total,
-    backends: worstBackends(links).map(({ name, state, fault = null }) => ({
+    backends: seenBy(links).backends.map(({ name, state, fault = null }) => ({
       name,
       state,
       cause: fault,

@@ -1,8 +1,9 @@
 /** A gateway of one process: it is the only worker itself. */
 import type { Config } from '../../config/config.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
-import { Gateway, ListenError, type GatewayOptions } from './gateway.ts'
-import { configNames, Serving } from './serving.ts'
+import { Gateway, type GatewayOptions } from './gateway.ts'
+import { configNames } from './lasting-parts.ts'
+import { Serving } from './serving.ts'
 import { openStores } from './stores.ts'
 import type { Workers } from './worker-link.ts'
 
@@ -34,10 +35,7 @@ function createLocalWorker(gateway: Gateway): Workers {
     reportsLateMs: 0,
     sample: (at) => gateway.addSecond(serving.takeSecond(at)),
     ready: () => serving.ready(),
-    listen: () =>
-      serving.listen().catch((error: unknown) => {
-        throw new ListenError('public', error)
-      }),
+    listen: () => serving.listen(),
     prepare: (next) => serving.prepare(next),
     drain: (times) => serving.drain(times),
     close: () => serving.close(),

@@ -44,11 +44,6 @@ const NAMES_IN_ANSWER = 1_000
 const needsRestart = (key: string): string =>
   `${key}: needs a restart; put it back as it was, or restart the gateway`
 
-interface Wish {
-  readonly dryRun: boolean
-  readonly revision: string | undefined
-}
-
 export class Reloader implements ReloadsView {
   /** Configuration in force. Written by #take, as are these. */
   config: Config
@@ -58,7 +53,7 @@ export class Reloader implements ReloadsView {
   fault: string | undefined
   readonly #parts: ReloaderParts
   /** Waiting reloads by what they ask for, so that a crowd of requests costs no more than one. */
-  readonly #waiting = new Map<string, { readonly wish: Wish; outcome: Promise<ReloadOutcome> }>()
+  readonly #waiting = new Map<string, { dryRun: boolean; outcome: Promise<ReloadOutcome> }>()
   #last: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
@@ -69,15 +64,14 @@ export class Reloader implements ReloadsView {
 
   /** Runs one reload at a time; equal requests that come meanwhile become one. Never rejects. */
   reload({ dryRun = false, revision }: ReloadWish = {}): Promise<ReloadOutcome> {
-    const wish = { dryRun, revision }
-    const key = JSON.stringify(wish)
+    const key = JSON.stringify({ dryRun, revision })
     const waiting = this.#waiting.get(key)
     if (waiting !== undefined) return waiting.outcome
     const outcome = this.#last.then(() => {
       this.#waiting.delete(key)
-      return this.#run(wish)
+      return this.#run(dryRun, revision)
     })
-    this.#waiting.set(key, { wish, outcome })
+    this.#waiting.set(key, { dryRun, outcome })
     this.#last = outcome
     return outcome
   }
@@ -87,7 +81,7 @@ export class Reloader implements ReloadsView {
     this.#isClosed = true
   }
 
-  async #run({ dryRun, revision }: Wish): Promise<ReloadOutcome> {
+  async #run(dryRun: boolean, revision: string | undefined): Promise<ReloadOutcome> {
     let next: Config | undefined
     try {
       next = await this.#parts.load()
@@ -117,7 +111,7 @@ export class Reloader implements ReloadsView {
       next,
       of: counts['limits.lowered'] ?? 0,
       look: this.#parts.look,
-      isAwaited: () => [...this.#waiting.values()].some(({ wish }) => !wish.dryRun),
+      isAwaited: () => [...this.#waiting.values()].some(({ dryRun }) => !dryRun),
     })
   }
 

@@ -15,7 +15,7 @@ export class Revision {
   /** Throws an Error that names key and file when a file for TLS, or jwt.jwksFile, cannot be used; then nothing of it is left. */
   constructor(config: Config, parts: LastingParts, before?: Revision) {
     this.config = config
-    this.upstream = upstreamFor(config, parts, before?.upstream)
+    this.upstream = upstreamFor(config, parts.log, before?.upstream)
     try {
       const { upstream } = this
       this.verifier = verifierFor(config, parts, before?.verifier)

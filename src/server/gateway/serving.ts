@@ -20,8 +20,6 @@ import { Revision } from './revision.ts'
 import { Upstreams } from './upstream.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
-export { configNames } from './lasting-parts.ts'
-
 export class Serving implements WorkerLink {
   readonly number = undefined
   /** Written by listen, drain and close. */
@@ -36,7 +34,6 @@ export class Serving implements WorkerLink {
       taken: this.parts.turns.takenBy(clientId),
       strikes: this.parts.bans.knownStrikes(keyId),
     }),
-    measure: () => this.parts.metrics.snapshot(),
   }
   readonly questions: WorkerLink['questions'] = {
     call: async (name, argument) => this.answers[name](argument),
@@ -150,7 +147,7 @@ export class Serving implements WorkerLink {
     const before = this.#revision
     this.#revision = next
     this.parts.use(next.config)
-    this.#upstreams.use(next.upstream, () => this.#door.upstreamsNeeded())
+    this.#upstreams.use(next.upstream)
     this.#door.use(next.policy, next.config)
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()

@@ -9,8 +9,6 @@ import { openSqliteState } from '../../state/sqlite/home.ts'
 import { openMemoryState } from '../../state/memory/home.ts'
 import type { OwnState } from '../../state/contract.ts'
 import type { Config } from '../../config/config.ts'
-import { UsageHistory } from '../../insight/usage/usage-history.ts'
-import type { UsageStore } from '../../state/usage.ts'
 
 export interface StoreParts {
   readonly config: Config
@@ -34,15 +32,6 @@ export function openStores(parts: StoreParts): OwnState {
     onRecovered: log.countersKept,
   })
 }
-
-/** History that collects what the processes of this gateway count. */
-export const createUsageHistory = (store: UsageStore, log: Log): UsageHistory =>
-  new UsageHistory({
-    store,
-    onFault: log.usageNotKept,
-    onRecovered: log.usageKept,
-    onDropped: log.usageDropped,
-  })
 
 /** Opens the store that gateways share; undefined: none is configured. */
 export function openSharedStore(parts: StoreParts): OwnState | undefined {

@@ -13,7 +13,7 @@ import { createUpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import { createUpgrader, type Upgrader } from '../../core/forwarding/upgrades.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { OwnEnd } from '../../core/rules/websocket.ts'
-import type { LastingParts } from './lasting-parts.ts'
+import type { Log } from '../../core/record/log.ts'
 import { readBackendTls } from './tls-files.ts'
 
 const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
@@ -28,15 +28,11 @@ const readSettings = ({ upstream, server }: Config) => ({
 })
 
 /** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
-export function upstreamFor(
-  config: Config,
-  parts: Pick<LastingParts, 'log'>,
-  before?: Upstream,
-): Upstream {
+export function upstreamFor(config: Config, log: Log, before?: Upstream): Upstream {
   const settings = readSettings(config)
   return before !== undefined && isDeepStrictEqual(before.settings, settings)
     ? before
-    : new Upstream(settings, parts.log, before)
+    : new Upstream(settings, log, before)
 }
 
 export class Upstream {
@@ -49,7 +45,7 @@ export class Upstream {
   #checks: { stop(): void } | undefined
 
   /** Connects to nothing before begin(). */
-  constructor(settings: Settings, log: LastingParts['log'], before?: Upstream) {
+  constructor(settings: Settings, log: Log, before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
@@ -105,15 +101,11 @@ export class Upstream {
   }
 }
 
-const LOOK_EVERY_MS = 1_000
-
 /** All live upstreams: that of the configuration in force, and earlier ones that requests and tunnels still use. */
 export class Upstreams {
   /** Written by use() alone. */
   current: Upstream
   readonly #retired = new Set<Upstream>()
-  /** Runs while any upstream is retired. */
-  #timer: NodeJS.Timeout | undefined
   #isDraining = false
 
   constructor(first: Upstream) {
@@ -130,8 +122,8 @@ export class Upstreams {
     return this.current.balancer.waiting
   }
 
-  /** Requests that begin after this call use `next`. needed: upstreams of requests under way, which may reach theirs late. */
-  use(next: Upstream, needed: () => ReadonlySet<object>): void {
+  /** Requests that begin after this call use `next`. */
+  use(next: Upstream): void {
     const before = this.current
     if (before === next) return
     this.current = next
@@ -139,12 +131,22 @@ export class Upstreams {
     if (this.#isDraining) next.upgrader.drain()
     before.retire()
     this.#retired.add(before)
-    this.#timer ??= setInterval(() => this.#look(needed()), LOOK_EVERY_MS).unref()
   }
 
   /** Reviews all tunnels, as an UpgradeEngine does. */
   review(judge: (caller: Caller) => OwnEnd | undefined): void {
     for (const { upgrader } of this.#all()) upgrader.review(judge)
+  }
+
+  /** Closes retired upstreams that nothing uses any more. needed: returns those of requests under way, which may reach theirs late. */
+  closeUnused(needed: () => ReadonlySet<object>): void {
+    if (this.#retired.size === 0) return
+    const stillNeeded = needed()
+    for (const upstream of this.#retired) {
+      if (!upstream.isIdle || stillNeeded.has(upstream)) continue
+      this.#retired.delete(upstream)
+      void upstream.close()
+    }
   }
 
   /** Drains all tunnels, as an UpgradeEngine does. */
@@ -154,22 +156,10 @@ export class Upstreams {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#timer)
     await Promise.all(this.#all().map((upstream) => upstream.close()))
   }
 
   #all(): Upstream[] {
     return [this.current, ...this.#retired]
-  }
-
-  #look(needed: ReadonlySet<object>): void {
-    for (const upstream of this.#retired) {
-      if (!upstream.isIdle || needed.has(upstream)) continue
-      this.#retired.delete(upstream)
-      void upstream.close()
-    }
-    if (this.#retired.size > 0) return
-    clearInterval(this.#timer)
-    this.#timer = undefined
   }
 }

@@ -18,7 +18,6 @@ export interface WorkerCalls {
   recent(query: RequestQuery): readonly Decision[]
   readToken(token: string): ReadToken
   standing(caller: CallerIds): CallerStanding
-  measure(nothing: undefined): MetricsSnapshot
 }
 
 /** What a worker says of itself without being asked. */
@@ -69,7 +68,7 @@ export interface Workers extends Reloadable {
   sample?(at: number): void
   /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
   ready(): Promise<void>
-  /** Resolves when all take requests; rejects with ListenError if the address cannot be had. */
+  /** Resolves when all take requests; rejects with the error of the system if the address cannot be had. */
   listen(): Promise<ListenAddress>
   /** Ends what is in flight within server.timeouts.drain. idleMs: see FrontDoor. */
   drain(times: { readonly idleMs: number }): Promise<void>
@@ -116,36 +115,28 @@ export async function recentIn(links: Links, query: RequestQuery) {
   return { requests: requests.slice(0, LISTED_DECISIONS), missing }
 }
 
-/** Facts of the workers that take requests; where none does any more, of those that end. What one begins with says nothing yet. */
-function factsOf(links: Links): WorkerFacts[] {
+/** What the workers see that take requests; where none does any more, those that end. What one begins with says nothing yet. */
+export function seenBy(links: Links) {
   const listening = links.filter(({ state }) => state === 'listening')
-  return (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
+  const seen = (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
+  const stores = seen.flatMap(({ store }) => store ?? [])
+  const faults = seen.flatMap(({ keySetFault }) => keySetFault ?? [])
+  const backendsOfEach = seen.map(({ backends }) => backends)
+  return {
+    /** As the worst-off worker sees it. */
+    store:
+      stores.find(({ refusal }) => refusal !== undefined) ??
+      stores.find(({ available }) => !available) ??
+      stores.find(({ warning }) => warning !== undefined) ??
+      embeddedHealth,
+    /** The fault of a worker without any key set comes before others. */
+    keySetFault: faults.find(({ hasKeys }) => !hasKeys) ?? faults[0],
+    /** The fault of any worker that loses log lines. */
+    logFault: seen.find(({ logFault }) => logFault !== undefined)?.logFault,
+    /** What each worker refuses because it has too much to do. */
+    sheds: seen.map(({ shed }) => shed),
+    backendsOfEach,
+    /** As the worker sees them to which they look worst. */
+    backends: worstOf(backendsOfEach),
+  }
 }
-
-/** The store as the worst-off worker sees it. */
-export function storeHealth(links: Links): StoreHealth {
-  const seen = factsOf(links).flatMap(({ store }) => store ?? [])
-  const refused = seen.find(({ refusal }) => refusal !== undefined)
-  const lost = seen.find(({ available }) => !available)
-  return refused ?? lost ?? seen.find(({ warning }) => warning !== undefined) ?? embeddedHealth
-}
-
-/** The fault of any worker that loses log lines. */
-export const anyLogFault = (links: Links): string | undefined =>
-  factsOf(links).find(({ logFault }) => logFault !== undefined)?.logFault
-
-/** The fault of a worker without any key set comes before others. */
-export function worstKeySetFault(links: Links): KeySetFault | undefined {
-  const faults = factsOf(links).flatMap(({ keySetFault }) => keySetFault ?? [])
-  return faults.find(({ hasKeys }) => !hasKeys) ?? faults[0]
-}
-
-/** What each worker refuses because it has too much to do. */
-export const shedsOf = (links: Links): Shed[] => factsOf(links).map(({ shed }) => shed)
-
-/** The backends as each worker sees them. */
-export const backendsSeen = (links: Links): (readonly BackendHealth[])[] =>
-  factsOf(links).map(({ backends }) => backends)
-
-/** The backends as the worker sees them to which they look worst. */
-export const worstBackends = (links: Links): BackendHealth[] => worstOf(backendsSeen(links))

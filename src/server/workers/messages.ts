@@ -11,11 +11,14 @@ import type { SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { PackedSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import type { WorkerFacts } from '../gateway/worker-link.ts'
+import type { WorkerCalls, WorkerFacts } from '../gateway/worker-link.ts'
 import type { ClientPiece } from './client-pieces.ts'
 
 /** All calls of a worker to its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
+
+/** All questions to a worker. */
+export type WorkerQuestions = WorkerCalls & { measure(nothing: undefined): void }
 
 export interface StartMessage {
   readonly kind: 'start'
@@ -50,12 +53,11 @@ export type ToWorker =
   /** The worker ends after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 
-/** Why a worker could not begin; `code` is that of Node.js, such as EACCES. */
+/** Why a worker could not begin; `code` and `syscall` are those of Node.js, such as EACCES of listen. */
 export interface StartFault {
   readonly message: string
-  readonly code: string | undefined
-  /** The public listener could not be opened. */
-  readonly isListener: boolean
+  readonly code?: string | undefined
+  readonly syscall?: string | undefined
 }
 
 export type ToSupervisor =
@@ -72,9 +74,9 @@ export type ToSupervisor =
       readonly second: PackedSecond
       readonly now: ProcessNow
       readonly facts: WorkerFacts
-      /** Sent with every other second, and at the end. */
-      readonly snapshot: MetricsSnapshot | undefined
     }
+  /** Sent with every other second, at the end, and before the answer to `measure`: so values come in their order. */
+  | { readonly kind: 'measured'; readonly snapshot: MetricsSnapshot }
   | { readonly kind: 'listening'; readonly facts: WorkerFacts }
   /** fault: why this worker cannot take it. */
   | { readonly kind: 'prepared'; readonly round: number; readonly fault: string | undefined }

@@ -41,7 +41,7 @@ export class Slot {
   /** Written by #restartLater. */
   restarts = 0
   readonly #options: SlotOptions
-  /** Says what the end of a worker means: a start that failed, a crash, or a wanted end. Written by keep and drain. */
+  /** Says what the end of a worker means: a start that failed, a crash, or a wanted end. Written by start and drain. */
   #phase: 'starting' | 'kept' | 'draining' = 'starting'
   /** The worker that takes over in a roll. Written by replace and #ended. */
   #successor: WorkerProcess | undefined
@@ -56,16 +56,11 @@ export class Slot {
     this.#options = options
   }
 
-  /** Resolves when the first worker takes requests; rejects as its `listening` does, or when the system has no socket or process left to give. */
+  /** Resolves when the first worker takes requests, which from then on is restarted whenever it ends; rejects as its `listening` does, or when the system has no socket or process left to give. */
   async start(): Promise<void> {
     this.worker = this.#start()
     await this.worker.listening
-  }
-
-  /** Restarts the worker whenever it ends; it may have ended already. */
-  keep(): void {
-    this.#phase = 'kept'
-    if (this.worker === undefined) this.#restartLater(0)
+    if (this.#phase === 'starting') this.#phase = 'kept'
   }
 
   /** Rolls the slot. Returns false if no new worker came up, and the old one stays. */

@@ -16,13 +16,13 @@ import {
   type MetricsSnapshot,
 } from '../../core/record/metrics.ts'
 import type { OwnState } from '../../state/contract.ts'
-import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
+import { Gateway, type GatewayOptions } from '../gateway/gateway.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
-import { backendsSeen, type Workers } from '../gateway/worker-link.ts'
+import { seenBy, type Workers } from '../gateway/worker-link.ts'
 import { START_ROUND } from './client-pieces.ts'
-import type { ClientNotice, StartFault, ToWorker } from './messages.ts'
+import type { ClientNotice, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
 import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
@@ -36,17 +36,13 @@ export interface SupervisorOptions extends GatewayOptions {
 
 /** Creates a gateway whose workers are processes of their own. */
 export function createSupervisor(config: Config, options: SupervisorOptions) {
-  let supervisor: Supervisor | undefined
-  const gateway = new Gateway(
-    config,
-    options,
-    (parts) => (supervisor = new Supervisor(parts, options)),
-  )
+  const gateway = new Gateway(config, options, (self) => new Supervisor(self, options))
+  const { workers } = gateway
   return Object.assign(gateway, {
     /** Replaces one worker after the other, losing no request. Never rejects. */
-    roll: oneAtATime(async () => supervisor?.roll()),
+    roll: oneAtATime(() => workers.roll()),
     /** Ends the workers at once, for a process that is about to end itself. */
-    abandon: () => supervisor?.abandon(),
+    abandon: () => workers.abandon(),
   })
 }
 
@@ -113,19 +109,16 @@ class Supervisor implements Workers {
   async listen(): Promise<ListenAddress> {
     const { server } = this.#gateway.config()
     try {
-      const sockets = await openListenSockets(server.listen).catch((error: unknown) => {
-        throw new ListenError('public', error)
-      })
+      const sockets = await openListenSockets(server.listen)
       this.#sockets = sockets
       this.#slots = Array.from({ length: server.workers }, (_, at) => this.#slot(at + 1, sockets))
       await Promise.all(this.#slots.map((slot) => slot.start()))
-      for (const slot of this.#slots) slot.keep()
       this.#stopWatching = this.#watch()
       return sockets.address
     } catch (error) {
       this.abandon()
       await this.#end(0)
-      throw asListenError(error)
+      throw error
     }
   }
 
@@ -222,10 +215,10 @@ class Supervisor implements Workers {
   }
 
   readonly measure = oneAtATime(async (): Promise<readonly MetricsSnapshot[]> => {
-    // These are read before the question: the own answer of a worker that ends meanwhile has its values already.
-    const dead = this.#retired.snapshots()
-    const latest = await Promise.all(this.links.map((worker) => worker.measure()))
-    return [...latest.filter((one) => one !== undefined), ...dead]
+    // Both are read at once: the own answer of a worker that ends meanwhile has its values already.
+    const [dead, workers] = [this.#retired.snapshots(), this.links]
+    const latest = await Promise.all(workers.map((worker) => worker.measure()))
+    return [...latest.filter((one) => one !== undefined), ...(await dead)]
   })
 
   readonly renderMetrics = oneAtATime(async () =>
@@ -233,7 +226,7 @@ class Supervisor implements Workers {
   )
 
   probeBackends(): Promise<readonly BackendHealth[]> {
-    return this.#probe(backendsSeen(this.links))
+    return this.#probe(seenBy(this.links).backendsOfEach)
   }
 
   listenToDecisions(isWanted: boolean): void {
@@ -336,37 +329,17 @@ function createProbe({ upstream }: Config): BackendProbe {
   return createBackendProbe(new Balancer(backends, upstream), upstream)
 }
 
-/** Turns a worker's fault at the public listener into one of this process; returns any other fault as it is. */
-function asListenError(error: unknown): unknown {
-  const { cause, syscall } = error as { cause?: Partial<StartFault>; syscall?: string }
-  if (cause?.isListener)
-    return new ListenError('public', Object.assign(new Error(cause.message), { code: cause.code }))
-  const isBind = syscall === 'bind'
-  return isBind ? new ListenError('public', error) : error
-}
-
-/** Older ones are summed into one: a crash loop must not fill the memory. */
-const KEPT_APART = 8
-
 /** The counters of workers that have ended, so that no sum falls with them. */
 export function createRetiredCounters() {
-  let kept: readonly MetricsSnapshot[] = []
-  let isSumming = false
-
-  const sum = async (): Promise<void> => {
-    isSumming = true
-    const summed = kept
-    const one = await sumSnapshots(summed)
-    kept = [one, ...kept.slice(summed.length)]
-    isSumming = false
-  }
+  /** One at most. */
+  let sum: Promise<readonly MetricsSnapshot[]> = Promise.resolve([])
   return {
     /** Adds the last values of a worker that has ended; its gauges ended with it. */
     add: (last: MetricsSnapshot | undefined) => {
       if (last === undefined) return
-      kept = [...kept, countersOf(last)]
-      if (kept.length > KEPT_APART && !isSumming) void sum()
+      sum = sum.then(async (earlier) => [await sumSnapshots([...earlier, countersOf(last)])])
     },
-    snapshots: () => kept,
+    /** Resolves with those of all that were added before this call. */
+    snapshots: () => sum,
   }
 }

@@ -7,7 +7,7 @@ import type { DecisionListener } from '../../core/record/recent.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/supervisor/calls.ts'
-import type { WorkerCalls, WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
+import type { WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import {
   STDERR_FD,
   type SharedCalls,
@@ -15,6 +15,7 @@ import {
   type StartMessage,
   type ToSupervisor,
   type ToWorker,
+  type WorkerQuestions,
 } from './messages.ts'
 import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
@@ -70,10 +71,8 @@ export class WorkerProcess implements WorkerLink {
   latest: MetricsSnapshot | undefined
   now: (ProcessNow & { readonly receivedMs: number }) | undefined
   sinceMs: number | undefined
-  /** The same by performance.now(). */
-  #listeningSinceMs: number | undefined
   /** A question is sent even where notices are dropped: there is one message of them at a time, and no other would follow one that got lost. */
-  readonly questions = createIpcCalls<WorkerCalls>({
+  readonly questions = createIpcCalls<WorkerQuestions>({
     lane: 'questions',
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
@@ -86,7 +85,7 @@ export class WorkerProcess implements WorkerLink {
   /** Whether a notice was left out. Written by notify and #send. */
   #hasMissed = false
   readonly #listening = Promise.withResolvers<void>()
-  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error whose `cause` is its fault. */
+  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error that has the message, code and syscall of its fault. */
   readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
   /** Resolves when it has ended and its last line was passed on. */
@@ -130,8 +129,7 @@ export class WorkerProcess implements WorkerLink {
     this.#child.on('error', ({ message }) => {
       // This also reports a message that found no process; only a process that never began has no pid.
       if (this.pid !== undefined) return
-      const cause = `worker ${this.number} cannot be started: ${message}`
-      this.#fault = { message: cause, code: undefined, isListener: false }
+      this.#fault = { message: `worker ${this.number} cannot be started: ${message}` }
       this.#end(null, null)
     })
     void this.#sendConfig(start.config, START_ROUND, (config) => {
@@ -144,13 +142,14 @@ export class WorkerProcess implements WorkerLink {
   async measure(): Promise<MetricsSnapshot | undefined> {
     // One that has not begun would leave the question unanswered.
     if (this.sinceMs !== undefined)
-      this.latest = await this.questions.call('measure', undefined).catch(() => this.latest)
+      await this.questions.call('measure', undefined).catch(() => undefined)
     return this.latest
   }
 
   /** Drops the notice while the worker does not take its messages, and sends `missed` later; `listen` is sent always, as it changes seldom. */
   notify(message: ToWorker): void {
-    if (this.#isTaking || message.kind === 'listen') this.#send(message)
+    const isTaking = this.#child.connected && this.#unsent <= UNSENT_AT_MOST
+    if (isTaking || message.kind === 'listen') this.#send(message)
     else this.#hasMissed = true
   }
 
@@ -211,10 +210,6 @@ export class WorkerProcess implements WorkerLink {
     this.#child.kill('SIGKILL')
   }
 
-  get #isTaking(): boolean {
-    return this.#child.connected && this.#unsent <= UNSENT_AT_MOST
-  }
-
   /** Sends a configuration's clients, and then what names it; not if it is given up meanwhile, or the worker ends. */
   #sendConfig(config: Config, round: number, name: (plain: PlainConfig) => void): Promise<void> {
     const isWanted = (): boolean =>
@@ -252,8 +247,9 @@ export class WorkerProcess implements WorkerLink {
       case 'second':
         this.now = { ...message.now, receivedMs: performance.now() }
         this.facts = message.facts
-        this.latest = message.snapshot ?? this.latest
         return this.#options.onSecond(unpackSecond(message.second))
+      case 'measured':
+        return void (this.latest = message.snapshot)
       case 'calls':
         return answerCalls(this.#options.handlers, message, (answers) => this.#send(answers))
       case 'decisions':
@@ -263,7 +259,6 @@ export class WorkerProcess implements WorkerLink {
       case 'listening':
         this.facts = message.facts
         this.sinceMs = Date.now()
-        this.#listeningSinceMs = performance.now()
         this.#listening.resolve()
         if (this.state !== 'starting') return
         this.state = 'listening'
@@ -286,11 +281,10 @@ export class WorkerProcess implements WorkerLink {
     this.#prepared?.answer.resolve(
       wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )
-    const sinceMs = this.#listeningSinceMs
-    const ranMs = sinceMs === undefined ? 0 : performance.now() - sinceMs
+    const ranMs = this.sinceMs === undefined ? 0 : Date.now() - this.sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault }
-    const cause = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
-    this.#listening.reject(new Error(exit.fault?.message ?? cause, { cause: exit.fault }))
+    const message = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
+    this.#listening.reject(Object.assign(new Error(message), exit.fault))
     this.#ended.resolve(exit)
   }
 }

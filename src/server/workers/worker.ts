@@ -5,6 +5,7 @@ import { answerCalls, createIpcCalls, type CallBatch } from '../../state/supervi
 import { openSupervisorState } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
+import type { DecisionListener } from '../../core/record/recent.ts'
 import { createSharedAddressCounter, type CounterCalls } from '../../state/supervisor/counters.ts'
 import { fromPlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
@@ -12,8 +13,9 @@ import { everySecond } from '../../insight/live/every-second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
 import type { QuotaCalls } from '../../state/supervisor/authority.ts'
 import type { Authority } from '../../state/quota.ts'
+import { configNames } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
-import { configNames, Serving } from '../gateway/serving.ts'
+import { Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
 import { ClientPieces } from './client-pieces.ts'
 import {
@@ -23,6 +25,7 @@ import {
   type StartMessage,
   type ToSupervisor,
   type ToWorker,
+  type WorkerQuestions,
 } from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
@@ -43,7 +46,6 @@ export function createWorker(channel: SupervisorChannel) {
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
-    let isListener = false
     try {
       const config = fromPlainConfig(start.config, pieces.take())
       parts = createParts({ ...start, config }, pieces, channel)
@@ -51,19 +53,18 @@ export function createWorker(channel: SupervisorChannel) {
       // The worker has to serve its first request under the configuration that all others have.
       await parts.taking.idle()
       if (isDraining) return
-      isListener = true
       await parts.serving.listen(LISTEN_FD)
       await channel.send({ kind: 'listening', facts: parts.serving.facts })
     } catch (error) {
-      const { message, code } = error as NodeJS.ErrnoException
-      await channel.send({ kind: 'failed', fault: { message, code, isListener } })
+      const { message, code, syscall } = error as NodeJS.ErrnoException
+      await channel.send({ kind: 'failed', fault: { message, code, syscall } })
       finished.resolve(1)
     }
   }
   const drain = async (times: { idleMs: number; atMostMs?: number }): Promise<void> => {
     if (isDraining) return
     isDraining = true
-    if (parts !== undefined) await end(parts, times)
+    await parts?.end(times)
     finished.resolve(0)
   }
 
@@ -110,12 +111,21 @@ function createParts(
     addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
   })
   const taking = createTaking(serving, channel)
-  const lastSecond = sendSeconds(serving, parts, channel)
+  const measure = async () => channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
+  const handlers = { ...serving.answers, measure }
+  const passDecisions: DecisionListener = (decisions, untold) =>
+    void channel.send({ kind: 'decisions', decisions, untold })
+  const lastSecond = sendSeconds(serving, channel, () => measure().catch(log.adminFailed))
   return {
     log,
     serving,
     taking,
-    lastSecond,
+    end: async (times: Parameters<Serving['drain']>[0]): Promise<void> => {
+      await serving.drain(times)
+      await lastSecond()
+      await serving.close()
+      await log.close()
+    },
     /** Called when the supervisor is gone. */
     orphan: () => {
       for (const lane of lanes) lane.close()
@@ -134,20 +144,11 @@ function createParts(
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'calls')
-        answerCalls(serving.answers, message, (answers) => void channel.send(answers))
-      else if (message.kind === 'listen') passDecisions(serving, channel, message.isWanted)
+        answerCalls<WorkerQuestions>(handlers, message, (answers) => void channel.send(answers))
+      else if (message.kind === 'listen')
+        serving.parts.recent.listen(message.isWanted ? passDecisions : undefined)
     },
   }
-}
-
-async function end(
-  { serving, log, lastSecond }: ReturnType<typeof createParts>,
-  times: Parameters<Serving['drain']>[0],
-): Promise<void> {
-  await serving.drain(times)
-  await lastSecond()
-  await serving.close()
-  await log.close()
 }
 
 /** A worker's part in a configuration that all workers take together, or none: each round is prepared, then settled. */
@@ -158,13 +159,13 @@ function createTaking(serving: Serving, channel: SupervisorChannel) {
     /** Resolves when nothing is being prepared; never rejects. */
     idle: (): Promise<unknown> => latest?.prepared ?? Promise.resolve(),
     prepare(round: number, config: Config): void {
-      const make = async (): Promise<Prepared | undefined> => {
-        const made = await serving.prepare(config).catch(({ message }: Error) => message)
-        const fault = typeof made === 'string' ? made : undefined
-        void channel.send({ kind: 'prepared', round, fault })
-        return typeof made === 'string' ? undefined : made
-      }
-      latest = { round, prepared: make() }
+      const answer = (fault?: string) => void channel.send({ kind: 'prepared', round, fault })
+      const made = serving.prepare(config)
+      made.then(
+        () => answer(),
+        ({ message }: Error) => answer(message),
+      )
+      latest = { round, prepared: made.catch(() => undefined) }
     },
     /** Takes or drops it, as soon as it is prepared; a worker that ends may be unable to take it. */
     settle(verdict: 'commit' | 'abort', round: number): void {
@@ -173,33 +174,17 @@ function createTaking(serving: Serving, channel: SupervisorChannel) {
   }
 }
 
-/** Passes decisions on while anybody listens to them. */
-function passDecisions({ parts }: Serving, channel: SupervisorChannel, isWanted: boolean): void {
-  parts.recent.listen(
-    isWanted
-      ? (decisions, untold) => void channel.send({ kind: 'decisions', decisions, untold })
-      : undefined,
-  )
-}
-
 /** Sends what has happened each second. The returned function sends the last; it resolves when that was handed over. */
-function sendSeconds(
-  serving: Serving,
-  { metrics, log }: Required<StoreParts>,
-  channel: SupervisorChannel,
-) {
+function sendSeconds(serving: Serving, channel: SupervisorChannel, measure: () => Promise<void>) {
   let sends = 0
   /** A second that a stalled supervisor does not take is reported with the next, so that it does not fill the memory. */
   let isUnsent = false
   const send = async (at: number, isLast = false): Promise<void> => {
     isUnsent = true
-    const [second, now] = [packSecond(serving.takeSecond(at)), serving.now()]
+    const second = packSecond(serving.takeSecond(at))
+    await channel.send({ kind: 'second', second, now: serving.now(), facts: serving.facts })
     // A killed worker loses its counts of two seconds at most, however seldom anybody asks for them.
-    const isMeasured = (sends += 1) % 2 === 0 || isLast
-    const fault = (error: unknown) => void log.adminFailed(error)
-    const snapshot = isMeasured ? await metrics.snapshot().catch(fault) : undefined
-    const { facts } = serving
-    await channel.send({ kind: 'second', second, now, facts, snapshot: snapshot ?? undefined })
+    if ((sends += 1) % 2 === 0 || isLast) await measure()
     isUnsent = false
   }
   const stop = everySecond((at) => {

@@ -4,11 +4,8 @@ import type { StoreHealth } from '../../../src/state/contract.ts'
 import {
   readTokenIn,
   recentIn,
-  shedsOf,
+  seenBy,
   standingsIn,
-  storeHealth,
-  worstBackends,
-  worstKeySetFault,
   type WorkerFacts,
   type WorkerLink,
 } from '../../../src/server/gateway/worker-link.ts'
@@ -66,34 +63,34 @@ describe('several workers', () => {
       withStore({ available: false, cause: 'ECONNREFUSED' }),
       withStore({ available: false, refusal: 'wrong password' }),
     ]
-    expect(storeHealth([])).toEqual(health({}))
-    expect(storeHealth([link()])).toEqual(health({}))
-    expect(storeHealth([well, warned])).toEqual(health({ warning: 'evicts' }))
-    expect(storeHealth([warned, away, well])).toMatchObject({ cause: 'ECONNREFUSED' })
-    expect(storeHealth([away, refused])).toMatchObject({ refusal: 'wrong password' })
+    expect(seenBy([]).store).toEqual(health({}))
+    expect(seenBy([link()]).store).toEqual(health({}))
+    expect(seenBy([well, warned]).store).toEqual(health({ warning: 'evicts' }))
+    expect(seenBy([warned, away, well]).store).toMatchObject({ cause: 'ECONNREFUSED' })
+    expect(seenBy([away, refused]).store).toMatchObject({ refusal: 'wrong password' })
   })
 
   it('are heard while they take requests, and those that end only where no other is left', () => {
     const away = { available: false, cause: 'away' }
     const draining = withStore(away, { state: 'draining' })
-    expect(storeHealth([draining, withStore({})])).toEqual(health({}))
-    expect(storeHealth([draining])).toMatchObject({ cause: 'away' })
+    expect(seenBy([draining, withStore({})]).store).toEqual(health({}))
+    expect(seenBy([draining]).store).toMatchObject({ cause: 'away' })
     const starting = withStore(away, { state: 'starting', sinceMs: undefined })
-    expect(storeHealth([starting])).toEqual(health({}))
-    expect(shedsOf([link({ state: 'starting' }), link({ facts: { shed: 'anonymous' } })])).toEqual([
-      'anonymous',
-    ])
+    expect(seenBy([starting]).store).toEqual(health({}))
+    expect(
+      seenBy([link({ state: 'starting' }), link({ facts: { shed: 'anonymous' } })]).sheds,
+    ).toEqual(['anonymous'])
   })
 
   it('report the fault of one without any key first, and of each backend the worst', () => {
     const fault = (hasKeys: boolean) => ({ cause: String(hasKeys), hasKeys })
     const links = [true, false].map((hasKeys) => link({ facts: { keySetFault: fault(hasKeys) } }))
-    expect(worstKeySetFault([link(), ...links])).toEqual(fault(false))
-    expect(worstKeySetFault([link()])).toBe(undefined)
+    expect(seenBy([link(), ...links]).keySetFault).toEqual(fault(false))
+    expect(seenBy([link()]).keySetFault).toBe(undefined)
     const seen = (['up', 'ejected', 'down'] as const).map((state) =>
       link({ facts: { backends: [backend(state)] } }),
     )
-    expect(worstBackends(seen)).toEqual([backend('ejected')])
+    expect(seenBy(seen).backends).toEqual([backend('ejected')])
   })
 
   it('answer together, newest first, and those that do not are named; one that never served is not asked', async () => {

@@ -246,13 +246,14 @@ describe('the metrics of several workers', () => {
       serve(metrics)
       metrics.requestStarted()
       retired.add(await metrics.snapshot())
-      const page = await lines(...retired.snapshots(), await worker().snapshot())
+      const page = await lines(...(await retired.snapshots()), await worker().snapshot())
       expect(page.get(requests)).toBe(count)
       expect(page.get('tollgate_requests_in_flight')).toBe(0)
-      expect(retired.snapshots().length).toBeLessThan(12)
+      expect(await retired.snapshots()).toHaveLength(1)
     }
     retired.add(undefined)
-    expect((await lines(...retired.snapshots())).get('tollgate_workers')).toBe(undefined)
+    const page = await lines(...(await retired.snapshots()))
+    expect(page.get('tollgate_workers')).toBe(undefined)
   })
 })
 
