@@ -188,8 +188,8 @@ export class Http1Response implements OutgoingResponse {
   }
 
   once(event: 'close' | 'drain', listener: () => void): void {
-    if (event === 'close') this.#onClose = listener
-    else this.#onDrain = listener
+    if (event === 'drain') this.#onDrain = listener
+    else this.#onClose = both(this.#onClose, listener)
   }
 
   /** The connection has taken all that was written. */
@@ -226,3 +226,12 @@ export function dateField(): string {
   }
   return dateText
 }
+
+/** One listener is the rule; a list for each answer would be dearer. */
+const both = (first: (() => void) | undefined, then: () => void): (() => void) =>
+  first === undefined
+    ? then
+    : () => {
+        first()
+        then()
+      }

@@ -75,6 +75,6 @@ export interface OutgoingResponse {
   write(chunk: Buffer): boolean
   end(): unknown
   destroy(): unknown
-  /** Each event has one listener. close: the answer has been written, or nothing more of it can be; it may come before end() has returned. */
+  /** close: the answer has been written, or nothing more of it can be; it may come before end() has returned. */
   once(event: 'close' | 'drain', listener: () => void): unknown
 }

@@ -93,7 +93,7 @@ it('tells a page of a foreign origin nothing', async () => {
   )
   expect(sent).toMatchObject({ status: 200, body: 'ok' })
   // Kept apart in caches from what others are told.
-  expect(sent.named['vary']).toBe('Accept | Origin')
+  expect(sent.named['vary']).toBe('Origin | Accept')
   const unparsed = await corsOf(head('BREW /v1/pets', `Origin: ${foreign}`))
   expect([unparsed.status, unparsed.named['vary']]).toEqual([501, 'Origin'])
   for (const { named } of [sent, unparsed])
@@ -123,7 +123,7 @@ it.each([
   // The backend's own word is not passed on, under no spelling.
   expect(named['access-control-allow-origin']).toBe(app)
   expect(named['access-control-expose-headers']).toContain('X-RateLimit-Remaining')
-  expect(named['vary']).toBe(status === 200 ? 'Accept | Origin' : 'Origin')
+  expect(named['vary']).toBe(status === 200 ? 'Origin | Accept' : 'Origin')
   expect(named).toHaveProperty('x-ratelimit-remaining')
 })
 
