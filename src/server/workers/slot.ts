@@ -36,15 +36,11 @@ export class Slot {
   readonly number: number
   /** Processes that have not ended: the worker, its successor, those that drain. Written by #start and #ended. */
   readonly alive = new Set<WorkerProcess>()
-  /** The worker that takes requests here, or will. Written by start, #restartLater, replace and #ended. */
-  worker: WorkerProcess | undefined
   /** Written by #restartLater. */
   restarts = 0
   readonly #options: SlotOptions
   /** Says what the end of a worker means: a start that failed, a crash, or a wanted end. Written by start and drain. */
   #phase: 'starting' | 'kept' | 'draining' = 'starting'
-  /** The worker that takes over in a roll. Written by replace and #ended. */
-  #successor: WorkerProcess | undefined
   /** Kept open as long as a worker listens on it, or is about to. Written by #start and #closeSocket. */
   #socket: ListenSocket | undefined
   /** Both written by #restartLater; a roll that succeeds begins to count anew. */
@@ -58,29 +54,24 @@ export class Slot {
 
   /** Resolves when the first worker takes requests, which from then on is restarted whenever it ends; rejects as its `listening` does, or when the system has no socket or process left to give. */
   async start(): Promise<void> {
-    this.worker = this.#start()
-    await this.worker.listening
+    await this.#start().listening
     if (this.#phase === 'starting') this.#phase = 'kept'
   }
 
   /** Rolls the slot. Returns false if no new worker came up, and the old one stays. */
   async replace(): Promise<boolean> {
-    const old = this.worker
-    // A worker that does not listen is about to be started anew in any case.
-    if (old?.state !== 'listening') return true
+    const old = Array.from(this.alive).find(({ state }) => state === 'listening')
+    // Where none listens one is about to be started anew in any case.
+    if (old === undefined) return true
     try {
-      const successor = this.#start()
-      this.#successor = successor
-      await successor.listening
+      await this.#start().listening
       if (this.#phase === 'draining') return false
-      this.worker = successor
     } catch (error) {
       const cause = (error as Error).message
       if (this.#phase !== 'draining')
         this.#options.log({ level: 'error', event: 'rollFailed', worker: this.number, cause })
       return false
     }
-    this.#successor = undefined
     this.#crashesInARow = 0
     const drainMs = this.#options.drainMs()
     old.drain({
@@ -121,13 +112,12 @@ export class Slot {
     onEnded(worker)
     const cause = exit.fault?.message ?? howEnded(exit)
     const line = { worker: this.number, pid: worker.pid, cause }
-    if (this.worker !== worker && this.#successor !== worker)
-      log({ level: 'info', event: 'workerStopped', ...line })
-    else if (this.#phase !== 'draining') log({ level: 'error', event: 'workerCrashed', ...line })
-    if (this.worker === worker) this.worker = undefined
-    if (this.#successor === worker) this.#successor = undefined
-    if (this.#phase === 'kept' && this.worker === undefined && this.#successor === undefined)
-      this.#restartLater(exit.ranMs)
+    if (this.#phase === 'draining') return
+    if (exit.isWanted) return log({ level: 'info', event: 'workerStopped', ...line })
+    log({ level: 'error', event: 'workerCrashed', ...line })
+    // In a roll there is another that takes requests here, or will.
+    const isLast = Array.from(this.alive).every(({ state }) => state === 'draining')
+    if (this.#phase === 'kept' && isLast) this.#restartLater(exit.ranMs)
   }
 
   #restartLater(ranMs: number): void {
@@ -141,7 +131,7 @@ export class Slot {
     this.#restart = setTimeout(() => {
       this.restarts++
       try {
-        this.worker = this.#start()
+        this.#start()
       } catch (error) {
         const cause = (error as Error).message
         log({ level: 'error', event: 'workerCrashed', worker: this.number, cause })

@@ -40,6 +40,8 @@ export interface WorkerExit {
   readonly ranMs: number
   /** The fault that it reported before it ended, if it could not begin. */
   readonly fault: StartFault | undefined
+  /** It was asked to end. */
+  readonly isWanted: boolean
 }
 
 export const howEnded = ({ code, signal }: Pick<WorkerExit, 'code' | 'signal'>): string =>
@@ -273,16 +275,16 @@ export class WorkerProcess implements WorkerLink {
 
   #end(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.state === 'ended') return
-    const wasServing = this.state === 'listening'
+    const { state } = this
     this.state = 'ended'
     clearTimeout(this.#deadline)
     this.questions.close()
     // A worker that had not begun takes no part: its successor begins with the configuration in force then.
     this.#prepared?.answer.resolve(
-      wasServing ? `has ended: ${howEnded({ code, signal })}` : undefined,
+      state === 'listening' ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )
     const ranMs = this.sinceMs === undefined ? 0 : Date.now() - this.sinceMs
-    const exit = { code, signal, ranMs, fault: this.#fault }
+    const exit = { code, signal, ranMs, fault: this.#fault, isWanted: state === 'draining' }
     const message = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
     this.#listening.reject(Object.assign(new Error(message), exit.fault))
     this.#ended.resolve(exit)
