@@ -3,7 +3,7 @@ import type { WorkerState } from '../../admin/state-operations.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
-import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
+import type { KeySetFault } from '../../core/credentials/key-source.ts'
 import type { MetricsPage, MetricsSnapshot } from '../../core/record/metrics.ts'
 import {
   LISTED_DECISIONS,
