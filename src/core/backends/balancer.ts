@@ -159,24 +159,22 @@ export class Balancer {
   }
 
   #serveLine(): void {
-    let place = this.#line.first
-    while (place !== undefined) {
+    // A client that was served and has more requests in line comes up again behind the others.
+    for (const place of this.#line.firsts()) {
       const { waiter, avoid } = place
       const backend = this.#grant(waiter, avoid)
       if (backend !== undefined) {
         this.#line.serve(place)
         waiter.onPermit(backend)
-        place = this.#line.first
-      } else if (this.#permitsOf(waiter.clientId) > 0) place = this.#line.after(place)
+      }
       // A client without any permit has the widest choice: if it gets none, nobody does.
-      else return
+      else if (this.#permitsOf(waiter.clientId) === 0) return
     }
   }
 
   #onTick(nowMs: number): boolean {
     for (const place of this.#line.places()) {
-      // An earlier onOverdue() may have removed this one.
-      if (place.turn === undefined || nowMs < (place.deadlineMs ?? Infinity)) continue
+      if (nowMs < (place.deadlineMs ?? Infinity)) continue
       this.#line.leave(place)
       place.waiter.onOverdue()
     }

@@ -50,7 +50,8 @@ export class BanBook {
     this.#policy = policy
     this.now = now
     this.nowAt = nowAt
-    this.#table = new BanTable(policy.forgetAfterMs, (keyId, lift) => this.#onLift(keyId, lift))
+    const onLift = (keyId: string, lift: BanRecord): void => this.#onLift(keyId, lift)
+    this.#table = new BanTable(policy.forgetAfterMs, { onLift })
     this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
     this.operators = new OperatorBans({ table: this.#table, store, now })
     this.strikes = new Strikes({
@@ -112,11 +113,8 @@ export class BanBook {
   }
 
   /** Resolves when the store's bans have been read, or after `loadTimeoutMs`; in that case they are merged when the store is back. */
-  async ready(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const timer = setTimeout(resolve, this.#options.loadTimeoutMs)
-    await Promise.race([this.#synchroniser.loaded, promise])
-    clearTimeout(timer)
+  ready(): Promise<void> {
+    return this.#synchroniser.ready(this.#options.loadTimeoutMs)
   }
 
   /** Resets what led to the key's ban, as an operator has lifted it. */

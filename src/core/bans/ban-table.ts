@@ -5,18 +5,24 @@ import type { BanRecord } from '../../state/bans.ts'
 /** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
 const MAX_KEYS = 100_000
 
+export interface BanTableHooks {
+  /** Called with each ban that has become the one that holds for its key. */
+  onChange?(keyId: string, ban: BanRecord): void
+  /** Called once for each lift that an operator has made, here or elsewhere. */
+  onLift?(keyId: string, lift: BanRecord): void
+}
+
 export class BanTable {
   forgetAfterMs: number
   /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
   /** Unix time of the latest act of an operator on each key, kept longer than its ban: other processes may still know an older one. Written by merge. */
   readonly #acts = new Map<string, number>()
-  readonly #onLift: ((keyId: string, lift: BanRecord) => void) | undefined
+  readonly #hooks: BanTableHooks
 
-  /** onLift: called once for each lift that an operator has made, here or elsewhere. */
-  constructor(forgetAfterMs: number, onLift?: (keyId: string, lift: BanRecord) => void) {
+  constructor(forgetAfterMs: number, hooks: BanTableHooks = {}) {
     this.forgetAfterMs = forgetAfterMs
-    this.#onLift = onLift
+    this.#hooks = hooks
   }
 
   get all(): ReadonlyMap<string, BanRecord> {
@@ -41,7 +47,8 @@ export class BanTable {
     setBounded(this.#bans, keyId, merged)
     const epochMs = Math.max(merged.epochMs ?? 0, this.#acts.get(keyId) ?? 0)
     if (epochMs > 0) setBounded(this.#acts, keyId, epochMs)
-    if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#onLift?.(keyId, merged)
+    if (merged !== known) this.#hooks.onChange?.(keyId, merged)
+    if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#hooks.onLift?.(keyId, merged)
     return merged
   }
 

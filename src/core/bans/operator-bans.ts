@@ -9,8 +9,6 @@ export interface OperatorBansParts {
   readonly store: Pick<BanStore, 'load' | 'save'>
   /** The store's Unix time in ms. */
   now(): number
-  /** Called with the ban that holds for a key from now on, for processes that do not get it from the store. */
-  onAct?(keyId: string, ban: BanRecord): void
 }
 
 export interface BanAct {
@@ -81,9 +79,8 @@ export class OperatorBans {
   }
 
   async #apply(keyId: string, ban: BanRecord): Promise<void> {
-    const { table, store, onAct } = this.#parts
+    const { table, store } = this.#parts
     await store.save(keyId, ban).catch(mayBeDone)
-    const merged = table.merge(keyId, ban)
-    onAct?.(keyId, merged)
+    table.merge(keyId, ban)
   }
 }

@@ -22,7 +22,7 @@ interface Tally {
   reportedMs: number
   /** Strikes by the counter's last answer, those of other processes included. Written by #applyCount. */
   total: number
-  /** Strikes that were not reported to the counter yet. Written by strike and #add. */
+  /** Strikes that were not reported to the counter yet. Written by strike and #report. */
   unreported: number
   /** Written by #report. */
   isCalling: boolean
@@ -122,34 +122,23 @@ export class Strikes {
       this.#tallies.delete(tally.keyId)
       this.#tallies.set(tally.keyId, tally)
     }
-    const counted = this.#add(tally, nowMs)
+    const points = tally.unreported
+    tally.unreported = 0
+    const counted = this.#options.counter.add(tally.keyId, points, nowMs)
     if (!(counted instanceof Promise)) return void this.#applyCount(tally, counted, nowMs)
     tally.isCalling = true
-    const call = this.#follow(tally, counted)
+    const call = counted
+      .then((count) => this.#applyCount(tally, count, this.#options.now()))
       // Strikes that neither the store nor memory could count are dropped: the requests they stand for were refused all the same.
       .catch(() => void (tally.unreported = 0))
       .then(() => {
         tally.isCalling = false
         this.#underway.delete(call)
-        if (tally.unreported > 0) this.#reportLater(tally)
+        if (tally.unreported === 0) return
+        if (this.#mayBan(tally)) this.#report(tally, this.#options.now())
+        else this.#reportLater(tally)
       })
     this.#underway.add(call)
-  }
-
-  #add(tally: Tally, nowMs: number): Count | Promise<Count> {
-    const points = tally.unreported
-    tally.unreported = 0
-    return this.#options.counter.add(tally.keyId, points, nowMs)
-  }
-
-  async #follow(tally: Tally, first: Promise<Count>): Promise<void> {
-    let counted = await first
-    for (;;) {
-      await this.#applyCount(tally, counted, this.#options.now())
-      const nowMs = this.#options.now()
-      if (tally.isForgotten || tally.unreported === 0 || !this.#mayBan(tally)) return
-      counted = await this.#add(tally, nowMs)
-    }
   }
 
   /** Applies an answer of the counter; a promise resolves when the count was reset for a ban. */

@@ -24,9 +24,8 @@ const SWEEP_MS = 60_000
 
 export class Synchroniser {
   readonly #parts: SynchroniserParts
-  readonly #loaded = Promise.withResolvers<void>()
   /** Resolves when the store has been read for the first time. */
-  readonly loaded = this.#loaded.promise
+  readonly #loaded = Promise.withResolvers<void>()
   readonly #sweep: NodeJS.Timeout
   /** Writes under way. Written by save alone. */
   readonly #saving = new Set<Promise<void>>()
@@ -51,6 +50,15 @@ export class Synchroniser {
     })
   }
 
+  /** Resolves when the store has been read for the first time, or after timeoutMs. */
+  async ready(timeoutMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, timeoutMs)
+    await Promise.race([this.#loaded.promise, promise])
+    clearTimeout(timer)
+  }
+
+  /** Writes in the background; a ban that the store did not take is written when the store is back. */
   save(keyId: string, ban: BanRecord): void {
     const write = this.#parts.store
       .save(keyId, ban)

@@ -51,7 +51,7 @@ export class CheckBudget {
 /** No address contains a space. */
 const nameOf = ({ address, clientId }: Sender): string => `${address} ${clientId}`
 
-/** Sets a value that the map keeps for the longest; beyond the most it forgets the oldest. */
+/** Sets a value in a map that forgets whatever was set the longest ago, once it has more than `most`. */
 export function keepLatest<Value>(
   kept: Map<string, Value>,
   key: string,

@@ -4,23 +4,10 @@ import { isDeepStrictEqual } from 'node:util'
 import type { JwtConfig } from '../../config/config.ts'
 import { isJwtForm } from '../rules/credentials.ts'
 import { isRefusal, type Refusal } from '../rules/refusals.ts'
-import {
-  readToken,
-  tokenRules,
-  type TokenRules,
-  type TokenStatement,
-} from '../rules/token-claims.ts'
+import { readToken, type TokenStatement } from '../rules/token-claims.ts'
 import { CheckBudget, keepLatest } from './check-budget.ts'
-import type { JwksTiming } from './jwks-source.ts'
-import {
-  covers,
-  isProven,
-  isWithdrawn,
-  openKeySource,
-  readKeyFile,
-  type KeySet,
-  type KeySource,
-} from './key-set.ts'
+import { covers, isProven, type KeySet } from './key-set.ts'
+import { KeySource, type KeySetFault, type KeySourceOptions } from './key-source.ts'
 import type { TokenPolicy } from './token-callers.ts'
 import {
   BAD_CLAIMS,
@@ -34,13 +21,6 @@ import {
 } from './verdicts.ts'
 import { createWorkGate } from './work-gate.ts'
 
-/** The last fetch of the key set failed. */
-export interface KeySetFault {
-  readonly cause: string
-  /** An older set is there and stays in use. */
-  readonly hasKeys: boolean
-}
-
 export interface JwtObserver {
   /** Called after each fetch of the key set; undefined: it went well. */
   keySetFetched(fault: KeySetFault | undefined): void
@@ -50,7 +30,7 @@ export interface JwtObserver {
 
 export interface JwtVerifierOptions {
   readonly observer: JwtObserver
-  readonly timing?: Partial<JwksTiming> | undefined
+  readonly timing?: KeySourceOptions['timing']
 }
 
 interface Question {
@@ -67,44 +47,36 @@ const maxRemembered = 10_000
 // 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
 const gateLimits = { running: 2, waiting: 1024 }
 
-/** Throws an Error that names the fault when jwksFile cannot be used, or an algorithm is not a public-key one. */
+/** Throws an Error that names the fault when jwksFile cannot be used. */
 export const createJwtVerifier = (config: JwtConfig, options: JwtVerifierOptions): JwtVerifier =>
   new JwtVerifier(config, options)
 
 export class JwtVerifier {
   readonly #config: JwtConfig
-  readonly #rules: TokenRules
   readonly #observer: JwtObserver
   /** Statements of proven tokens, by the token's digest. */
   readonly #remembered = new Map<string, TokenStatement>()
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
   readonly #checks = new CheckBudget()
-  /** Text of jwksFile. */
-  readonly #keyText: string | undefined
   readonly #source: KeySource
   readonly #first: Promise<void>
-  /** Why the latest fetch of the key set failed; undefined: it did not. */
-  fault: KeySetFault | undefined
 
   constructor(config: JwtConfig, { observer, timing }: JwtVerifierOptions) {
     this.#config = config
-    this.#rules = tokenRules(config)
     this.#observer = observer
-    this.#keyText = config.jwksFile && readKeyFile(config.jwksFile)
-    this.#source = openKeySource(config, this.#keyText, {
+    this.#source = new KeySource(config, {
       timing,
       // Tokens that a withdrawn key signed are checked again.
-      onChange: (next, before) => {
-        if (before !== undefined && isWithdrawn(before, next)) this.#remembered.clear()
-      },
-      onFetched: (cause) => {
-        this.fault =
-          cause === undefined ? undefined : { cause, hasKeys: this.#source.current !== undefined }
-        observer.keySetFetched(this.fault)
-      },
+      onWithdrawn: () => this.#remembered.clear(),
+      onFetched: (fault) => observer.keySetFetched(fault),
     })
     this.#first = this.#source.refresh()
+  }
+
+  /** Why the latest fetch of the key set failed; undefined: it did not. */
+  get fault(): KeySetFault | undefined {
+    return this.#source.fault
   }
 
   /**
@@ -126,7 +98,7 @@ export class JwtVerifier {
     if (known) this.#remembered.delete(digest)
     let proof = this.#underway.get(digest)
     if (proof === undefined) {
-      const statement = readToken(token, this.#rules, nowMs)
+      const statement = readToken(token, this.#config, nowMs)
       if (!statement) return BAD_CLAIMS
       if (callerOf(statement) === undefined) return NO_PLAN
       proof = this.#prove({ token, digest, statement, nowMs, address, policy })
@@ -142,10 +114,7 @@ export class JwtVerifier {
 
   /** Whether a verifier for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
   isFor(config: JwtConfig): boolean {
-    return (
-      isDeepStrictEqual(config, this.#config) &&
-      (config.jwksFile && readKeyFile(config.jwksFile)) === this.#keyText
-    )
+    return isDeepStrictEqual(config, this.#config) && this.#source.isOf(config.jwksFile)
   }
 
   /** Prevents further fetches; one under way goes on, as requests may wait for it. */

@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto'
 import type { Clients } from '../../config/config.ts'
 import { createCaller, type Caller } from '../rules/credentials.ts'
+import { keepLatest } from './check-budget.ts'
 
 export type KeyRing = ReturnType<typeof createKeyRing>
 
@@ -10,12 +11,10 @@ const KEPT_CALLERS = 65_536
 
 /** Digests of keys used since the start, whatever configuration they were in. They are bounded; the oldest go first. */
 export class UsedKeys {
-  readonly #digests = new Set<string>()
+  readonly #digests = new Map<string, true>()
 
   add(digest: string): void {
-    this.#digests.add(digest)
-    const [oldest = ''] = this.#digests.size > KEPT_CALLERS ? this.#digests : []
-    this.#digests.delete(oldest)
+    keepLatest(this.#digests, digest, true, KEPT_CALLERS)
   }
 
   has(digest: string): boolean {

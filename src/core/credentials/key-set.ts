@@ -1,10 +1,8 @@
-/** Loads the keys of a token issuer and checks signatures with them; the only file that knows jose. */
-import { readFileSync } from 'node:fs'
+/** Reads the keys of a token issuer and checks signatures with them; the only file that knows jose. */
 import { createRequire } from 'node:module'
 import type * as Jose from 'jose'
 import type { CryptoKey, JSONWebKeySet } from 'jose'
 import type { JwtConfig } from '../../config/config.ts'
-import { JwksSource, type JwksOptions } from './jwks-source.ts'
 
 /** How many keys are tried for a token that names none. */
 const maxKeysTried = 4
@@ -19,11 +17,6 @@ export interface KeySet {
   /** Each key as JSON. */
   readonly texts: ReadonlySet<string>
 }
-
-export type KeySource = Pick<
-  JwksSource<KeySet>,
-  'current' | 'refresh' | 'renew' | 'retire' | 'close'
->
 
 /** Whether the set has the key of a token; one without a key id, which is optional (RFC 7515 section 4.1.4), is tried on the set as it is. */
 export function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
@@ -67,38 +60,8 @@ export async function isProven(
   return false
 }
 
-/** keyText: text of jwksFile. */
-export function openKeySource(
-  { jwksFile, jwksUri: uri }: JwtConfig,
-  keyText: string | undefined,
-  options: Pick<JwksOptions<KeySet>, 'onChange' | 'onFetched' | 'timing'>,
-): KeySource {
-  if (keyText !== undefined) {
-    return {
-      current: inFile(jwksFile, () => parseKeySet(keyText)),
-      refresh: () => Promise.resolve(),
-      renew: () => Promise.resolve(true),
-      retire: () => undefined,
-      close: () => undefined,
-    }
-  }
-  if (uri === undefined) throw new Error('jwt: neither jwksUri nor jwksFile is set')
-  return new JwksSource({ ...options, uri, parse: parseKeySet })
-}
-
-export const readKeyFile = (path: string): string => inFile(path, () => readFileSync(path, 'utf8'))
-
-function inFile<Result>(path: string | undefined, act: () => Result): Result {
-  try {
-    return act()
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new Error(`jwt.jwksFile ${path}: ${reason}`, { cause })
-  }
-}
-
 /** Throws when the text is not a key set, or an empty one: that would lock every token out. */
-function parseKeySet(text: string): KeySet {
+export function parseKeySet(text: string): KeySet {
   let set: unknown
   try {
     set = JSON.parse(text)

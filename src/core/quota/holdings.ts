@@ -1,10 +1,10 @@
 /**
  * Looks after the tokens that this process holds: returns idle ones, and those that others wait for according to notices, and
- * restates what the authority may not know. `uncertain` and `#holders` are the clients that need attention; drain settles all
- * of them.
+ * restates what the authority may not know. `uncertain` and `#holders` are the leases that need attention; drain settles all of
+ * them.
  */
-import type { Client } from './client.ts'
 import type { LeaseCalls } from './lease-calls.ts'
+import type { Lease } from './lease.ts'
 import type { Notice } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 
@@ -18,16 +18,16 @@ const SETTLING_AT_ONCE = 64
 const RETURNING = { returns: true }
 
 export class Holdings {
-  /** Clients whose use is stated as soon as the authority answers. Written by client.ts. */
-  readonly uncertain = new Set<Client>()
+  /** Leases whose use is stated as soon as the authority answers. Written by lease.ts. */
+  readonly uncertain = new Set<Lease>()
   readonly #calls: LeaseCalls
   readonly #clock: { nowMs(): number }
   /**
-   * Clients with tokens in hand or unstated use. A list, since a Set that changes with every lease would leave dead tables for
+   * Leases with tokens in hand or unstated use. A list, since a Set that changes with every lease would leave dead tables for
    * the garbage collector to walk.
    */
-  readonly #holders: Client[] = []
-  /** Index in #holders of the client to be reviewed next. */
+  readonly #holders: Lease[] = []
+  /** Index in #holders of the lease to be reviewed next. */
   #reviewed = 0
   /** Calls of settleUncertain under way. */
   #settling = 0
@@ -42,37 +42,37 @@ export class Holdings {
     })
   }
 
-  /** A call for this client has ended, or a charge was refunded: there may be tokens in hand or unstated use. */
-  watch(client: Client): void {
-    for (const notice of client.takeDeferred()) this.handleNotice(client, notice)
-    if (client.isHolder || !client.lease.isHolding()) return
-    client.isHolder = true
-    this.#holders.push(client)
+  /** A call for this lease has ended, or a charge was refunded: there may be tokens in hand or unstated use. */
+  watch(lease: Lease): void {
+    for (const notice of lease.takeDeferred()) this.handleNotice(lease, notice)
+    if (lease.isWatched || !lease.isHolding()) return
+    lease.isWatched = true
+    this.#holders.push(lease)
   }
 
   /** Handles a notice that the authority has sent to all processes. */
-  handleNotice(client: Client, notice: Notice): void {
+  handleNotice(lease: Lease, notice: Notice): void {
     // This applies during a call, too: a refused request may wait for this notice, and new ones wait with it.
-    if (notice === 'free' || notice === 'reset') client.lease.forgetRefusals()
-    if (client.isCalling) return client.defer(notice)
-    client.applyNotice(notice)
+    if (notice === 'free' || notice === 'reset') lease.forgetRefusals()
+    if (lease.isCalling) return lease.defer(notice)
+    lease.applyNotice(notice)
     const isAsked = notice === 'unknown' || notice === 'reset'
-    const isForgotten = isAsked && client.lease.knowsDay(this.#clock.nowMs())
-    const isHolding = notice !== 'free' && client.lease.isHolding()
-    if (isHolding || isForgotten) this.#calls.call(client, RETURNING)
+    const isForgotten = isAsked && lease.knowsDay(this.#clock.nowMs())
+    const isHolding = notice !== 'free' && lease.isHolding()
+    if (isHolding || isForgotten) this.#calls.call(lease, RETURNING)
   }
 
-  /** States the use of all uncertain clients, a bounded number at a time. */
+  /** States the use of all uncertain leases, a bounded number at a time. */
   settleUncertain(): void {
-    for (const client of this.uncertain) {
+    for (const lease of this.uncertain) {
       if (this.#settling >= SETTLING_AT_ONCE) return
-      if (client.isCalling) continue
-      if (!this.#calls.call(client, RETURNING)) return
+      if (lease.isCalling) continue
+      if (!this.#calls.call(lease, RETURNING)) return
       this.#settling += 1
-      void Promise.resolve(client.inFlight).then(() => {
+      void Promise.resolve(lease.inFlight).then(() => {
         this.#settling -= 1
         // After a failure the next sweep tries again; a retry at once would cause a storm of calls.
-        if (!client.isUncertain) this.settleUncertain()
+        if (!lease.isUncertain) this.settleUncertain()
       })
     }
   }
@@ -82,35 +82,34 @@ export class Holdings {
     this.#stopSweeping()
     const queue = [...new Set([...this.uncertain, ...this.#holders])].values()
     const worker = async (): Promise<void> => {
-      for (const client of queue) {
-        while (client.isCalling) await client.inFlight
-        if (client.isUncertain || client.lease.isHolding()) this.#calls.call(client, RETURNING)
-        await client.inFlight
+      for (const lease of queue) {
+        while (lease.isCalling) await lease.inFlight
+        if (lease.isUncertain || lease.isHolding()) this.#calls.call(lease, RETURNING)
+        await lease.inFlight
       }
     }
     await Promise.all(Array.from({ length: SETTLING_AT_ONCE }, worker))
   }
 
-  /** Returns the tokens of idle clients, and removes clients that hold nothing. */
+  /** Returns the tokens of idle clients, and removes leases that hold nothing. */
   #review(): void {
     const nowMs = this.#clock.nowMs()
     let left = Math.ceil(this.#holders.length / SWEEPS_PER_ROUND)
     for (; left > 0 && this.#holders.length > 0; left--) {
       if (this.#reviewed >= this.#holders.length) this.#reviewed = 0
-      const client = this.#holders[this.#reviewed]
-      if (client === undefined) return
-      const { lease } = client
+      const lease = this.#holders[this.#reviewed]
+      if (lease === undefined) return
       if (!lease.isHolding()) {
-        client.isHolder = false
+        lease.isWatched = false
         // The last holder moves to the free index.
         const last = this.#holders.pop()
-        if (last !== undefined && last !== client) this.#holders[this.#reviewed] = last
+        if (last !== undefined && last !== lease) this.#holders[this.#reviewed] = last
         continue
       }
       this.#reviewed += 1
-      const dueAfterMs = client.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
-      if (client.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
-      if (!this.#calls.call(client, RETURNING)) return
+      const dueAfterMs = lease.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
+      if (lease.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
+      if (!this.#calls.call(lease, RETURNING)) return
     }
   }
 }

@@ -1,20 +1,15 @@
 /**
- * Decides when this process calls the authority, and who waits for the call: each client has at most one call in flight, shared
- * by all requests that wait. A request that arrives during a call goes with the next, so that it waits hardly longer than two
- * calls may take. A call that fails affects only the requests that waited for it: outage.ts decides them, and the next request
- * asks again.
+ * Calls the authority: a call states what a lease holds and asks for more, and its reply is applied to the lease. Each client
+ * has at most one call in flight, shared by all requests that wait. A request that arrives during a call goes with the next, so
+ * that it waits hardly longer than two calls may take. A call that fails affects only the requests that waited for it: outage.ts
+ * decides them, and the next request asks again.
  */
 import type { Limits } from '../../config/config.ts'
-import {
-  AuthorityCalls,
-  type AuthorityCallsOptions,
-  type Order,
-  type SentCall,
-} from './authority-calls.ts'
-import type { Client, Waiter } from './client.ts'
-import type { Outage } from './outage.ts'
-import type { QuotaDecision, TakeReply } from '../../state/quota.ts'
+import type { Authority, QuotaDecision, TakeReply, TakeRequest } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
+import { leaseSize, measurePace } from './lease-size.ts'
+import type { Lease, Waiter } from './lease.ts'
+import type { Outage } from './outage.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 16
 const LOSSES_IN_A_ROW = 3
@@ -22,12 +17,44 @@ const LOSSES_IN_A_ROW = 3
 const ASK_AGAIN_AFTER_RECLAIM_MS = 10
 /** Where a call took longer, the same request does not ask a second time. */
 const SLOW_CALL_MS = 20
+/** How much of the newest call's duration goes into the mean. */
+const CALL_WEIGHT = 0.1
 
-export interface LeaseCallsOptions extends AuthorityCallsOptions {
+export interface LeaseCallsOptions {
+  readonly authority: Authority
+  /** Unique per boot of this process. */
+  readonly processId: string
+  /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used only until the first reply of the authority. */
+  readonly clock: { nowMs(): number; epochMs(): number }
+  /** auto: asks for tokens ahead of need, unless the authority is in this process. */
+  readonly lease: 'auto' | 'off'
   readonly timers: Timers
   readonly outage: Outage
   /** A call was answered and has ended. */
-  onAnswered(client: Client): void
+  onAnswered(lease: Lease): void
+  /** The authority has lost its data: it may not know what any client used. */
+  onLoss(): void
+  /** The authority's clock went back by more than a small skew, so that minutes are counted anew; called once each time. */
+  readonly onClockBack?: ((bySeconds: number) => void) | undefined
+  /** The authority reported its Unix time `storeMs` at some moment of a call that took `tookMs` and has just ended. */
+  readonly onTime?: ((storeMs: number, tookMs: number) => void) | undefined
+}
+
+interface Order {
+  /** Requests that wait. */
+  readonly need: number
+  /** The call may also ask for tokens ahead of need. */
+  readonly ahead?: boolean
+  /** The limits of the waiting requests themselves, since a token may name another plan than the one before. */
+  readonly limits: Limits
+  /** The tokens in hand are returned. */
+  readonly returns?: boolean
+}
+
+interface SentCall {
+  readonly request: TakeRequest
+  readonly reply: TakeReply | Promise<TakeReply>
+  readonly sentMs: number
 }
 
 /** Waiting requests that a reply did not decide, and how long to wait before the next call for them. */
@@ -37,128 +64,239 @@ interface Undecided {
 }
 
 export class LeaseCalls {
+  /** The authority is in this process and answers at once, except where it has to wait for its disk. Written by #send. */
+  isImmediate = false
+  /** No notice is missed after the reply to a call with a higher number. Written by follow. */
+  readonly followed = { from: 0 }
   readonly #options: LeaseCallsOptions
-  readonly authority: AuthorityCalls
+  /** Rises over all clients, so that a client that was forgotten never repeats a number. */
+  #sequence = 0
+  /** Number of the latest call when a clock was last seen to have gone back; replies to earlier calls show nothing new. */
+  #clockBackAt = 0
+  /** The authority's Unix time minus this process's clock, by the latest reply. */
+  #storeAheadMs: number | undefined
+  /** Mean duration of a call. */
+  #callMs = 1
 
   constructor(options: LeaseCallsOptions) {
     this.#options = options
-    this.authority = new AuthorityCalls(options)
   }
 
-  /** Asks for one token, as the caller has found no answer in memory. */
-  take(client: Client, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
-    if (client.isCalling) return new Promise((resolve) => client.queue({ limits, resolve }))
-    const sent = this.authority.send(client, { need: 1, ahead: true, limits })
-    if (sent?.reply instanceof Promise)
-      return new Promise((resolve) =>
-        client.begin(this.#follow(client, [{ limits, resolve }], sent)),
-      )
-    const decision = sent && this.#takeAtOnce(client, limits, sent)
-    return decision ?? this.#decideAlone(client, limits, true)
+  /** isFlowing: true: notices arrive from now on; false: they may be missed, so that what earlier replies said may be outdated. */
+  follow(isFlowing: boolean): void {
+    this.followed.from = isFlowing ? this.#sequence : Infinity
+  }
+
+  /** Asks for one token, as the caller has found no answer in memory; asks again if the authority has lost its data. */
+  take(lease: Lease, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
+    if (lease.isCalling) return new Promise((resolve) => lease.queue({ limits, resolve }))
+    for (let attempt = 0; attempt < LOSSES_IN_A_ROW; attempt++) {
+      const sent = this.#send(lease, { need: 1, ahead: true, limits })
+      if (sent === undefined) break
+      if (sent.reply instanceof Promise) return this.#awaited(lease, limits, sent)
+      const received = this.#receive(lease, sent, sent.reply)
+      const decision =
+        received && decideWith(lease, received.tokens > 0, limits, received.receivedMs)
+      if (decision !== undefined) return decision
+    }
+    return this.#decideAlone(lease, limits, true)
   }
 
   /**
    * Makes a call that no request waits for: it states what was used, and asks for more or returns what is in hand. Returns
    * false where the authority is away. Must not be called while a call is under way.
    */
-  call(client: Client, order: Pick<Order, 'ahead' | 'returns'>): boolean {
-    const sent = this.authority.send(client, { ...order, need: 0, limits: client.lease.limits })
-    if (sent?.reply instanceof Promise) client.begin(this.#follow(client, [], sent))
-    else if (sent !== undefined) this.authority.receive(client, sent, sent.reply)
+  call(lease: Lease, order: Pick<Order, 'ahead' | 'returns'>): boolean {
+    const sent = this.#send(lease, { ...order, need: 0, limits: lease.limits })
+    if (sent?.reply instanceof Promise) lease.inFlight = this.#follow(lease, [], sent)
+    else if (sent !== undefined) this.#receive(lease, sent, sent.reply)
     return sent !== undefined
   }
 
-  /** Asks an authority in this process for one token, and again if it has lost its data. Returns undefined where it has no answer. */
-  #takeAtOnce(client: Client, limits: Limits, first: SentCall): QuotaDecision | undefined {
-    let sent: SentCall | undefined = first
-    for (let attempt = 0; attempt < LOSSES_IN_A_ROW && sent !== undefined; attempt++) {
-      if (sent.reply instanceof Promise) return undefined
-      const outcome = this.authority.receive(client, sent, sent.reply)
-      if (outcome !== undefined) {
-        const { tokens, receivedMs: nowMs } = outcome
-        const { lease } = client
-        const decision = tokens > 0 ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
-        if (decision !== undefined) return decision
-      }
-      sent = this.authority.send(client, { need: 1, ahead: false, limits })
+  /** Returns undefined where the authority is away. */
+  #send(lease: Lease, order: Order): SentCall | undefined {
+    const { authority, processId, clock } = this.#options
+    const { minute, day } = lease
+    // Tokens granted under a higher limit are returned: only the authority knows how many of them are left under the lower one.
+    const isLowered =
+      order.limits.perMinute < minute.grantedLimit || order.limits.perDay < day.grantedLimit
+    const { need, limits, returns = isLowered } = order
+    const sentMs = clock.nowMs()
+    // Tokens of a minute that may end at any moment can no longer be spent. They are returned, so that they do not look like a
+    // limit used up.
+    if (sentMs >= minute.spendUntilMs && minute.held > minute.used) minute.returnUnspent()
+    lease.since ??= this.#sequence
+    const request: TakeRequest = {
+      client: lease.client,
+      process: processId,
+      sequence: ++this.#sequence,
+      since: lease.since,
+      heard: day.taken === undefined ? undefined : lease.answered,
+      limits,
+      minute: minute.statement(returns, lease.fresh),
+      day: day.statement(returns, lease.fresh),
+      need,
+      want: this.#want(lease, order, sentMs),
     }
-    return undefined
+    try {
+      const reply = authority.take(request)
+      this.isImmediate ||= !(reply instanceof Promise)
+      if (returns) lease.returnTokens()
+      return { request, reply, sentMs }
+    } catch {
+      return undefined
+    }
   }
 
-  /** isAway: the authority is away; false: it was late, or answered with an error. */
-  #decideAlone(client: Client, limits: Limits, isAway: boolean): QuotaDecision {
-    const nowMs = this.#options.clock.nowMs()
-    const storeNowMs = this.authority.storeNowMs()
-    client.fail()
-    return this.#options.outage.decide(client, limits, { nowMs, storeNowMs, isAway })
+  #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {
+    if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
+    measurePace(pace, nowMs)
+    // After the end of a minute, the next one is about to begin.
+    const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : minute.lengthMs
+    return leaseSize(pace, { limits, need, minuteLeftMs })
+  }
+
+  /**
+   * Applies a reply; returns undefined where it only allows to ask again. tokens: number of waiting requests that it serves; 0 if
+   * the minute or the day of the tokens may have ended on the way. isReclaimed: the rest is refused until tokens are returned,
+   * and others have just been asked to return theirs. receivedMs: when the reply came; its refusal holds at that moment, however
+   * close the end of the window.
+   */
+  #receive(lease: Lease, { request, sentMs, reply: awaited }: SentCall, reply: TakeReply) {
+    const { clock, onLoss, onTime } = this.#options
+    const receivedMs = clock.nowMs()
+    if (reply.status === 'stale') return undefined
+    this.#watchClock(lease, reply)
+    lease.apply(reply, request, { sentMs, receivedMs })
+    this.#storeAheadMs = reply.nowMs - receivedMs
+    onTime?.(reply.nowMs, receivedMs - sentMs)
+    lease.answered = request.sequence
+    // The authority did not know of its earlier answer.
+    const isForgotten = request.heard !== undefined && request.day.index === reply.day.index
+    if (reply.notice === 'unknown' && isForgotten) onLoss()
+    if (reply.status === 'lost') {
+      lease.lostInARow += 1
+      return undefined
+    }
+    lease.trust()
+    this.#callMs += CALL_WEIGHT * (receivedMs - sentMs - this.#callMs)
+    const tokens = lease.credit(request, reply, this.#callMs)
+    // The earliest moment at which the minute of the reply can end.
+    const endsMs = sentMs + lease.minute.lengthMs * (reply.minute.index + 1) - reply.nowMs
+    const isLate = awaited instanceof Promise && receivedMs >= endsMs
+    const isShort = reply.status === 'short'
+    const isReclaimed =
+      isShort && !isLate && lease.rememberRefusal(reply, request.limits, receivedMs)
+    if (isShort) lease.applyNotice('short')
+    else if (tokens > 0 || reply.notice === 'free') lease.applyNotice('free')
+    return { tokens: isLate ? 0 : tokens, isReclaimed, receivedMs }
+  }
+
+  #watchClock({ minute, answered = 0 }: Lease, reply: TakeReply): void {
+    const minutes = minute.taken === undefined ? 0 : minute.index - reply.minute.index
+    if (minutes <= 1) return
+    if (answered > this.#clockBackAt) this.#options.onClockBack?.(minutes * 60)
+    this.#clockBackAt = this.#sequence
+  }
+
+  /** Separate from take, where most calls to an authority in this process must not pay for the closure. */
+  #awaited(lease: Lease, limits: Limits, sent: SentCall): Promise<QuotaDecision> {
+    return new Promise((resolve) => {
+      lease.inFlight = this.#follow(lease, [{ limits, resolve }], sent)
+    })
   }
 
   /** Waits for the reply of a call, and begins the next call if requests wait for one. */
-  async #follow(client: Client, batch: readonly Waiter[], sent: SentCall): Promise<void> {
+  async #follow(lease: Lease, batch: readonly Waiter[], sent: SentCall): Promise<void> {
     let undecided: Undecided | undefined
     try {
-      undecided = this.#serveReply(client, batch, { sent, reply: await sent.reply })
+      undecided = this.#serveReply(lease, batch, { sent, reply: await sent.reply })
     } catch {
       // The adapter counts the reason; here it only means that there is no answer.
     }
     if (undecided?.pauseMs) await this.#options.timers.after(undecided.pauseMs)
-    const queued = client.end()
+    const queued = lease.endCall()
     // Requests queued behind a failed call do not wait for a second time-out.
-    if (undecided === undefined) return this.#lose(client, [...batch, ...queued], false)
+    if (undecided === undefined) return this.#lose(lease, [...batch, ...queued], false)
     const waiting = [...undecided.waiters, ...queued]
-    if (waiting.length > 0) this.#callAgain(client, waiting)
-    if (!client.isCalling) this.#options.onAnswered(client)
+    if (waiting.length > 0) this.#callAgain(lease, waiting)
+    if (!lease.isCalling) this.#options.onAnswered(lease)
   }
 
   /** Returns undefined where the reply is of no use. */
   #serveReply(
-    client: Client,
+    lease: Lease,
     batch: readonly Waiter[],
     { sent, reply }: { sent: SentCall; reply: TakeReply },
   ): Undecided | undefined {
-    const { clock } = this.#options
-    const outcome = this.authority.receive(client, sent, reply)
-    if (outcome === undefined) {
-      const isAskedAgain = reply.status === 'lost' && client.lostInARow < LOSSES_IN_A_ROW
+    const received = this.#receive(lease, sent, reply)
+    if (received === undefined) {
+      const isAskedAgain = reply.status === 'lost' && lease.lostInARow < LOSSES_IN_A_ROW
       return isAskedAgain ? { waiters: batch, pauseMs: ASK_AGAIN_AFTER_LOSS_MS } : undefined
     }
-    const waits = outcome.isReclaimed && clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
+    const { tokens, isReclaimed, receivedMs } = received
+    const waits = isReclaimed && this.#options.clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
     // Requests that arrive while the others return their tokens wait for them, too.
-    if (waits) client.lease.forgetRefusals()
-    const waiters = this.#serve(client, batch, outcome.tokens, outcome.receivedMs)
+    if (waits) lease.forgetRefusals()
+    const waiters = serve(lease, batch, tokens, receivedMs)
     return { waiters, pauseMs: waits && waiters.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
   }
 
-  /** Gives tokens to the requests in order of arrival, then decides from memory; returns the requests still undecided. */
-  #serve({ lease }: Client, batch: readonly Waiter[], tokens: number, nowMs: number): Waiter[] {
-    let left = tokens
-    lease.awaited = 0
-    return batch.filter((waiter) => {
-      const decision =
-        left-- > 0 ? lease.spend(waiter.limits, nowMs) : lease.decide(waiter.limits, nowMs)
-      if (decision === undefined) lease.awaited += 1
-      else waiter.resolve(decision)
-      return decision === undefined
-    })
-  }
-
   /** Decides what memory can decide, and makes a call for the rest: first for those with the limits of the first. */
-  #callAgain(client: Client, waiting: readonly Waiter[]): void {
-    const undecided = this.#serve(client, waiting, 0, this.#options.clock.nowMs())
+  #callAgain(lease: Lease, waiting: readonly Waiter[]): void {
+    const undecided = serve(lease, waiting, 0, this.#options.clock.nowMs())
     const [first] = undecided
     if (first === undefined) return
     const { limits } = first
     const isLike = (w: Waiter): boolean =>
       w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
     const batch = undecided.filter(isLike)
-    const sent = this.authority.send(client, { need: batch.length, ahead: true, limits })
-    if (sent === undefined) return this.#lose(client, undecided, true)
-    for (const waiter of undecided) if (!isLike(waiter)) client.queue(waiter)
-    client.begin(this.#follow(client, batch, sent))
+    const sent = this.#send(lease, { need: batch.length, ahead: true, limits })
+    if (sent === undefined) return this.#lose(lease, undecided, true)
+    for (const waiter of undecided) if (!isLike(waiter)) lease.queue(waiter)
+    lease.inFlight = this.#follow(lease, batch, sent)
   }
 
-  #lose(client: Client, waiters: readonly Waiter[], isAway: boolean): void {
-    client.fail()
-    for (const { limits, resolve } of waiters) resolve(this.#decideAlone(client, limits, isAway))
+  #lose(lease: Lease, waiters: readonly Waiter[], isAway: boolean): void {
+    lease.fail()
+    for (const { limits, resolve } of waiters) resolve(this.#decideAlone(lease, limits, isAway))
   }
+
+  /** isAway: the authority is away; false: it was late, or answered with an error. */
+  #decideAlone(lease: Lease, limits: Limits, isAway: boolean): QuotaDecision {
+    const { clock, outage } = this.#options
+    const nowMs = clock.nowMs()
+    // The authority's Unix time by its latest reply, or else this machine's.
+    const storeNowMs =
+      this.#storeAheadMs === undefined ? clock.epochMs() : nowMs + this.#storeAheadMs
+    lease.fail()
+    return outage.decide(lease, limits, { nowMs, storeNowMs, isAway })
+  }
+}
+
+/** Gives tokens to the requests in order of arrival, then decides from memory; returns the requests still undecided. */
+function serve(
+  lease: Lease,
+  batch: readonly Waiter[],
+  tokens: number,
+  nowMs: number,
+): readonly Waiter[] {
+  let left = tokens
+  lease.awaited = 0
+  return batch.filter((waiter) => {
+    const decision = decideWith(lease, left-- > 0, waiter.limits, nowMs)
+    if (decision === undefined) lease.awaited += 1
+    else waiter.resolve(decision)
+    return decision === undefined
+  })
+}
+
+/** Decides a request that waited: with a token of the reply, or from memory. */
+function decideWith(
+  lease: Lease,
+  hasToken: boolean,
+  limits: Limits,
+  nowMs: number,
+): QuotaDecision | undefined {
+  return hasToken ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
 }

@@ -1,6 +1,16 @@
 /**
  * A lease is what this process holds and knows of one client: tokens of the minute and the day that the authority has already
- * deducted, and the refusals it has given. Its methods decide from this and change it; time is an argument.
+ * deducted, the refusals it has given, and the call to it. Its methods decide from this and change it; time is an argument.
+ *
+ * | state     | what it means                                               | what ends it                                   |
+ * | --------- | ----------------------------------------------------------- | ---------------------------------------------- |
+ * | settled   | the authority knows the use, or will with the next call     | inFlight: asking; doubt or fail: uncertain     |
+ * | asking    | a call is under way; requests and notices wait for its end  | endCall: settled; doubt: restating             |
+ * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; trust: settled            |
+ * | restating | both: the call under way states the use                     | trust: asking; endCall: uncertain              |
+ *
+ * In each state it may be wanted: some process refuses requests, so that tokens refunded here are returned at once. That begins
+ * with `short` and ends with `free`, by a notice or by a reply.
  */
 import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
@@ -8,6 +18,7 @@ import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/statements.ts'
 import type {
   Admission,
+  Notice,
   QuotaDecision,
   TakeReply,
   TakeRequest,
@@ -26,6 +37,20 @@ const RETRY_AT_MOST_MS = 10_000
 /** A reply up to this old counts as current. So a flood of requests that are not charged asks the authority ten times a second at most. */
 const SAID_FOR_MS = 100
 
+/** A request that waits for a call. */
+export interface Waiter {
+  readonly limits: Limits
+  resolve(decision: QuotaDecision): void
+}
+
+/** What all leases of a process share. */
+export interface LeaseSurroundings {
+  /** See LeaseCalls. */
+  readonly followed: { readonly from: number }
+  /** The uncertain and restating leases of all. Written by Lease. */
+  readonly uncertain: Set<Lease>
+}
+
 export class Lease {
   readonly client: string
   readonly minute = new LeaseWindow('minute', MINUTE_MS)
@@ -38,16 +63,29 @@ export class Lease {
   readonly pace: Pace
   /** The next call begins with so many tokens in hand or fewer; undefined: when a token is needed. Written here. */
   prefetchAt: number | undefined
-  /** Number of this process's latest call before the first for this lease. Written by authority-calls.ts. */
+  /** Number of this process's latest call before the first for this lease. Written by lease-calls.ts. */
   since: number | undefined
-  /** Number of the latest call that was answered. Written by authority-calls.ts. */
+  /** Number of the latest call that was answered. Written by lease-calls.ts. */
   answered: number | undefined
   /** Requests admitted since that call was sent. Written here. */
   fresh = 0
   /** Requests that wait for tokens refunded since a refusal; that many of these are reserved for them. Written by lease-calls.ts. */
   awaited = 0
-  /** See AuthorityCalls. */
-  readonly #followed: { readonly from: number }
+  /** The call under way or about to be repeated; never rejects. Written by lease-calls.ts, and by endCall. */
+  inFlight: Promise<void> | undefined
+  /** Consecutive replies that reported a loss of data. Written here, and by lease-calls.ts. */
+  lostInARow = 0
+  /** Written here. */
+  isWanted = false
+  /** Requests that wait for a decision, including those of the call under way. Written by lessee.ts. */
+  pending = 0
+  /** holdings.ts keeps this lease in its list. Written there. */
+  isWatched = false
+  /** Requests that arrived during the call; the next call is for them. */
+  #queued: Waiter[] = []
+  /** Notices that arrived during the call, each once, the latest last. */
+  #deferred: readonly Notice[] = []
+  readonly #shared: LeaseSurroundings
   /** The day's use that the authority knows. */
   #dayUsedKnown = 0
   /** When the latest reply came. */
@@ -59,15 +97,65 @@ export class Lease {
   /** Unspent tokens of other processes, which were already asked to return them; tokens that stay are with processes that have died. */
   #stranded = 0
 
-  constructor(
-    client: string,
-    { limits, nowMs, followed }: { limits: Limits; nowMs: number; followed: { from: number } },
-  ) {
+  constructor(client: string, limits: Limits, nowMs: number, shared: LeaseSurroundings) {
     this.client = client
-    this.#followed = followed
+    this.#shared = shared
     this.lastUsedMs = nowMs
     this.limits = limits
     this.pace = createPace(nowMs)
+  }
+
+  get isCalling(): boolean {
+    return this.inFlight !== undefined
+  }
+
+  get isUncertain(): boolean {
+    return this.#shared.uncertain.has(this)
+  }
+
+  queue(waiter: Waiter): void {
+    this.#queued.push(waiter)
+  }
+
+  /** Ends the call and returns the requests that were queued meanwhile. */
+  endCall(): readonly Waiter[] {
+    const queued = this.#queued
+    if (queued.length > 0) this.#queued = []
+    this.inFlight = undefined
+    return queued
+  }
+
+  /** The authority knows all that was used. */
+  trust(): void {
+    this.lostInARow = 0
+    this.#shared.uncertain.delete(this)
+  }
+
+  /** The authority may have lost what was stated to it. */
+  doubt(): void {
+    this.#shared.uncertain.add(this)
+  }
+
+  /** The authority did not answer in time; it may have carried out the call, or may still do so. */
+  fail(): void {
+    this.lostInARow = 0
+    this.awaited = 0
+    this.doubt()
+  }
+
+  applyNotice(notice: Notice): void {
+    if (notice !== 'unknown') this.isWanted = notice === 'short'
+  }
+
+  /** Keeps a notice for the end of the call: the reply under way may be older than the notice. */
+  defer(notice: Notice): void {
+    this.#deferred = [...this.#deferred.filter((other) => other !== notice), notice]
+  }
+
+  takeDeferred(): readonly Notice[] {
+    const deferred = this.#deferred
+    this.#deferred = []
+    return deferred
   }
 
   /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */
@@ -222,7 +310,7 @@ export class Lease {
   /** Whether notices were missed since the latest reply and arrive again, so that the authority has to be asked once more. */
   isOutdated(): boolean {
     const { answered = 0 } = this
-    const { from } = this.#followed
+    const { from } = this.#shared.followed
     return answered <= from && from !== Infinity
   }
 
@@ -234,7 +322,7 @@ export class Lease {
   #isTrue({ perMinute, perDay }: Limits): boolean {
     const { minute, day, answered = 0, awaited } = this
     const isLowered = perMinute < minute.grantedLimit || perDay < day.grantedLimit
-    if (this.#isHolder && answered > this.#followed.from && !isLowered) return true
+    if (this.#isHolder && answered > this.#shared.followed.from && !isLowered) return true
     return minute.remaining(perMinute, awaited) === 0 || day.remaining(perDay, awaited) === 0
   }
 }

@@ -4,7 +4,6 @@
  * granted to others what a share would spend, so that no process may spend its share.
  */
 import type { Limits, OutageMode } from '../../config/config.ts'
-import type { Client } from './client.ts'
 import type { Lease } from './lease.ts'
 import type { Membership } from './membership.ts'
 import type { QuotaDecision, QuotaObserver } from '../../state/quota.ts'
@@ -38,7 +37,7 @@ export class Outage {
    * known.
    */
   decide(
-    { lease }: Client,
+    lease: Lease,
     limits: Limits,
     { nowMs, storeNowMs, isAway }: { nowMs: number; storeNowMs: number; isAway: boolean },
   ): QuotaDecision {
@@ -61,12 +60,12 @@ export class Outage {
    * authority may be asked. Applies only in mode local: in the other modes either no process admits without the authority, or
    * all is admitted anyway.
    */
-  refusal({ lease, pending }: Client, limits: Limits, nowMs: number) {
+  refusal(lease: Lease, limits: Limits, nowMs: number) {
     const { mode, membership } = this.#options
     // By then the others have stated what they spent.
     if (nowMs >= this.#backMs + SETTLED_AFTER_MS) return undefined
     if (mode !== 'local' || membership.isAlone) return undefined
-    return this.#denial(lease, limits, nowMs, pending)
+    return this.#denial(lease, limits, nowMs, lease.pending)
   }
 
   /**

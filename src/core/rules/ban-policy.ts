@@ -3,7 +3,6 @@ import type { BanRecord } from '../../state/bans.ts'
 import type { BansConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 
-export const MAX_REASON_LENGTH = 200
 /** The longest ban that an operator may impose. */
 export const MAX_IMPOSED_MS = 400 * DAY_MS
 

@@ -1,5 +1,5 @@
 /** Finds the client's address: the peer of the connection, or the one for which trusted proxies forward. */
-import { BlockList, isIP, isIPv4 } from 'node:net'
+import { BlockList, isIP, isIPv4, SocketAddress } from 'node:net'
 
 export interface ClientAddress {
   /** IP address without zone; '' when the connection has been closed. */
@@ -71,48 +71,27 @@ function withoutPort(entry: string): string {
   return /^(?:\[([^\]]*)\]|([0-9.]+))(?::[0-9]{1,5})?$/.exec(entry)?.slice(1).join('') ?? entry
 }
 
-/** An IP address without its zone, IPv4-mapped IPv6 as IPv4; undefined if the text is no address. */
+/** An IP address as RFC 5952 writes it, without its zone, IPv4-mapped IPv6 as IPv4; undefined if the text is no address. */
 function readAddress(text: string): string | undefined {
   if (isIPv4(text)) return text
   if (isIP(text) !== 6) return undefined
-  const zone = text.indexOf('%')
-  const address = (zone === -1 ? text : text.slice(0, zone)).toLowerCase()
-  return mappedIPv4(address) ?? address
+  // A zone would be looked up among this machine's interfaces.
+  const { address } = new SocketAddress({ address: text.replace(/%.*/, ''), family: 'ipv6' })
+  // RFC 4291 2.5.5.2. Only such an address is written with ffff and dots.
+  return /^::ffff:(.+\..+)$/.exec(address)?.[1] ?? address
 }
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {
   return address.includes(':') ? 'ipv6' : 'ipv4'
 }
 
-/** address: a valid address, or ''. */
+/** address: a result of readAddress, or ''. */
 function addressKey(address: string): string {
   if (!address.includes(':')) return address
-  return `${ipv6Groups(address).slice(0, 4).join(':')}::/64`
-}
-
-/** The IPv4 address within ::ffff:0:0/96 (RFC 4291 2.5.5.2). */
-function mappedIPv4(address: string): string | undefined {
-  const groups = ipv6Groups(address)
-  const mapped = groups.slice(0, 6).join(':') === '0:0:0:0:0:ffff'
-  if (!mapped) return undefined
-  const [high, low] = groups.slice(6).map((group) => Number.parseInt(group, 16))
-  return [high ?? 0, low ?? 0].flatMap((group) => [group >> 8, group & 0xff]).join('.')
-}
-
-/** The eight groups of a valid IPv6 address, in hexadecimal without leading zeros. */
-function ipv6Groups(address: string): string[] {
-  const [head = '', tail] = address.split('::')
-  const left = toGroups(head)
-  const right = toGroups(tail ?? '')
-  const gap = Array.from({ length: 8 - left.length - right.length }, () => '0')
-  return [...left, ...gap, ...right]
-}
-
-function toGroups(part: string): string[] {
-  if (part === '') return []
-  return part.split(':').flatMap((group) => {
-    if (!group.includes('.')) return Number.parseInt(group, 16).toString(16)
-    const [a = 0, b = 0, c = 0, d = 0] = group.split('.').map(Number)
-    return [((a << 8) | b).toString(16), ((c << 8) | d).toString(16)]
-  })
+  const [left = '', right = ''] = address.split('::')
+  const head = left === '' ? [] : left.split(':')
+  const tail = right === '' ? [] : right.split(':')
+  // An address with dots begins with six zeros, so that it is no matter that they stand for two groups.
+  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0')
+  return `${[...head, ...zeros, ...tail].slice(0, 4).join(':')}::/64`
 }

@@ -1,7 +1,6 @@
 /** Finds the configured route of a method and path, and separates paths outside the base path from unknown ones. */
 import type { Config, RouteConfig } from '../../config/config.ts'
-import { withdrawalOf, type Withdrawal } from './deprecation.ts'
-import { lifecycleHeaders } from './lifecycle-headers.ts'
+import { lifecycleHeaders, withdrawalOf, type Withdrawal } from './deprecation.ts'
 
 export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'responseTimeoutMs'> {
   /** Path such as `/v1/pets/{petId}`; undefined where none is configured. */

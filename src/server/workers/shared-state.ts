@@ -1,8 +1,7 @@
 /** State that the supervisor keeps for all workers of the machine, and its answers to their calls. */
-import { createMemoryBanStore, type BanStore } from '../../state/bans.ts'
+import type { BanRecord, BanStore } from '../../state/bans.ts'
 import { BanTable } from '../../core/bans/ban-table.ts'
 import { OperatorBans } from '../../core/bans/operator-bans.ts'
-import { SharedBans, type SharedBansParts } from '../../core/bans/shared-bans.ts'
 import { Synchroniser } from '../../core/bans/synchroniser.ts'
 import type { CallHandlers } from '../../state/supervisor/calls.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
@@ -16,7 +15,7 @@ import { whenKnown } from '../../core/rules/when-known.ts'
 
 export type SharedState = ReturnType<typeof createSharedState>
 
-interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'> {
+interface SharedStateParts {
   readonly config: Config
   /** Counts the requests without a valid credential. */
   readonly addresses: ReturnType<typeof createAddressCounter>
@@ -25,23 +24,28 @@ interface SharedStateParts extends Pick<SharedBansParts, 'onBan' | 'onMalformed'
   /** The store of all bans, and its clock. */
   readonly banStore: BanStore
   readonly clock: StoreClock
+  /** Called with each ban that all workers have to receive; with Redis they receive it from there. */
+  onBan(keyId: string, ban: BanRecord): void
+  /** Called when data in the store is not a ban and was skipped; with Redis the workers report it. */
+  onMalformed(where: string): void
 }
 
 export function createSharedState(parts: SharedStateParts) {
   const { config, embedded, banStore, clock, addresses } = parts
   let policy = config.bans
-  const { forgetAfterMs, withinMs } = policy
-  const strikes = createMemoryCounter(withinMs)
+  const strikes = createMemoryCounter(policy.withinMs)
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded
   }
-  const store = embedded === undefined ? createMemoryBanStore() : banStore
-  /** The bans that Redis keeps. */
-  const table = new BanTable(forgetAfterMs)
-  const inRedis = embedded === undefined ? keepUpWith(banStore, table, clock) : undefined
-  const onLift = (keyId: string): void => strikes.reset(keyId)
-  const bans = new SharedBans({ ...parts, store, forgetAfterMs, onLift })
+  const now = (): number => clock.nowMs()
+  const table = new BanTable(policy.forgetAfterMs, {
+    onChange: (keyId, ban) => embedded && parts.onBan(keyId, ban),
+    onLift: (keyId) => strikes.reset(keyId),
+  })
+  const malformed = (where: string): void => embedded && parts.onMalformed(where)
+  const observer = { storeLost: () => undefined, storeBack: () => undefined, malformed }
+  const synchroniser = new Synchroniser({ table, store: banStore, observer, now })
   return {
     /** Answers the calls of one worker. onNotice: passes a notice on to the others. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
@@ -60,30 +64,26 @@ export function createSharedState(parts: SharedStateParts) {
         return counted
       },
       countAddress: (count) => addresses.add(count),
-      ...bans.handlers,
+      loadBans: () => ({ bans: table.all, nowMs: Date.now() }),
+      saveBan: ({ keyId, ban }) => {
+        const known = table.all.get(keyId)
+        const merged = table.merge(keyId, ban)
+        if (merged !== known) synchroniser.save(keyId, merged)
+      },
+      forgetBan: async ({ keyId, ban }) => {
+        if (table.remove(keyId, ban)) await banStore.forget(keyId, ban)
+      },
     }),
-    operatorBans:
-      embedded === undefined
-        ? new OperatorBans({ table, store: banStore, now: () => clock.nowMs() })
-        : bans.operators,
+    operatorBans: new OperatorBans({ table, store: banStore, now }),
     /** Applies the ban policy to strikes and bans after this call. */
     use({ bans: next }: Config): void {
       policy = next
       strikes.useTime(next.withinMs)
-      table.forgetAfterMs = bans.forgetAfterMs = next.forgetAfterMs
+      table.forgetAfterMs = next.forgetAfterMs
     },
-    /** Reads the stored bans. */
-    ready: () => bans.ready(),
+    /** Resolves when the stored bans have been read, or have had their time to be. */
+    ready: () => synchroniser.ready(config.store.timeoutMs),
     /** Writes what is not stored yet. */
-    close: async () => {
-      await Promise.allSettled([store.close(), inRedis?.close()])
-    },
+    close: () => synchroniser.close(),
   }
-}
-
-/** Lets operators see bans while the store is away. Workers report when that is, and what in it is no ban. */
-function keepUpWith(store: BanStore, table: BanTable, clock: StoreClock): Synchroniser {
-  const ignore = (): void => undefined
-  const observer = { storeLost: ignore, storeBack: ignore, malformed: ignore }
-  return new Synchroniser({ table, store, observer, now: () => clock.nowMs() })
 }

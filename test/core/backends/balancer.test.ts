@@ -342,15 +342,18 @@ describe('permits', () => {
     expect([balancer.waiting, balancer.backends[0]?.inUse]).toEqual([0, 0])
   })
 
-  it('are not taken by who has left the line', () => {
+  it('are not taken by who has left the line, which keeps none from its client', () => {
     const { balancer, take, report } = start('a', { connections: 1 })
     const { told, wait } = waiters(balancer)
     take()
     const gone = wait('x1')
-    wait('y1')
-    balancer.leave(gone.place)
+    wait('x2')
+    for (let left = 0; left < 2; left++) balancer.leave(gone.place)
+    expect(balancer.waiting).toBe(1)
     report('a')
-    expect(told).toEqual(['y1: a'])
+    expect(told).toEqual(['x2: a'])
+    report('a', 200, 'x')
+    expect(take(undefined, 'GET', 'x')).toBe('a')
   })
 
   it('go to nobody who comes later than those who wait', () => {

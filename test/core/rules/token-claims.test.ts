@@ -4,7 +4,9 @@ import { readToken } from '../../../src/core/rules/token-claims.ts'
 const rules = {
   issuer: 'https://id.example/',
   audience: 'animal-store',
-  algorithms: new Set(['RS256']),
+  algorithms: ['RS256'],
+  jwksUri: undefined,
+  jwksFile: undefined,
   clientClaim: 'sub',
   planClaim: 'plan',
 }

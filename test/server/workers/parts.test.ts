@@ -9,6 +9,7 @@ import {
 } from '../../../src/core/record/metrics.ts'
 import { createAddressCounter } from '../../../src/state/memory/addresses.ts'
 import { createMemoryBanStore, type BanStoreListener } from '../../../src/state/bans.ts'
+import { openMemoryState } from '../../../src/state/memory/home.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConfigError } from '../../../src/config/problems.ts'
 import { crashesAfter, restartDelayMs } from '../../../src/server/workers/slot.ts'
@@ -94,6 +95,35 @@ describe('what the supervisor keeps for all workers', () => {
     await vi.waitFor(() => expect(loads).toEqual([]))
     await expect(state.operatorBans.list()).rejects.toThrow('away')
     expect(state.operatorBans.known().map(([key]) => key)).toEqual(['kept', 'told'])
+    await state.close()
+  })
+
+  it('tells workers of each ban once, and writes it again where store.file did not take it', async () => {
+    const taken: string[] = []
+    const told: string[] = []
+    let isFull = true
+    const { embedded, clock, bans } = openMemoryState(() => undefined)
+    const state = createSharedState({
+      config: readBlocks(['http://127.0.0.1:1'], {}),
+      addresses: createAddressCounter(),
+      embedded,
+      clock,
+      banStore: {
+        ...bans,
+        save: async (keyId) => {
+          if (isFull) throw new Error('disk full')
+          taken.push(keyId)
+        },
+      },
+      onBan: (keyId) => told.push(keyId),
+      onMalformed: () => undefined,
+    })
+    const { saveBan } = state.handlers(() => undefined)
+    const ban = { startedMs: Date.now(), untilMs: Date.now() + 60_000, count: 1 }
+    for (let saved = 0; saved < 2; saved++) await saveBan({ keyId: 'a', ban: { ...ban } })
+    isFull = false
+    await vi.waitFor(() => expect(taken).toEqual(['a']), 20_000)
+    expect(told).toEqual(['a'])
     await state.close()
   })
 })

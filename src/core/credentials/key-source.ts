@@ -1,14 +1,22 @@
-/** Keeps the last good copy of a JSON Web Key Set from an HTTP address, fetched in the background. */
-import { AddressLines } from './address-lines.ts'
+/** Keeps the keys of a token issuer: those of a file, or the last good set from an address, fetched in the background. */
+import { readFileSync } from 'node:fs'
+import type { JwtConfig } from '../../config/config.ts'
+import { isWithdrawn, parseKeySet, type KeySet } from './key-set.ts'
+import { AddressLines } from './work-gate.ts'
 
-export interface JwksOptions<T> {
-  readonly uri: string
-  /** Turns the body into a set, or throws; a set that throws never replaces a good one. */
-  readonly parse: (body: string) => T
-  /** Called with each set that differs from the last one; before is undefined for the first. */
-  readonly onChange: (next: T, before: T | undefined) => void
-  /** Called after each fetch; `fault`, for the log, says why it failed. */
-  readonly onFetched: (fault: string | undefined) => void
+/** The last fetch of the key set failed. */
+export interface KeySetFault {
+  /** For the log. */
+  readonly cause: string
+  /** An older set is there and stays in use. */
+  readonly hasKeys: boolean
+}
+
+export interface KeySourceOptions {
+  /** Called after each fetch; undefined: it went well. */
+  onFetched(fault: KeySetFault | undefined): void
+  /** Called when a key has been dropped or replaced. */
+  onWithdrawn(): void
   readonly timing?: Partial<JwksTiming> | undefined
 }
 
@@ -41,14 +49,17 @@ interface Waiting {
   resolve(isRenewed: boolean): void
 }
 
-export class JwksSource<T> {
+export class KeySource {
   /** The last good set; undefined until the first has come. */
-  current: T | undefined
-  readonly #options: JwksOptions<T>
+  current: KeySet | undefined
+  /** Why the latest fetch failed; undefined: it did not. */
+  fault: KeySetFault | undefined
+  readonly #uri: string | undefined
+  readonly #options: KeySourceOptions
   readonly #timing: JwksTiming
   readonly #closing = new AbortController()
   /** Text from which `current` was made. */
-  #body: string | undefined
+  #text: string | undefined
   #failures = 0
   #fetching: Promise<void> | undefined
   #fetches = 0
@@ -57,15 +68,25 @@ export class JwksSource<T> {
   #timer: NodeJS.Timeout | undefined
   #isRetired = false
 
-  /** Nothing is fetched before the first refresh(). */
-  constructor(options: JwksOptions<T>) {
+  /** Nothing is fetched before the first refresh(). Throws an Error that names the fault when jwksFile cannot be used. */
+  constructor({ jwksFile, jwksUri }: JwtConfig, options: KeySourceOptions) {
+    this.#uri = jwksUri
     this.#options = options
     this.#timing = { ...defaultTiming, ...options.timing }
+    if (jwksFile === undefined) return
+    const text = readText(jwksFile)
+    this.#text = text
+    this.current = inFile(jwksFile, () => parseKeySet(text))
+  }
+
+  /** Whether this file, if there is one, has the text that is in use. Throws an Error that names the fault when it cannot be read. */
+  isOf(jwksFile: string | undefined): boolean {
+    return jwksFile === undefined || readText(jwksFile) === this.#text
   }
 
   /** Resolves when the fetch under way has ended, well or badly; the next one comes by itself. */
   refresh(): Promise<void> {
-    return (this.#fetching ??= this.#fetch())
+    return this.#uri === undefined ? Promise.resolve() : (this.#fetching ??= this.#fetch(this.#uri))
   }
 
   /**
@@ -74,6 +95,7 @@ export class JwksSource<T> {
    * wait or the issuer fails.
    */
   renew(address: string): Promise<boolean> {
+    if (this.#uri === undefined) return Promise.resolve(true)
     const isFailing = this.#failures > 0 && this.#fetching === undefined
     if (this.#isRetired || isFailing) return Promise.resolve(false)
     return new Promise((resolve) => {
@@ -95,11 +117,11 @@ export class JwksSource<T> {
     this.#closing.abort()
   }
 
-  async #fetch(): Promise<void> {
+  async #fetch(uri: string): Promise<void> {
     clearTimeout(this.#timer)
     this.#fetches++
     this.#beganMs = performance.now()
-    const isGood = await this.#load()
+    const isGood = await this.#load(uri)
     this.#fetching = undefined
     this.#answer(isGood)
     if (this.#isRetired) return
@@ -118,58 +140,66 @@ export class JwksSource<T> {
       one.resolve(isGood && one.fetches < this.#fetches)
   }
 
-  async #load(): Promise<boolean> {
-    const { uri, parse, onChange, onFetched } = this.#options
+  async #load(uri: string): Promise<boolean> {
     const { signal } = this.#closing
     try {
-      const body = await download(uri, this.#timing.timeoutMs, signal)
-      if (body !== this.#body) {
-        const before = this.current
-        this.current = parse(body)
-        this.#body = body
-        onChange(this.current, before)
-      }
+      const text = await download(uri, this.#timing.timeoutMs, signal)
+      // A text that is no set throws, and never replaces a good one.
+      if (text !== this.#text) this.#replace(parseKeySet(text), text)
       this.#failures = 0
-      onFetched(undefined)
-      return true
+      this.fault = undefined
     } catch (error) {
       if (signal.aborted) return false
       this.#failures++
-      onFetched(describe(error))
-      return false
+      this.fault = { cause: describe(error), hasKeys: this.current !== undefined }
     }
+    this.#options.onFetched(this.fault)
+    return this.fault === undefined
+  }
+
+  #replace(next: KeySet, text: string): void {
+    const before = this.current
+    this.current = next
+    this.#text = text
+    if (before !== undefined && isWithdrawn(before, next)) this.#options.onWithdrawn()
   }
 }
 
 /** GET with a bound on time and size, following no redirect: the address is the trust anchor of every token. */
 async function download(uri: string, timeoutMs: number, closing: AbortSignal): Promise<string> {
-  const late = new AbortController()
-  const timer = setTimeout(() => late.abort(new Error('no answer in time')), timeoutMs)
-  try {
-    const response = await fetch(uri, {
-      redirect: 'error',
-      headers: { accept: 'application/jwk-set+json, application/json' },
-      signal: AbortSignal.any([closing, late.signal]),
-    })
-    if (response.status !== 200 || !response.body) {
-      await response.body?.cancel()
-      throw new Error(`status ${response.status}`)
-    }
-    const chunks: Uint8Array[] = []
-    let bytes = 0
-    for await (const chunk of response.body) {
-      bytes += chunk.length
-      if (bytes > maxBodyBytes) throw new Error(`more than ${maxBodyBytes} bytes`)
-      chunks.push(chunk)
-    }
-    return Buffer.concat(chunks).toString('utf8')
-  } finally {
-    clearTimeout(timer)
+  const response = await fetch(uri, {
+    redirect: 'error',
+    headers: { accept: 'application/jwk-set+json, application/json' },
+    signal: AbortSignal.any([closing, AbortSignal.timeout(timeoutMs)]),
+  })
+  if (response.status !== 200 || !response.body) {
+    await response.body?.cancel()
+    throw new Error(`status ${response.status}`)
   }
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of response.body) {
+    bytes += chunk.length
+    if (bytes > maxBodyBytes) throw new Error(`more than ${maxBodyBytes} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
 }
 
 /** fetch says only "fetch failed" and hides the reason in the cause. */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
+  if (error.name === 'TimeoutError') return 'no answer in time'
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+}
+
+const readText = (path: string): string => inFile(path, () => readFileSync(path, 'utf8'))
+
+function inFile<Result>(path: string, act: () => Result): Result {
+  try {
+    return act()
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(`jwt.jwksFile ${path}: ${reason}`, { cause })
+  }
 }
