@@ -1,7 +1,7 @@
 /** Keeps the bans of all workers of the machine, in their supervisor. */
 import { isSameBan } from '../rules/ban-policy.ts'
-import type { CallHandlers } from '../../state/supervisor/calls.ts'
-import type { BanCalls } from '../../state/supervisor/bans.ts'
+import type { CallHandlers } from '../../state/calls.ts'
+import type { BanCalls } from '../../state/supervisor/home.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
 import { BanTable } from './ban-table.ts'
 import { OperatorBans } from './operator-bans.ts'

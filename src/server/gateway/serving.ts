@@ -13,7 +13,7 @@ import {
 } from '../../insight/live/second.ts'
 import type { RecentDecisions } from '../../core/record/recent.ts'
 import type { StoreHealth } from '../../state/contract.ts'
-import type { CallHandlers } from '../../state/supervisor/calls.ts'
+import type { CallHandlers } from '../../state/calls.ts'
 import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingParts, type LastingPartsOptions } from './lasting-parts.ts'

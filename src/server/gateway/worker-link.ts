@@ -17,7 +17,7 @@ import type { CallerIds, CallerStanding } from '../../insight/explain/question.t
 import type { Second } from '../../insight/live/second.ts'
 import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
 import type { createAddressCounter } from '../../state/memory/addresses.ts'
-import type { IpcCalls } from '../../state/supervisor/calls.ts'
+import type { IpcCalls } from '../../state/calls.ts'
 import type { ReadToken } from './read-token.ts'
 import type { Reloadable } from './reloader.ts'
 

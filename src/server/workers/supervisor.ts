@@ -15,7 +15,7 @@ import {
 } from '../../core/record/metrics.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
-import { answerCalls } from '../../state/supervisor/calls.ts'
+import { answerCalls } from '../../state/calls.ts'
 import { Gateway, ListenError, type GatewayOptions } from '../gateway/gateway.ts'
 import { newGatewayId } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
