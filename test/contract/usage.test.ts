@@ -75,7 +75,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
     expect(days[0]).toEqual([TODAY - 1, row('acme', 2 ** 40)])
     expect(days.slice(1)).toEqual(acme.map((one) => [TODAY, one]))
     expect(await store.client('nobody', TODAY - 1, TODAY)).toEqual([])
-    await store.close()
   })
 
   // What is in memory always answers.
@@ -97,7 +96,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
       row('acme', 2 * twice, pro),
       row('bolt', twice),
     ])
-    await store.close()
   })
 
   it('are read in pieces, each client and plan once, while they change', async () => {
@@ -116,7 +114,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
     expect(new Set(seen).size).toBe(seen.length)
     const wanted = [...names.map((client) => `${client} free`), ...moved.map((one) => `${one} pro`)]
     expect(seen.filter((client) => client.startsWith('client-')).sort()).toEqual(wanted.sort())
-    await store.close()
   })
 
   it('are those of 400 days', async () => {
@@ -136,7 +133,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
       expect([0, 1, 399].map(endsInDays)).toEqual([401, 400, 2])
       expect(key(401)).toBe('')
     }
-    await store.close()
   })
 })
 
@@ -181,7 +177,8 @@ describe('totals in store.file', () => {
     const pro = { plan: 'pro' }
     before((database) =>
       database.exec(`
-        CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL,
+          epoch_ms INTEGER, made_by TEXT, reason TEXT) STRICT, WITHOUT ROWID;
         CREATE TABLE usage (day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
           refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client)) STRICT, WITHOUT ROWID;
         PRAGMA application_id = 1953459308; PRAGMA user_version = 1;`),
