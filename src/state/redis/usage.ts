@@ -82,7 +82,6 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
       })
       return (await Promise.all(found)).flat()
     },
-    close: async () => undefined,
   }
 }
 

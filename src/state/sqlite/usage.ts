@@ -86,7 +86,6 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
       }
     },
     client: async (client, from, to) => byPlan(await read(clientOf, from, to, client, client)),
-    close: () => Promise.resolve(),
   }
 }
 
