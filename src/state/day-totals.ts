@@ -92,17 +92,9 @@ const plus = (one: DayRow, other: DayRow, sign: 1 | -1 = 1): DayRow =>
 export const totalOf = (rows: readonly DayRow[]): DayRow =>
   rows.reduce((sum, row) => plus(sum, row))
 
-/**
- * Returns a row for each plan, from the total of a client on one day and the parts of it that were counted under other plans.
- * The rest was counted under the plan that the total names.
- */
-export function splitByPlan(total: DayRow, parts: readonly DayRow[]): readonly DayRow[] {
-  if (parts.length === 0) return [copyOf(total)]
-  const rest = parts.reduce((left, part) => plus(left, part, -1), total)
-  const table = new DayTable(Infinity)
-  for (const row of [rest, ...parts]) table.add(0, row)
-  return table.of(0)
-}
+/** Returns what is left of a row without these parts of it, and without any fields of its own. */
+export const without = (row: DayRow, parts: readonly DayRow[]): DayRow =>
+  parts.reduce((left, part) => plus(left, part, -1), copyOf(row))
 
 export const isSomething = (row: Omit<DayRow, 'client' | 'plan'>): boolean =>
   DAY_COUNTS.some((name) => row[name] !== 0)

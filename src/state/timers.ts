@@ -1,4 +1,4 @@
-/** Timers as an argument, as tests bring their own. */
+/** Timers: as an argument, as tests bring their own, and those that bound a call. */
 import { setTimeout as delay } from 'node:timers/promises'
 
 export interface Timers {
@@ -13,4 +13,20 @@ export const systemTimers: Timers = {
     return () => clearInterval(timer)
   },
   after: (delayMs) => delay(delayMs, undefined, { ref: false }),
+}
+
+/** After a stall of the event loop timers run before messages are read, so an answer that has already arrived gets its turn first. */
+export const afterTurn = (delayMs: number, task: () => void): NodeJS.Timeout =>
+  setTimeout(() => setImmediate(task), delayMs)
+
+/** Rejects with the fault after timeoutMs; the call itself may still be carried out. */
+export function bounded<Reply>(
+  reply: Promise<Reply>,
+  timeoutMs: number,
+  fault: () => Error,
+): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const timer = afterTurn(timeoutMs, () => reject(fault()))
+    reply.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
 }

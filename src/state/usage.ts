@@ -28,7 +28,6 @@ export interface UsageStore {
     from: number,
     to: number,
   ): Promise<readonly (readonly [day: number, row: DayRow])[]>
-  close(): Promise<void>
 }
 
 const PAGE_ROWS = 1_000
@@ -59,6 +58,5 @@ export function createMemoryUsageStore(): UsageStore {
         for (const row of table.of(day)) if (row.client === client) found.push([day, row])
       return found
     },
-    close: async () => undefined,
   }
 }

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
 import type { TakeRequest } from '../../src/state/quota.ts'
 import { controlledMemoryAuthority, START_MS } from '../support/controlled-authority.ts'
-import { createIpcAuthority } from '../../src/state/supervisor/authority.ts'
+import { createIpcAuthority } from '../../src/state/supervisor/home.ts'
 import { authorityContract, call } from './authority.ts'
 import { loop } from './homes.ts'
 

@@ -75,10 +75,4 @@ describe('the hash of a client in Redis', () => {
     expect(reply.nowMs).toBeLessThanOrEqual(Date.now() + 1)
     expect(reply.minute.index).toBe(Math.floor((reply.nowMs - 1) / 60_000))
   })
-
-  it('is found again after SCRIPT FLUSH', async () => {
-    await authority.take(call('flushed', 1))
-    server.cli('SCRIPT', 'FLUSH')
-    expect(await authority.take(call('after the flush'))).toMatchObject({ status: 'granted' })
-  })
 })

@@ -132,7 +132,7 @@ const row: DayRow = {
 const acme = { id: 'acme', limits }
 
 async function closed(state: OwnState): Promise<void> {
-  await Promise.all([state.bans.close(), state.usage.close()])
+  await state.bans.close()
   await state.close()
 }
 

@@ -1,6 +1,5 @@
 /** One suite for all places where the totals of days are kept, and what only one of them can do. */
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import { describe, expect, it } from 'vitest'
 import type { DayRow } from '../../src/state/day-totals.ts'
 import { createMemoryUsageStore, type Batch, type UsageStore } from '../../src/state/usage.ts'
@@ -75,7 +74,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
     expect(days[0]).toEqual([TODAY - 1, row('acme', 2 ** 40)])
     expect(days.slice(1)).toEqual(acme.map((one) => [TODAY, one]))
     expect(await store.client('nobody', TODAY - 1, TODAY)).toEqual([])
-    await store.close()
   })
 
   // What is in memory always answers.
@@ -97,7 +95,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
       row('acme', 2 * twice, pro),
       row('bolt', twice),
     ])
-    await store.close()
   })
 
   it('are read in pieces, each client and plan once, while they change', async () => {
@@ -116,7 +113,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
     expect(new Set(seen).size).toBe(seen.length)
     const wanted = [...names.map((client) => `${client} free`), ...moved.map((one) => `${one} pro`)]
     expect(seen.filter((client) => client.startsWith('client-')).sort()).toEqual(wanted.sort())
-    await store.close()
   })
 
   it('are those of 400 days', async () => {
@@ -136,7 +132,6 @@ describe.each(Object.entries(kinds))('totals of days %s', (name, create) => {
       expect([0, 1, 399].map(endsInDays)).toEqual([401, 400, 2])
       expect(key(401)).toBe('')
     }
-    await store.close()
   })
 })
 
@@ -159,100 +154,5 @@ describe('totals in memory', () => {
     expect(await sizes()).toEqual([0, 50_000, 60_000])
     await store.add(ofRows(TODAY, many(60_000, 150_000)))
     expect(await sizes()).toEqual([0, 0, 200_000])
-  })
-})
-
-describe('totals in store.file', () => {
-  it('stay readable and exact for the release before, and for this one after it', async () => {
-    const file = join(temporaryFolder(), 'shared.db')
-    const before = <Result>(act: (database: DatabaseSync) => Result): Result => {
-      const database = new DatabaseSync(file)
-      const result = act(database)
-      database.close()
-      return result
-    }
-    const counts = 'admitted, refused_minute, refused_day, refused_ban'
-    const addBefore = (plan: string, admitted: number, at: number) =>
-      before((database) =>
-        database.exec(`INSERT INTO usage (day, client, plan, ${counts}, batch)
-          VALUES (${TODAY}, 'acme', '${plan}', ${admitted}, 0, 0, 0, ${at})
-          ON CONFLICT (day, client) DO UPDATE SET plan = excluded.plan, admitted = admitted + excluded.admitted, batch = excluded.batch`),
-      )
-    const pro = { plan: 'pro' }
-    before((database) =>
-      database.exec(`
-        CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-        CREATE TABLE usage (day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
-          refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (day, client)) STRICT, WITHOUT ROWID;
-        PRAGMA application_id = 1953459308; PRAGMA user_version = 1;`),
-    )
-    addBefore('free', 5, 1)
-    const written = openFile(file)
-    const first = createSqliteUsageStore(written)
-    await first.add(batch(TODAY, row('acme', 7, pro)))
-    expect(await dayOf(first, TODAY)).toEqual([row('acme', 5), row('acme', 7, pro)])
-    await written.close()
-    const select = `SELECT plan, ${counts}, user_version AS layout FROM usage, pragma_user_version`
-    expect(before((database) => database.prepare(select).all())).toEqual([
-      { plan: 'free', admitted: 12, refused_minute: 0, refused_day: 0, refused_ban: 0, layout: 1 },
-    ])
-    addBefore('free', 2, 2)
-    const again = createSqliteUsageStore(openFile(file))
-    await again.add(batch(TODAY, row('acme', 1, pro)))
-    expect(await dayOf(again, TODAY)).toEqual([row('acme', 7), row('acme', 8, pro)])
-  })
-})
-
-/** The script of the release before, but for what removes old days. */
-const scriptBefore = `
-if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0) >= tonumber(ARGV[2]) then return {0} end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-for at = 4, #ARGV, 7 do
-  local key, client = KEYS[1 + ARGV[at]], ARGV[at + 1]
-  local known = redis.call('HGET', key, client) or ''
-  local a, m, d, b, plan = string.match(known, '^(-?%d+) (-?%d+) (-?%d+) (-?%d+) (.*)$')
-  local isRefund = tonumber(ARGV[at + 3]) < 0 and ARGV[at + 4] + ARGV[at + 5] + ARGV[at + 6] == 0
-  if not (plan and isRefund) then plan = ARGV[at + 2] end
-  a, m, d, b = (a or 0) + ARGV[at + 3], (m or 0) + ARGV[at + 4], (d or 0) + ARGV[at + 5], (b or 0) + ARGV[at + 6]
-  redis.call('HSET', key, client, string.format('%.0f %.0f %.0f %.0f %s', a, m, d, b, plan))
-end
-return {1}
-`
-
-describe('totals in Redis', () => {
-  it('are exact beside a gateway of the release before, which sees them as it always did', async () => {
-    const prefix = `${server.prefix}-${++prefixes}`
-    const store = createRedisUsageStore(redis, prefix)
-    await store.add(batch(TODAY, row('acme', 3)))
-    const pattern = `${prefix}:usage:{${iso(0)}}:*`
-    const shard = server
-      .cli('KEYS', pattern)
-      .split('\n')
-      .find((key) => server.cli('HEXISTS', key, 'acme') === '1')
-    if (shard === undefined) throw new Error('no shard')
-    const run = redis.script(scriptBefore)
-    const addBefore = (plan: string, admitted: number) =>
-      run([`${shard}:batches`, shard], ['older', ++sequence, 0, 1, 'acme', plan, admitted, 0, 0, 0])
-    const acme = (free: number, pro: number) => [
-      row('acme', free),
-      row('acme', pro, { plan: 'pro' }),
-    ]
-    /** What that release shows: it passes over fields that do not begin with four numbers. */
-    const seenBefore = async () =>
-      Object.entries(await redis.hgetall(shard)).filter(([, text]) => /^(-?\d+ ){4}/.test(text))
-
-    await addBefore('free', 2)
-    expect(await dayOf(store, TODAY)).toEqual([row('acme', 5)])
-    await store.add(batch(TODAY, row('acme', 7, { plan: 'pro' })))
-    expect(await dayOf(store, TODAY)).toEqual(acme(5, 7))
-    expect(await seenBefore()).toEqual([['acme', '12 0 0 0 free']])
-    await addBefore('pro', 10)
-    expect(await dayOf(store, TODAY)).toEqual(acme(5, 17))
-    await store.add(batch(TODAY, row('acme', 100)))
-    expect(await dayOf(store, TODAY)).toEqual(acme(105, 17))
-    await addBefore('free', 1_000)
-    await store.add(batch(TODAY, row('acme', -1), row('acme', 1, { plan: 'pro' })))
-    expect(await seenBefore()).toEqual([['acme', '1122 0 0 0 free']])
-    expect((await dayOf(store, TODAY)).reduce((sum, { admitted }) => sum + admitted, 0)).toBe(1_122)
   })
 })

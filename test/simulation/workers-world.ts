@@ -2,8 +2,8 @@
  * One machine: a supervisor with the embedded authority and its journal, and workers that ask it over IPC in batches. It dies with
  * its workers, at times before they do, and a new one goes on from what is on the disk.
  */
-import type { AnswerBatch, IpcCalls } from '../../src/state/supervisor/calls.ts'
-import type { QuotaCalls } from '../../src/state/supervisor/authority.ts'
+import type { AnswerBatch, IpcCalls } from '../../src/state/calls.ts'
+import type { QuotaCalls } from '../../src/state/supervisor/home.ts'
 import type {
   Authority,
   Beats,

@@ -227,6 +227,7 @@ export function createWorld(
         quota.bounded(
           travelWith(process, () => undefined),
           TIMEOUT_MS,
+          quota.timedOut,
         ),
       (available) => {
         isSilent = false

@@ -96,7 +96,6 @@ export class UsageHistory {
     clearTimeout(this.#timer)
     for (let left = this.#batch ?? this.#next(); left !== undefined; left = this.#next())
       for (const row of left.rows) this.#drop(row)
-    await this.#options.store.close().catch(this.#options.onFault)
   }
 
   /** Throws while counts of these days cannot be written: an incomplete day is not reported. */

@@ -11,7 +11,7 @@ import {
   type Second,
 } from '../../insight/live/second.ts'
 import type { StoreHealth } from '../../state/contract.ts'
-import type { CallHandlers } from '../../state/supervisor/calls.ts'
+import type { CallHandlers } from '../../state/calls.ts'
 import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingParts, type LastingPartsOptions } from './lasting-parts.ts'

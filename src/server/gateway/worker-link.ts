@@ -9,7 +9,7 @@ import { LISTED_DECISIONS, type Decision, type RequestQuery } from '../../core/r
 import type { Shed } from '../../core/rules/overload.ts'
 import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
 import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
-import type { IpcCalls } from '../../state/supervisor/calls.ts'
+import type { IpcCalls } from '../../state/calls.ts'
 import type { ReadToken } from './read-token.ts'
 import type { Reloadable } from './reloader.ts'
 

@@ -1,10 +1,8 @@
 /** Messages between a supervisor and its workers over IPC. Types only; plain data, cloned on the way. */
 import type { Decision } from '../../core/record/recent.ts'
-import type { BanCalls } from '../../state/supervisor/bans.ts'
-import type { CounterCalls } from '../../state/supervisor/counters.ts'
-import type { QuotaCalls } from '../../state/supervisor/authority.ts'
+import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
 import type { Notice, Totals } from '../../state/quota.ts'
-import type { AnswerBatch, CallBatch } from '../../state/supervisor/calls.ts'
+import type { AnswerBatch, CallBatch } from '../../state/calls.ts'
 import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import type { PlainConfig } from '../../config/clients/client-table.ts'
 import type { SecretOfDay } from '../../core/http/ticket-secret.ts'

@@ -6,7 +6,7 @@ import type { MetricsSnapshot } from '../../core/record/metrics.ts'
 import type { DecisionListener } from '../../core/record/recent.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
-import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/supervisor/calls.ts'
+import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/calls.ts'
 import type { WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import {
   STDERR_FD,

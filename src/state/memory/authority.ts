@@ -5,6 +5,7 @@ import type { Limits } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
+import { bounded } from '../timers.ts'
 import { RecencyTable } from './recency-table.ts'
 import { ClientState, transition } from './transition.ts'
 
@@ -58,8 +59,6 @@ const SWEEP_EVERY_MS = 600_000
 const EXPIRY_AFTER_DAY_MS = 3_600_000
 /** A read that takes longer fails with StoreUnavailable. */
 const FIND_TIMEOUT_MS = 150
-/** No more rows could be read in that time, and a disk that hangs must not accumulate calls. */
-const FINDS_AT_MOST = 4_000
 
 /** Returns the first day whose counters are still of use. */
 export function firstKeptDay(nowMs: number): number {
@@ -132,23 +131,15 @@ export function createEmbeddedAuthority(
   }
 }
 
-/** Reads rows that requests wait for, in bounded time and number: rejects with StoreUnavailable where a row cannot be read in time. */
-function boundedFind(rows: Pick<Rows, 'find'>): Rows['find'] {
-  let finding = 0
-  return async (id) => {
-    if (finding >= FINDS_AT_MOST) throw new StoreUnavailable('timeout')
-    finding += 1
-    const late = Promise.withResolvers<never>()
-    const giveUp = (): void => late.reject(new StoreUnavailable('timeout'))
-    // After a stall of the event loop timers run before messages are read.
-    const timer = setTimeout(() => void setImmediate(giveUp), FIND_TIMEOUT_MS)
-    const found = rows.find(id).finally(() => (finding -= 1))
-    const known = found.catch((error: unknown) => {
+/** Reads rows that requests wait for, in bounded time: rejects with StoreUnavailable where a row cannot be read in time. */
+const boundedFind =
+  (rows: Pick<Rows, 'find'>): Rows['find'] =>
+  (id) => {
+    const found = rows.find(id).catch((error: unknown) => {
       throw new StoreUnavailable('error', error)
     })
-    return Promise.race([known, late.promise]).finally(() => clearTimeout(timer))
+    return bounded(found, FIND_TIMEOUT_MS, () => new StoreUnavailable('timeout'))
   }
-}
 
 /** Forgets days that have ended; returns when to sweep again. */
 function sweep(

@@ -25,8 +25,24 @@ const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown',
 const NOTICE_AT = 12
 const REPLY_LENGTH = NOTICE_AT + 1
 const COUNTERS_LENGTH = 11
-/** Reads a Lua script. The scripts take the time from the server alone. */
-const scriptOf = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
+/** Reads a part of a Lua script. The scripts take the time from the server alone. */
+const readLua = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
+/** Returns a script on a client's hash. */
+const scriptOf = (name: 'take' | 'counters') => readLua('client') + readLua(name)
+
+/** KEYS: a hash of all processes. ARGV: process; 1: it is about to end; for how many ms a silent one is kept. */
+const beatScript = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '1' then redis.call('HDEL', KEYS[1], ARGV[1])
+else redis.call('HSET', KEYS[1], ARGV[1], now) end
+local beats = redis.call('HGETALL', KEYS[1])
+for at = 1, #beats, 2 do
+  if now - beats[at + 1] > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], beats[at]) end
+end
+redis.call('EXPIRE', KEYS[1], 3600)
+return beats
+`
 
 /**
  * prefix: namespace of the keys. The store stays open, as it belongs to the caller.
@@ -38,7 +54,7 @@ export function createRedisAuthority(
   observe?: CallObserver,
 ): Authority {
   const take = store.script(scriptOf('take'))
-  const beat = store.script(scriptOf('beat'))
+  const beat = store.script(beatScript)
   const channel = reclaimChannel(prefix)
   const noticeChannel = createNoticeChannel(store, prefix)
   const read = (raw: ScriptReply): TakeReply => {

@@ -2,8 +2,9 @@
  * Bounds calls, stops them to a store that keeps failing, and probes it until it is back, so that no request waits for a store
  * known to be away.
  */
-import { bounded, isKeyFault, isTimeout } from './faults.ts'
+import { isKeyFault, isTimeout, timedOut } from './faults.ts'
 import { Silence } from '../silence.ts'
+import { bounded } from '../timers.ts'
 
 const ERRORS_IN_A_ROW = 3
 const PROBE_EVERY_MS = 250
@@ -71,7 +72,7 @@ export class StoreBreaker {
   }
 
   #made<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
-    return bounded(send(), timeoutMs).then(
+    return bounded(send(), timeoutMs, timedOut).then(
       (reply) => {
         this.#answered()
         return reply

@@ -26,7 +26,7 @@ const LOOKUPS = 2_000
  * plain string) makes V8 rebuild the fast form. No program can see the difference. Must be called once, after the library was
  * loaded.
  */
-export function restoreFastStrings(): void {
+function restoreFastStrings(): void {
   const wrapped = Object('x') as { readonly length: number }
   for (let at = 0; at < LOOKUPS; at++) lengthOf(wrapped)
 }

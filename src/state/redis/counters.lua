@@ -1,38 +1,14 @@
--- Reads a client's counters for operators, sets them back to 0, and notifies all processes. `look` and `reset` of
--- client-counters.ts are this file's twins and explain the rules.
+-- Reads a client's counters for operators, sets them back to 0, and notifies all processes; client.lua stands before it. `look`
+-- and `reset` of client-counters.ts are this file's twins and explain the rules.
 --
 -- KEYS[1]  the client's hash
 -- ARGV     1 minute: 1 sets its use back to 0  2 day: the same  3 channel of the notice to all processes; empty: none is sent
 -- reply    now in ms, minute index, taken, used, day index, taken, used; then taken and used of both once more, as they are afterwards
-local time = redis.call('TIME')
-local MINUTE_MS, DAY_MS, STALE = 60000, 86400000, 2
-
--- Whatever else was written into the hash counts as absent.
-local function stored(text, absent)
-  local number = tonumber(text)
-  if number and number >= 0 and number < 1e15 and number % 1 == 0 then return number end
-  return absent
-end
-
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow', 'day', 'dayTaken', 'dayUsed',
-  'minuteReset', 'dayReset', 'unstated')
-local lastMinute, lastDay = stored(fields[1], -1), stored(fields[5], -1)
-if lastDay == -1 then lastMinute = -1 end
-local minute = math.floor(now / MINUTE_MS)
-if lastMinute == minute + 1 then minute = lastMinute end
-local day = math.floor(minute * MINUTE_MS / DAY_MS)
-local isSameDay = day == lastDay
-local isSameMinute = isSameDay and minute == lastMinute
-local minuteTaken, minuteUsed, dayTaken, dayUsed = 0, 0, 0, 0
-if isSameMinute then minuteTaken, minuteUsed = stored(fields[2], 0), stored(fields[3], 0) end
-if isSameDay then dayTaken, dayUsed = stored(fields[6], 0), stored(fields[7], 0) end
 local reply = { now, minute, minuteTaken, minuteUsed, day, dayTaken, dayUsed }
 
 local isMinute, isDay = ARGV[1] == '1', ARGV[2] == '1'
 if isSameDay and (isMinute or isDay) then
   if not isSameMinute then
-    local activeBefore = minute == lastMinute + 1 and stored(fields[4], 0) or 0
     redis.call('HSET', KEYS[1], 'minute', minute, 'activeNow', 0, 'activeBefore', activeBefore)
   end
   local minuteOld, dayOld = minuteUsed, dayUsed
@@ -55,16 +31,17 @@ if isSameDay and (isMinute or isDay) then
       end
     end
   end
-  local unstated = { string.match(fields[10] or '', '^(%d+):(%d+):(%d+)$') }
   if isMinute then
-    minuteTaken, minuteUsed, unstated[2] = math.max(0, minuteTaken - minuteOld), math.max(0, minuteUsed - minuteOld), 0
-    redis.call('HSET', KEYS[1], 'minuteReset', math.max(now, stored(fields[8], 0) + 1))
+    minuteTaken, minuteUsed, minuteUnstated = math.max(0, minuteTaken - minuteOld), math.max(0, minuteUsed - minuteOld), 0
+    redis.call('HSET', KEYS[1], 'minuteReset', math.max(now, minuteReset + 1))
   end
   if isDay then
-    dayTaken, dayUsed, unstated[3] = math.max(0, dayTaken - dayOld), math.max(0, dayUsed - dayOld), 0
-    redis.call('HSET', KEYS[1], 'dayReset', math.max(now, stored(fields[9], 0) + 1))
+    dayTaken, dayUsed, dayUnstated = math.max(0, dayTaken - dayOld), math.max(0, dayUsed - dayOld), 0
+    redis.call('HSET', KEYS[1], 'dayReset', math.max(now, dayReset + 1))
   end
-  if unstated[1] then redis.call('HSET', KEYS[1], 'unstated', table.concat(unstated, ':')) end
+  if fields[11] then
+    redis.call('HSET', KEYS[1], 'unstated', string.format('%.0f:%.0f:%.0f', minute, minuteUnstated, dayUnstated))
+  end
   redis.call('HSET', KEYS[1], 'exhausted', 0,
     'minuteTaken', minuteTaken, 'minuteUsed', minuteUsed, 'dayTaken', dayTaken, 'dayUsed', dayUsed)
 end

@@ -1,4 +1,4 @@
-/** Describes faults between this process and Redis: a word for the log, and what an operator has to mend. Also bounds every call. */
+/** Describes faults between this process and Redis: a word for the log, and what an operator has to mend. */
 
 /**
  * Refusals that do not end by waiting, found by an error's code or a server's answer; the first match counts. what: fault and
@@ -48,14 +48,8 @@ export const serverFault = (code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'): Error =>
 /** The library's message when its own bound is exceeded. */
 const TIMED_OUT = 'Command timed out'
 
-/** Rejects after timeoutMs; the call itself may still be carried out. */
-export function bounded<Reply>(reply: Promise<Reply>, timeoutMs: number): Promise<Reply> {
-  return new Promise((resolve, reject) => {
-    // After a stall of the event loop timers run before sockets are read, so an answer that has already arrived gets its turn.
-    const timer = setTimeout(() => setImmediate(() => reject(new Error(TIMED_OUT))), timeoutMs)
-    reply.then(resolve, reject).finally(() => clearTimeout(timer))
-  })
-}
+/** The fault of a call that had no answer in time. */
+export const timedOut = (): Error => new Error(TIMED_OUT)
 
 /** A key of the wrong type concerns that key alone; the server is well. */
 export const isKeyFault = (fault: unknown): boolean =>

@@ -1,6 +1,7 @@
 /** The servers of a store, each behind a breaker of its own: this file links one server, cluster-link.ts several. */
 import type { Cluster, Redis } from 'ioredis'
-import { areSentinelsAway, bounded, isTimeout, serverFault } from './faults.ts'
+import { areSentinelsAway, isTimeout, serverFault, timedOut } from './faults.ts'
+import { bounded } from '../timers.ts'
 import { StoreUnavailable } from '../contract.ts'
 import { StoreBreaker } from './breaker.ts'
 import type { StoreState } from './state.ts'
@@ -55,7 +56,7 @@ export function createProbe(
   return async (key) => {
     if (client.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
     try {
-      await bounded(ask(key), timeoutMs)
+      await bounded(ask(key), timeoutMs, timedOut)
       silent = 0
     } catch (fault) {
       state.note(fault, server)

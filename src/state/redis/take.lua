@@ -1,4 +1,5 @@
--- One `take` of one process for one client, in one atomic step. transition.ts is this file's twin and explains the rules.
+-- One `take` of one process for one client, in one atomic step; client.lua stands before it. transition.ts is the twin of both and
+-- explains the rules.
 --
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 limit per minute  4 limit per day
@@ -9,59 +10,23 @@
 -- reply    status (0 granted, 1 short, 2 stale, 3 lost), now in ms rounded up,
 --          minute index, held, taken, used, reset, day index, held, taken, used, reset,
 --          notice that went out because of it (0 none, 1 short, 2 unknown, 3 free; negative: it could not be published)
-local time = redis.call('TIME')
-local MINUTE_MS, DAY_MS = 60000, 86400000
 local EXPIRY_AFTER_DAY_MS, LEARNING_MS, SETTLING_MS = 3600000, 1000, 15
-local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
 local ANNOUNCED_PART, NEWS_AT_MOST = 16, 16
 
--- Whatever else was written into the hash counts as absent.
-local function stored(text, absent)
-  local number = tonumber(text)
-  if number and number >= 0 and number < 1e15 and number % 1 == 0 then return number end
-  return absent
-end
-
--- `now` decides the windows; `replyNow` is never early, so that a deadline computed from it is never late.
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- `replyNow` is never early, so that a deadline computed from it is never late.
 local replyNow = tonumber(time[1]) * 1000 + math.ceil(tonumber(time[2]) / 1000)
 local processField = 'process:' .. ARGV[1]
 local sequence = tonumber(ARGV[2])
 local need, want = tonumber(ARGV[19]), tonumber(ARGV[20])
-
-local fields = redis.call('HMGET', KEYS[1], 'minute', 'minuteTaken', 'minuteUsed', 'activeNow',
-  'activeBefore', 'day', 'dayTaken', 'dayUsed', 'learningUntil', processField, 'exhausted', 'unstated',
-  'minuteReset', 'dayReset', 'announced')
--- -1 stands for a missing field, since math.max needs a number.
-local lastMinute, lastDay = stored(fields[1], -1), stored(fields[6], -1)
-local isUnknown = lastDay == -1
-if isUnknown then lastMinute = -1 end
-local minute = math.floor(now / MINUTE_MS)
-if lastMinute == minute + 1 then minute = lastMinute end
-local day = math.floor(minute * MINUTE_MS / DAY_MS)
-local isSameDay = day == lastDay
-local isSameMinute = isSameDay and minute == lastMinute
-
-local minuteTaken, minuteUsed, activeNow, activeBefore, wasExhausted = 0, 0, 0, 0, 0
-local storedExhausted = stored(fields[11], 0)
-if isSameMinute then
-  minuteTaken, minuteUsed = stored(fields[2], 0), stored(fields[3], 0)
-  activeNow, activeBefore = stored(fields[4], 0), stored(fields[5], 0)
-  wasExhausted = storedExhausted
-elseif isSameDay and minute == lastMinute + 1 then
-  activeBefore = stored(fields[4], 0)
-end
-local dayTaken, dayUsed, minuteReset, dayReset = 0, 0, 0, 0
-if isSameDay then
-  dayTaken, dayUsed = stored(fields[7], 0), stored(fields[8], 0)
-  minuteReset, dayReset = stored(fields[13], 0), stored(fields[14], 0)
-end
+local storedExhausted = stored(fields[13], 0)
+local wasExhausted = isSameMinute and storedExhausted or 0
 
 -- sequence:status:minute:held:used:day held:day used:spent, which counters.lua alone reads
 local lastSequence, lastStatus, tookPart = 0, STALE, false -- 0: below every sequence number
 local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
-if isSameDay and fields[10] then
-  local part = { string.match(fields[10], '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)') }
+local latest = isSameDay and redis.call('HGET', KEYS[1], processField)
+if latest then
+  local part = { string.match(latest, '^(%d+):(%d):(%d+):(%d+):(%d+):(%d+):(%d+)') }
   if part[1] then
     lastSequence, lastStatus = stored(part[1], 0), stored(part[2], STALE)
     tookPart = stored(part[3], -1) == minute
@@ -84,7 +49,7 @@ end
 -- Tokens of the minute known to be taken by all who took part in it; a process that is alone knows all of it, even when the second comes.
 local announced, news = minuteTaken, 0
 if activeNow > 1 then
-  local part = { string.match(fields[15] or '', '^(%d+):(%d+)$') }
+  local part = { string.match(fields[14] or '', '^(%d+):(%d+)$') }
   announced, news = stored(part[1], 0), stored(part[2], 0)
 end
 if not tookPart then activeNow = activeNow + 1 end
@@ -112,12 +77,6 @@ dayUsed = dayUsed + usedInDay - oldDayUsed
 
 -- The hash does not have the call that was answered: it is new, or an old copy.
 local isRestating = isOfDay and tonumber(ARGV[21]) > lastSequence
-local minuteUnstated, dayUnstated = 0, 0
-if isSameDay and fields[12] then
-  local part = { string.match(fields[12], '^(%d+):(%d+):(%d+)$') }
-  if stored(part[1], -1) == minute then minuteUnstated = stored(part[2], 0) end
-  dayUnstated = stored(part[3], 0)
-end
 if isRestating then
   local function missing(known, returned, taken, change, unstated)
     local explained = math.max(0, math.min(change + returned, unstated))
@@ -135,7 +94,7 @@ minuteTaken, minuteUsed = math.max(0, minuteTaken), math.max(0, minuteUsed)
 dayTaken, dayUsed = math.max(0, dayTaken), math.max(0, dayUsed)
 
 -- How long the others have to state their use; nothing is granted ahead of need meanwhile.
-local learningUntil = stored(fields[9], 0)
+local learningUntil = stored(fields[12], 0)
 local learningLeft = learningUntil - now
 if learningLeft > LEARNING_MS then learningLeft = 0 end
 local isLoss = (isUnknown or isRestating) and learningLeft <= 0
@@ -187,7 +146,7 @@ if not (isSameMinute and tookPart) then
 end
 if isLoss or not isSameDay then redis.call('HSET', KEYS[1], 'learningUntil', learningUntil) end
 if exhausted ~= storedExhausted or not isSameDay then redis.call('HSET', KEYS[1], 'exhausted', exhausted) end
-if (isRestating or not isSameMinute) and (minuteUnstated + dayUnstated > 0 or (isSameDay and fields[12])) then
+if (isRestating or not isSameMinute) and (minuteUnstated + dayUnstated > 0 or (isSameDay and fields[11])) then
   redis.call('HSET', KEYS[1], 'unstated', string.format('%.0f:%.0f:%.0f', minute, minuteUnstated, dayUnstated))
 end
 if not isSameDay then
@@ -217,6 +176,6 @@ if name then
 end
 if name or minuteTaken < announced then announced = minuteTaken end
 local announcement = string.format('%.0f:%d', announced, news)
-if activeNow > 1 and announcement ~= fields[15] then redis.call('HSET', KEYS[1], 'announced', announcement) end
+if activeNow > 1 and announcement ~= fields[14] then redis.call('HSET', KEYS[1], 'announced', announcement) end
 return { status, replyNow, minute, heldInMinute, minuteTaken, minuteUsed, minuteReset,
   day, heldInDay, dayTaken, dayUsed, dayReset, notice }

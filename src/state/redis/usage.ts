@@ -1,7 +1,7 @@
 /** Keeps the totals of days in Redis: several hashes a day with a field per client, which expire by themselves. */
 import { DAY_MS } from '../../config/time.ts'
 import type { RedisStore } from './store.ts'
-import { DAY_COUNTS, rowWith, splitByPlan, type DayRow } from '../day-totals.ts'
+import { DAY_COUNTS, rowWith, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
 /**
@@ -10,17 +10,13 @@ import { KEPT_DAYS, type UsageStore } from '../usage.ts'
  */
 const SHARDS = 64
 
-/**
- * Suffix of a second field for a client that had several plans on the day; no client id has a space. The release before knows
- * the first field alone, and ignores this one.
- */
+/** Suffix of a second field for a client that had several plans on the day; no client id has a space. */
 const BY_PLAN = ' by plan'
 
 /**
  * KEYS: the latest batch of each process, then the shards of the day. The field of a client holds what was admitted and refused
  * by minute, day and ban, and its first plan of the day. From its second plan on, another field holds the same of each plan,
- * such as ';free 5 0 0 0;pro 7 0 0 0'. What the release before adds meanwhile is in the first field alone, under the plan that
- * it names there.
+ * such as ';free 5 0 0 0;pro 7 0 0 0'.
  * The batch number is written in the same step, so that a batch sent again after a late answer adds nothing.
  */
 const addScript = `
@@ -82,7 +78,6 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
       })
       return (await Promise.all(found)).flat()
     },
-    close: async () => undefined,
   }
 }
 
@@ -102,11 +97,9 @@ function shardOf(client: string): number {
 function parse(client: string, text: string, plans = ''): readonly DayRow[] {
   const [, counts, plan] = /^(-?\d+ -?\d+ -?\d+ -?\d+) (.*)$/s.exec(text) ?? []
   if (counts === undefined || plan === undefined) return []
+  if (plans === '') return [rowOf(client, plan, counts)]
   const parts = plans.matchAll(/;([^ ]+) (-?\d+ -?\d+ -?\d+ -?\d+)/g)
-  return splitByPlan(
-    rowOf(client, plan, counts),
-    Array.from(parts, ([, name = '', ofPlan = '']) => rowOf(client, name, ofPlan)),
-  )
+  return Array.from(parts, ([, name = '', ofPlan = '']) => rowOf(client, name, ofPlan))
 }
 
 function rowOf(client: string, plan: string, counts: string): DayRow {

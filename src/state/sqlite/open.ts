@@ -28,59 +28,43 @@ const LOCK_TIMEOUT_MS = 1_000
 const countColumn = (name: string): string =>
   `${name} INTEGER NOT NULL CHECK (${name} BETWEEN 0 AND 9007199254740991)`
 
-/** Totals of days; key: what is one row. */
-const usageTable = (name: string, key: string): string => `
-  CREATE TABLE IF NOT EXISTS ${name} (
-    day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL, refused_minute INTEGER NOT NULL,
-    refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL, PRIMARY KEY (${key})
-  ) STRICT, WITHOUT ROWID;`
-
-const tables = `
-  CREATE TABLE IF NOT EXISTS bans (
-    key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL
-  ) STRICT, WITHOUT ROWID;
-  CREATE TABLE IF NOT EXISTS quota (
-    client TEXT PRIMARY KEY, ${['minute_index', 'minute_taken', 'day_index', 'day_taken'].map(countColumn).join(', ')}
-  ) STRICT, WITHOUT ROWID;
-  ${usageTable('usage', 'day, client')}
-  ${usageTable('usage_by_plan', 'day, client, plan')}
-  PRAGMA application_id = ${APPLICATION_ID};
-  PRAGMA user_version = ${LAYOUT};
-`
-const banColumns = 'SELECT key_id, until_ms, count, started_ms FROM bans LIMIT 1'
-const quotaColumns =
-  'SELECT client, minute_index, minute_taken, day_index, day_taken FROM quota LIMIT 1'
-const usageColumns = (table: string): string =>
-  `SELECT day, client, plan, admitted, refused_minute, refused_day, refused_ban, batch FROM ${table} LIMIT 1`
-/** Columns that earlier releases do not have; they ignore them. */
-const laterColumns = [
-  ['quota', 'ahead', `${countColumn('ahead')} DEFAULT 0`],
-  ['bans', 'epoch_ms', 'epoch_ms INTEGER'],
-  ['bans', 'made_by', 'made_by TEXT'],
-  ['bans', 'reason', 'reason TEXT'],
-] as const
+/** Totals of days. */
+const usageColumns = `day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL,
+  refused_minute INTEGER NOT NULL, refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL`
+const quotaCounts = ['minute_index', 'minute_taken', 'day_index', 'day_taken', 'ahead']
+const tables = [
+  {
+    name: 'bans',
+    key: 'key_id',
+    columns: `key_id TEXT NOT NULL, until_ms INTEGER NOT NULL, count INTEGER NOT NULL, started_ms INTEGER NOT NULL,
+      epoch_ms INTEGER, made_by TEXT, reason TEXT`,
+  },
+  {
+    name: 'quota',
+    key: 'client',
+    columns: `client TEXT NOT NULL, ${quotaCounts.map(countColumn).join()}`,
+  },
+  { name: 'usage', key: 'day, client', columns: usageColumns },
+  { name: 'usage_by_plan', key: 'day, client, plan', columns: usageColumns },
+]
 
 /**
  * Opens the file, creating it and its folder where missing. A damaged file of the gateway's own is renamed to
  * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. Any other program's
  * file is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends.
- * Throws an Error with file, fault and remedy.
+ * Throws an error for explainSqliteFault.
  */
 export function openOrSetAside(file: string) {
+  // A pipe or a device could block the thread for ever.
+  if (statSync(file, { throwIfNoEntry: false })?.isFile() === false) throw new Refused(unusable)
+  makeFolder(dirname(file))
   try {
-    // A pipe or a device could block the thread for ever.
-    if (statSync(file, { throwIfNoEntry: false })?.isFile() === false) throw new Refused(unusable)
-    makeFolder(dirname(file))
-    try {
-      return { database: open(file), keptAs: undefined }
-    } catch (error) {
-      if (!damage.has(primaryCode(error)) || !isMarked(file)) throw error
-    }
-    const keptAs = setAside(file, 'damaged')
-    return { database: open(file), keptAs }
-  } catch (cause) {
-    throw new Error(explainSqliteFault(file, cause), { cause })
+    return { database: open(file), keptAs: undefined }
+  } catch (error) {
+    if (!damage.has(primaryCode(error)) || !isMarked(file)) throw error
   }
+  const keptAs = setAside(file, 'damaged')
+  return { database: open(file), keptAs }
 }
 
 /** Renames the file and its companions, and returns the new name. */
@@ -174,13 +158,16 @@ function open(file: string): DatabaseSync {
       if (hasTable(database, table) && pragma(database, `quick_check(${table})`) !== 'ok')
         throw new DamagedFile()
     // Nothing changes before COMMIT in a file that will be set aside.
-    database.exec(`BEGIN IMMEDIATE; ${tables}`)
-    const usage = ['usage', 'usage_by_plan'].map(usageColumns)
-    for (const columns of [banColumns, quotaColumns, ...usage])
-      if (!canRun(database, columns)) throw new DamagedFile()
-    for (const [table, column, definition] of laterColumns)
-      if (!canRun(database, `SELECT ${column} FROM ${table} LIMIT 1`))
-        database.exec(`ALTER TABLE ${table} ADD COLUMN ${definition}`)
+    database.exec(
+      `BEGIN IMMEDIATE; PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${LAYOUT}`,
+    )
+    for (const { name, columns, key } of tables) {
+      database.exec(
+        `CREATE TABLE IF NOT EXISTS ${name} (${columns}, PRIMARY KEY (${key})) STRICT, WITHOUT ROWID`,
+      )
+      const names = Array.from(columns.matchAll(/(\w+) (?:TEXT|INTEGER)/g), ([, column]) => column)
+      if (!canRun(database, `SELECT ${names.join()} FROM ${name} LIMIT 1`)) throw new DamagedFile()
+    }
     // NORMAL: a power cut may lose the last moments, never the file.
     database.exec('COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
     // Opens the write-ahead log now: later its folder may be gone, and then the database could not even be read.
@@ -202,10 +189,8 @@ function refuseForeignFile(database: DatabaseSync): void {
       )
     return
   }
-  const names = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all()
-  // Files from before the mark hold bans alone.
-  const isOlder = names.every(({ name }) => name === 'bans') && canRun(database, banColumns)
-  if (owner !== 0 || !(names.length === 0 || isOlder))
+  const table = database.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table'").get()
+  if (owner !== 0 || table !== undefined)
     throw new Refused('belongs to another program; name another file')
 }
 

@@ -6,6 +6,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { UnsavedCounters } from '../contract.ts'
 import { firstKeptDay } from '../memory/authority.ts'
+import { afterTurn } from '../timers.ts'
 import type { Row, Rows } from './quota-rows.ts'
 
 /** A crash makes at most this part of a client's minute unusable, in minute and day, but at least one token. */
@@ -54,12 +55,8 @@ export class Journal {
   #due = 0
   /** Clients whose rows have to be written at once, as requests wait for that. */
   readonly #urgent = new Set<CountedClient>()
-  #urgentWritten = Promise.withResolvers<void>()
-  /** The wait for the urgent rows is bounded by a timer. Written by #whenWritten and #renewWaiting. */
-  #isTimed = false
-  /** The clients of the write under way, and the promise that their requests await. */
-  #saving: readonly CountedClient[] = []
-  #awaited = this.#urgentWritten
+  /** What the requests of these clients await; undefined: none waits. Written by #whenWritten and #takeWaiting. */
+  #waiting: PromiseWithResolvers<void> | undefined
   /** Unix time in ms at the beginning of the write under way, or of the first that failed; undefined: all is well. */
   #askedMs: number | undefined
   /** The error of the latest round, if it failed. */
@@ -123,12 +120,17 @@ export class Journal {
   }
 
   #whenWritten(): Promise<void> {
-    const { promise, resolve } = this.#urgentWritten
-    const waitMs = WAIT_FOR_DISK * this.#options.timeoutMs
-    // After a stall of the event loop timers run before messages are read, so an answer that has already arrived gets its turn.
-    if (!this.#isTimed) setTimeout(() => void setImmediate(resolve), waitMs)
-    this.#isTimed = true
-    return promise
+    if (this.#waiting === undefined) {
+      this.#waiting = Promise.withResolvers()
+      afterTurn(WAIT_FOR_DISK * this.#options.timeoutMs, this.#waiting.resolve)
+    }
+    return this.#waiting.promise
+  }
+
+  #takeWaiting(): PromiseWithResolvers<void> | undefined {
+    const waiting = this.#waiting
+    this.#waiting = undefined
+    return waiting
   }
 
   /** Whether a client's counters may leave memory: they are on disk, or cannot be kept there and memory is bounded. */
@@ -160,13 +162,8 @@ export class Journal {
       .catch((error: unknown) => {
         if (this.#fault === undefined) onFault(error)
         this.#fault = error instanceof Error ? error : new Error(String(error))
-        for (const client of this.#saving) this.#changed.add(client)
-        this.#endSaving()
         this.#urgent.clear()
-        // Waiting calls go on, although a crash would lose what was taken.
-        this.#awaited.resolve()
-        this.#urgentWritten.resolve()
-        this.#renewWaiting()
+        this.#takeWaiting()?.resolve()
       })
       .finally(() => (this.#running = undefined))
     return this.#running
@@ -182,11 +179,14 @@ export class Journal {
     while (this.#urgent.size > 0 || this.#due > 0) {
       const urgent = [...this.#urgent]
       this.#urgent.clear()
-      this.#awaited = this.#urgentWritten
-      this.#renewWaiting()
-      do await this.#save(urgent.splice(0, BATCH_CLIENTS))
-      while (urgent.length > 0)
-      this.#awaited.resolve()
+      const waiting = this.#takeWaiting()
+      try {
+        do await this.#save(urgent.splice(0, BATCH_CLIENTS))
+        while (urgent.length > 0)
+      } finally {
+        // After a fault waiting calls go on, although a crash would lose what was taken.
+        waiting?.resolve()
+      }
     }
   }
 
@@ -200,16 +200,16 @@ export class Journal {
       batch.push(client)
     }
     this.#due = Math.min(this.#due, this.#changed.size)
-    this.#saving = batch
     const saved = batch.map((client) => (client.saving = nextRow(client)))
-    await this.#patiently(this.#options.rows.save(saved))
-    for (const client of batch) client.row = client.saving
-    this.#endSaving()
-  }
-
-  #endSaving(): void {
-    for (const client of this.#saving) client.saving = undefined
-    this.#saving = []
+    try {
+      await this.#patiently(this.#options.rows.save(saved))
+      for (const client of batch) client.row = client.saving
+    } catch (error) {
+      for (const client of batch) this.#changed.add(client)
+      throw error
+    } finally {
+      for (const client of batch) client.saving = undefined
+    }
   }
 
   async #patiently(writing: Promise<void>): Promise<void> {
@@ -224,11 +224,6 @@ export class Journal {
       clearTimeout(timer)
       this.#isLate = false
     }
-  }
-
-  #renewWaiting(): void {
-    this.#urgentWritten = Promise.withResolvers()
-    this.#isTimed = false
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { workerData, type MessagePort } from 'node:worker_threads'
+import { answerCalls, type AnswerBatch, type CallBatch, type CallHandlers } from '../calls.ts'
 import { explainSqliteFault, identityOf, openOrSetAside, writeAnew } from './open.ts'
 
 export interface ThreadData {
@@ -25,12 +26,16 @@ export interface Change {
   readonly columns: Columns
 }
 
-export type Asked =
-  | { readonly kind: 'read'; readonly sql: string; readonly parameters: readonly Parameter[] }
-  | { readonly kind: 'write'; readonly changes: readonly Change[] }
-  | { readonly kind: 'close' }
+export type Row = Readonly<Record<string, unknown>>
 
-export type ThreadCall = Asked & { readonly id: number }
+/** The calls of file.ts to the thread; the first opens the file. The fault of a call is fault and remedy, for a person to read. */
+export interface FileCalls {
+  open(nothing: undefined): void
+  read(query: { readonly sql: string; readonly parameters: readonly Parameter[] }): readonly Row[]
+  /** Writes all rows or none. */
+  write(changes: readonly Change[]): void
+  close(nothing: undefined): void
+}
 
 /** Something happened to the file itself, independent of any call; it becomes a line of the log. */
 export type FileEvent =
@@ -41,35 +46,16 @@ export type FileEvent =
   /** The file was removed or replaced and cannot be written anew; tried again every second. */
   | { readonly event: 'storeFileLost'; readonly message: string }
 
-/** The answer to the opening has the id 0; events have an id of no call. */
-export type ThreadAnswer = { readonly id: number } & (
-  | { readonly value: unknown }
-  | { readonly event: FileEvent }
-  /** Fault and remedy, for a person to read. */
-  | { readonly fault: string }
-)
-
 const { file, port, answers } = workerData as ThreadData
 
 /** How often the path is compared with the file that is open. */
 const COMPARE_EVERY_MS = 1_000
-const EVENT = -1
 
-function post(answer: ThreadAnswer): void {
-  port.postMessage(answer)
+function post(message: AnswerBatch | FileEvent): void {
+  port.postMessage(message)
   Atomics.add(answers, 0, 1)
   Atomics.notify(answers, 0)
 }
-
-function answer(id: number, work: () => unknown): void {
-  try {
-    post({ id, value: work() })
-  } catch (error) {
-    post({ id, fault: id === 0 ? (error as Error).message : explainSqliteFault(file, error) })
-  }
-}
-
-const report = (event: FileEvent): void => post({ id: EVENT, event })
 
 /** Keeps a database at the path of store.file, even where somebody removes or replaces the file. */
 class StoreFile {
@@ -81,7 +67,7 @@ class StoreFile {
 
   #open(): DatabaseSync {
     const { database, keptAs } = openOrSetAside(file)
-    if (keptAs !== undefined) report({ event: 'storeFileSetAside', keptAs })
+    if (keptAs !== undefined) post({ event: 'storeFileSetAside', keptAs })
     return database
   }
 
@@ -94,11 +80,8 @@ class StoreFile {
     return statement
   }
 
-  read(sql: string, parameters: readonly Parameter[]): unknown {
-    return this.#prepared(sql).all(...parameters)
-  }
+  read: FileCalls['read'] = ({ sql, parameters }) => this.#prepared(sql).all(...parameters)
 
-  /** Writes all rows or none. */
   write(changes: readonly Change[]): void {
     if (this.#lost !== undefined) throw this.#lost
     this.#database.exec('BEGIN IMMEDIATE')
@@ -127,17 +110,17 @@ class StoreFile {
           return
         }
         const keptAs = writeAnew(this.#database, file)
-        if (keptAs !== undefined) report({ event: 'storeFileSetAside', keptAs })
+        if (keptAs !== undefined) post({ event: 'storeFileSetAside', keptAs })
         this.#statements.clear()
         this.#database.close()
       }
       this.#database = this.#open()
       this.#identity = identityOf(file)
       this.#lost = undefined
-      report({ event: 'storeFileRestored', file })
+      post({ event: 'storeFileRestored', file })
     } catch (error) {
       const message = explainSqliteFault(file, error)
-      if (this.#lost === undefined) report({ event: 'storeFileLost', message })
+      if (this.#lost === undefined) post({ event: 'storeFileLost', message })
       this.#lost = error
     }
   }
@@ -148,17 +131,24 @@ class StoreFile {
   }
 }
 
-function serve(store: StoreFile): void {
-  setInterval(() => store.compare(), COMPARE_EVERY_MS).unref()
-  port.on('message', (call: ThreadCall) => {
-    answer(call.id, () => {
-      if (call.kind === 'read') return store.read(call.sql, call.parameters)
-      if (call.kind === 'write') store.write(call.changes)
-      else store.close()
-      return undefined
-    })
-    if (call.kind === 'close') port.close()
-  })
+let store: StoreFile
+
+const handlers: CallHandlers<FileCalls> = {
+  open: () => {
+    store = explained(() => new StoreFile())
+    setInterval(() => store.compare(), COMPARE_EVERY_MS).unref()
+  },
+  read: (query) => explained(() => store.read(query)),
+  write: (changes) => explained(() => store.write(changes)),
+  close: () => explained(() => store.close()),
 }
 
-answer(0, () => serve(new StoreFile()))
+function explained<Result>(work: () => Result): Result {
+  try {
+    return work()
+  } catch (cause) {
+    throw new Error(explainSqliteFault(file, cause), { cause })
+  }
+}
+
+port.on('message', (batch: CallBatch) => answerCalls(handlers, batch, post))

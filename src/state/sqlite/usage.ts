@@ -1,11 +1,11 @@
 /**
- * Keeps the totals of days in store.file: one row per client and day with all that was counted and the first plan of the day,
- * as in the release before; and in a second table, which that release ignores, what was counted under other plans.
+ * Keeps the totals of days in store.file: one row per client and day with all that was counted and the first plan of the day; and
+ * in a second table what was counted under other plans.
  */
 import { StoreUnavailable } from '../contract.ts'
 import type { SqliteFile } from './file.ts'
 import type { Columns } from './thread.ts'
-import { DAY_COUNTS, splitByPlan, totalOf, type DayRow } from '../day-totals.ts'
+import { DAY_COUNTS, totalOf, without, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
 /** The columns of DAY_COUNTS. */
@@ -86,7 +86,6 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
       }
     },
     client: async (client, from, to) => byPlan(await read(clientOf, from, to, client, client)),
-    close: () => Promise.resolve(),
   }
 }
 
@@ -103,7 +102,8 @@ function byPlan(found: readonly Found[]): [day: number, row: DayRow][] {
   const ofPlans = found.filter(({ isPart }) => isPart === 1)
   const parts = Map.groupBy(ofPlans, keyOf)
   return found.filter(isTotal).flatMap((total) => {
-    const rows = splitByPlan(total, parts.get(keyOf(total)) ?? [])
+    const ofOthers = parts.get(keyOf(total)) ?? []
+    const rows = [without(total, ofOthers), ...ofOthers.map((part) => without(part, []))]
     return rows.map((row): [number, DayRow] => [total.day, row])
   })
 }

@@ -209,33 +209,6 @@ describe('the counters of the embedded authority', () => {
     expect(await before.take(call('client-0', { need: 0 }))).toMatchObject({ day: { taken: 1 } })
   })
 
-  it('are asked of a disk that hangs by a bounded number of calls', async () => {
-    const found: (() => void)[] = []
-    const rows = {
-      find: () => new Promise<undefined>((resolve) => found.push(() => resolve(undefined))),
-    }
-    const journal = { mayForget: () => true, carriedOut: () => undefined } as unknown as Journal
-    const nothing = { minuteIndex: 0, minuteTaken: 0, dayIndex: 0, dayTaken: 0, ahead: 0 }
-    const kept = { client: 'kept', ...nothing }
-    const hanging = createEmbeddedAuthority({
-      clock: { epochMs: () => START_MS },
-      maxClients: 1,
-      keeper: { journal, rows, restored: [kept] },
-    })
-    const ask = async (client: number) => hanging.take(call(`client-${client}`))
-    const asked = Array.from({ length: 10_000 }, (_, n) => ask(n).catch(({ reason }) => reason))
-    await Promise.all(asked.slice(4_000)).then((late) =>
-      expect(new Set(late)).toEqual(new Set(['timeout'])),
-    )
-    expect(found).toHaveLength(4_000)
-    for (const answer of found.splice(0)) answer()
-    await Promise.all(asked)
-    const next = ask(10_000)
-    expect(found).toHaveLength(1)
-    found[0]?.()
-    expect(await next).toMatchObject({ status: 'granted' })
-  })
-
   it('stay in memory while the disk is full, which is reported once, and are kept when there is room again', async () => {
     const onFault = vi.fn<(error: unknown) => void>()
     const onRecovered = vi.fn<() => void>()

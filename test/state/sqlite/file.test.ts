@@ -120,15 +120,6 @@ describe('store.file', () => {
     expect(said).toBe(`${fault}\n${fault}\n`)
   })
 
-  it('of a release that kept bans alone is taken over', async () => {
-    write(`CREATE TABLE bans (key_id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, count INTEGER NOT NULL,
-      started_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID; INSERT INTO bans VALUES ('old', 5, 1, 1)`)
-    const store = open()
-    expect(await keyIds(store)).toEqual(['old'])
-    expect(await store.read('SELECT client FROM quota')).toEqual([])
-    await store.close()
-  })
-
   it('of no bytes is begun, as a crash in the very first moment leaves it', async () => {
     writeFileSync(file, '')
     const store = open()
@@ -257,8 +248,8 @@ describe('a store.file that cannot be had', () => {
     ['is missing', undefined, /thread\.ts/],
     ['throws', "throw new Error('no such binding')", /no such binding/],
   ])('as the program of its thread %s is refused at once', async (_, program, fault) => {
+    cpSync(new URL('../../../src/state', import.meta.url), folder, { recursive: true })
     const copy = join(folder, 'sqlite')
-    cpSync(new URL('../../../src/state/sqlite', import.meta.url), copy, { recursive: true })
     rmSync(join(copy, 'thread.ts'))
     if (program !== undefined) writeFileSync(join(copy, 'thread.ts'), program)
     const opener = join(folder, 'opener.mjs')

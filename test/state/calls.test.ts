@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
-import { afterEach, describe, expect, it } from 'vitest'
-import { createAnonymousLimiter } from '../../../src/core/credentials/anonymous-limiter.ts'
-import { createAddressCounter, type AddressCounter } from '../../../src/state/memory/addresses.ts'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { createAnonymousLimiter } from '../../src/core/credentials/anonymous-limiter.ts'
+import { createAddressCounter, type AddressCounter } from '../../src/state/memory/addresses.ts'
 import {
   answerCalls,
   createIpcCalls,
@@ -10,15 +10,12 @@ import {
   type CallBatch,
   type CallHandlers,
   type IpcCalls,
-} from '../../../src/state/supervisor/calls.ts'
-import type { BanRecord } from '../../../src/state/bans.ts'
-import type { SharedCalls } from '../../../src/server/workers/messages.ts'
-import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
-import { StoreUnavailable } from '../../../src/state/contract.ts'
-import {
-  createSharedAddressCounter,
-  createSharedStrikes,
-} from '../../../src/state/supervisor/counters.ts'
+} from '../../src/state/calls.ts'
+import type { BanRecord } from '../../src/state/bans.ts'
+import type { SharedCalls } from '../../src/server/workers/messages.ts'
+import { StoreUnavailable } from '../../src/state/contract.ts'
+import { createSharedAddressCounter } from '../../src/state/supervisor/addresses.ts'
+import { openSupervisorState } from '../../src/state/supervisor/home.ts'
 
 const ports: MessagePort[] = []
 afterEach(() => {
@@ -172,6 +169,15 @@ describe('calls over IPC', () => {
     expect(await add(calls, 'a')).toBe(2)
   })
 
+  it('fail at once beyond 20,000 that are open, so that none pile up at an end that hangs', async () => {
+    const { calls } = link({ loadBans: () => new Promise(() => {}) })
+    const failed = vi.fn()
+    for (let at = 0; at < 20_010; at++) calls.call('loadBans', undefined).catch(failed)
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(failed).toHaveBeenCalledTimes(10)
+    calls.close()
+  })
+
   it('give an answer that is there its turn when the event loop was held up', async () => {
     const { handler } = countAll()
     const { calls } = link({ addStrikes: handler }, 500)
@@ -201,8 +207,8 @@ describe('strikes over all workers', () => {
   it('count at the supervisor, and for this worker alone while it is silent', async () => {
     const { handler, counts } = countAll()
     const { calls, freeze } = link({ addStrikes: handler }, 50)
-    const own = createMemoryCounter(60_000)
-    const strikes = createSharedStrikes(calls, own)
+    const state = openSupervisorState({ calls, onNotice: () => undefined }, calls)
+    const strikes = state.strikes(60_000)
     const totals = async (...points: number[]) => {
       const counts = []
       for (const n of points) counts.push((await strikes.add('a', n, Date.now())).total)
@@ -257,14 +263,6 @@ describe('addresses over all workers', () => {
     expect(views.map(({ exceeded }) => exceeded)).toEqual([...Array<boolean>(10).fill(false), true])
     nowMs += 60_000
     expect(await one.limiter.count('a')).toMatchObject({ remaining: 9, exceeded: false })
-  })
-
-  it('go together when many come from one at once', async () => {
-    const one = supervised()()
-    const views = await Promise.all(Array.from({ length: 500 }, async () => one.limiter.count('a')))
-    expect(views.filter((view) => !view.exceeded)).toHaveLength(10)
-    const asked = one.batches.flatMap(({ calls }) => calls)
-    expect(asked.length).toBeLessThanOrEqual(2)
   })
 
   it('ask the supervisor a bounded number of times a second, however many they are', async () => {

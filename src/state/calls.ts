@@ -1,0 +1,230 @@
+/**
+ * Calls of one process to another on the same machine, over the IPC channel between them, or to a thread of its own. Calls made
+ * during one turn of the event loop travel as one message, and only one message of a lane is unanswered at a time: later calls
+ * wait and go with the next. So a busy receiver gets fewer, larger messages. A call that it cannot decide yet delays no other. A
+ * late answer costs the calls that waited for it as long as a call may wait, and no other.
+ */
+import { Silence } from './silence.ts'
+import { afterTurn } from './timers.ts'
+import { StoreUnavailable } from './contract.ts'
+
+/** Calls are functions of one argument, by name. They carry plain data only, as it is cloned on the way. */
+type Argument<Call> = Call extends (argument: infer A) => unknown ? A : never
+type Result<Call> = Call extends (argument: never) => infer R ? R : never
+
+export interface CallBatch {
+  readonly kind: 'calls'
+  /** Separates callers that share a channel and must not wait for each other. */
+  readonly lane: string
+  readonly calls: readonly {
+    readonly id: number
+    readonly name: string
+    readonly argument: unknown
+  }[]
+}
+
+/** id: of the call. */
+export type CallOutcome = { readonly id: number } & (
+  { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
+)
+
+export interface AnswerBatch {
+  readonly kind: 'answers'
+  readonly lane: string
+  /** The first answer to a batch comes at once, so that no call waits for another; missing outcomes follow as they become known. */
+  readonly isFirst: boolean
+  readonly outcomes: readonly CallOutcome[]
+}
+
+interface Pending {
+  readonly id: number
+  readonly name: string
+  readonly argument: unknown
+  readonly askedMs: number
+  resolve(value: unknown): void
+  reject(fault: unknown): void
+  timer?: NodeJS.Timeout
+}
+
+/** Bounds a message, so that it keeps the receiver busy for a few ms at most. */
+const BATCH_CALLS = 1_000
+/** With more calls open, further ones fail at once: the caller is faster than the receiver. */
+const OPEN_CALLS = 20_000
+
+export interface IpcCallsOptions {
+  send(batch: CallBatch): void
+  /** Bound of every call. */
+  readonly timeoutMs: number
+  /** The lane, which separates these calls from others on the same channel. */
+  readonly lane: string
+  /** Called with false when the receiver is away, and with true when it answers again. */
+  onState?(available: boolean): void
+}
+
+export class IpcCalls<Calls> {
+  /** false: calls fail at once, as the receiver is away or gone. Written by #expire, receive and close. */
+  available = true
+  readonly #options: IpcCallsOptions
+  readonly #recovered: (() => void)[] = []
+  /** Calls to be sent. */
+  readonly #queue = new Set<Pending>()
+  /** Calls sent, by id, until their outcomes are known, even where nobody waits for them any more: the receiver still has them. */
+  readonly #open = new Map<number, Pending>()
+  /** The calls of the message whose first answer is awaited. Written by #flush, receive and close. */
+  #awaited: ReadonlySet<Pending> | undefined
+  /** That answer is late: a call that waited for it has timed out. Written by receive and #expire. */
+  #isLate = false
+  readonly #silence = new Silence()
+  #lastId = 0
+
+  constructor(options: IpcCallsOptions) {
+    this.#options = options
+  }
+
+  /** Rejects with StoreUnavailable when the receiver does not answer within `timeoutMs` or cannot carry out the call. */
+  call<Name extends keyof Calls & string>(
+    name: Name,
+    argument: Argument<Calls[Name]>,
+  ): Promise<Result<Calls[Name]>> {
+    return new Promise((resolve, reject) => {
+      if (!this.available || this.#queue.size + this.#open.size >= OPEN_CALLS)
+        return reject(new StoreUnavailable('error'))
+      const call: Pending = {
+        id: ++this.#lastId,
+        name,
+        argument,
+        askedMs: performance.now(),
+        resolve,
+        reject,
+      }
+      this.#bound(call, this.#options.timeoutMs)
+      this.#queue.add(call)
+      // This is the first call of the turn; later ones go with it.
+      if (this.#queue.size === 1 && this.#awaited === undefined) setImmediate(() => this.#flush())
+    })
+  }
+
+  /** The listener is called each time the receiver answers again after it was away. */
+  onRecovered(listener: () => void): void {
+    this.#recovered.push(listener)
+  }
+
+  /** Ignores the answers of another lane. */
+  receive({ lane, isFirst, outcomes }: AnswerBatch): void {
+    if (lane !== this.#options.lane) return
+    for (const outcome of outcomes) {
+      const call = this.#open.get(outcome.id)
+      this.#open.delete(outcome.id)
+      clearTimeout(call?.timer)
+      if (outcome.ok) call?.resolve(outcome.value)
+      else call?.reject(new StoreUnavailable('error', outcome.fault))
+    }
+    if (!isFirst || this.#awaited === undefined) return
+    this.#awaited = undefined
+    if (!this.#isLate || !this.available) this.#silence.end()
+    this.#isLate = false
+    if (!this.available) {
+      this.available = true
+      this.#options.onState?.(true)
+      for (const listener of this.#recovered) listener()
+    }
+    this.#flush()
+  }
+
+  /** The channel is gone for good: all calls fail. */
+  close(): void {
+    this.available = false
+    this.#rejectAll('error')
+    this.#open.clear()
+    this.#awaited = undefined
+  }
+
+  #flush(): void {
+    if (this.#awaited !== undefined || this.#queue.size === 0) return
+    const { lane, timeoutMs, send } = this.#options
+    const calls = [...this.#queue].slice(0, BATCH_CALLS)
+    const nowMs = performance.now()
+    for (const call of calls) {
+      this.#queue.delete(call)
+      this.#open.set(call.id, call)
+      // A call that has waited for a late answer gets a fair time of its own.
+      if (call.askedMs + timeoutMs - nowMs < timeoutMs / 4) this.#bound(call, timeoutMs / 4)
+    }
+    this.#awaited = new Set(calls)
+    send({
+      kind: 'calls',
+      lane,
+      calls: calls.map(({ id, name, argument }) => ({ id, name, argument })),
+    })
+  }
+
+  #bound(call: Pending, withinMs: number): void {
+    clearTimeout(call.timer)
+    call.timer = afterTurn(withinMs, () => this.#expire(call))
+  }
+
+  /** The call has waited long enough. After a silence all calls fail. */
+  #expire(call: Pending): void {
+    call.reject(new StoreUnavailable('timeout'))
+    const isUnanswered = this.#queue.delete(call) || this.#awaited?.has(call)
+    if (!isUnanswered || !this.available) return
+    this.#isLate = true
+    if (!this.#silence.goesOn(performance.now(), this.#options.timeoutMs)) return
+    this.available = false
+    this.#rejectAll('timeout')
+    this.#options.onState?.(false)
+  }
+
+  #rejectAll(reason: 'timeout' | 'error'): void {
+    const fault = new StoreUnavailable(reason)
+    for (const { timer, reject } of [...this.#open.values(), ...this.#queue]) {
+      clearTimeout(timer)
+      reject(fault)
+    }
+    this.#queue.clear()
+  }
+}
+
+export const createIpcCalls = <Calls>(options: IpcCallsOptions): IpcCalls<Calls> =>
+  new IpcCalls(options)
+
+/** The receiver's handler for each call. */
+export type CallHandlers<Calls> = {
+  readonly [Name in keyof Calls]: (
+    argument: Argument<Calls[Name]>,
+  ) => Result<Calls[Name]> | Promise<Result<Calls[Name]>>
+}
+
+/** Sends the outcomes known at once, and the others as they become known. A handler that throws fails its call alone. */
+export function answerCalls<Calls>(
+  handlers: CallHandlers<Calls>,
+  { lane, calls }: CallBatch,
+  send: (answers: AnswerBatch) => void,
+): void {
+  let isFirst = true
+  let outcomes: CallOutcome[] = []
+  const sendKnown = (): void => {
+    send({ kind: 'answers', lane, isFirst, outcomes })
+    isFirst = false
+    outcomes = []
+  }
+  const known = (outcome: CallOutcome): void => {
+    // Outcomes of the same turn of the event loop share a message; those known before the first message go with it.
+    if (outcomes.push(outcome) === 1 && !isFirst) setImmediate(sendKnown)
+  }
+  for (const { id, name, argument } of calls) {
+    const fault = (error: unknown): void =>
+      known({ id, ok: false, fault: error instanceof Error ? error.message : String(error) })
+    try {
+      // The argument was typed where the call was made, and both ends are of one version.
+      const handle = handlers[name as keyof Calls] as (argument: unknown) => unknown
+      const value = handle(argument)
+      if (value instanceof Promise)
+        value.then((late) => known({ id, ok: true, value: late }), fault)
+      else known({ id, ok: true, value })
+    } catch (error) {
+      fault(error)
+    }
+  }
+  sendKnown()
+}
