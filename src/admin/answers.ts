@@ -1,9 +1,7 @@
-/** Answers of the admin listener: JSON, CSV, events, or a body that a page makes itself. */
-import type { IncomingMessage } from 'node:http'
+/** Answers of the admin listener: JSON, or a body that is made as it is read. */
 import type { Seen } from '../insight/api/live.ts'
 import { refusalKinds } from '../core/rules/refusals.ts'
 import { MayBeDone } from '../state/contract.ts'
-import { csvLine } from '../insight/format.js'
 
 /** Yields the next piece when the reader has taken those before. `gone` aborts when the reader has left, and ends any wait. */
 export type BodyStream = (gone: AbortSignal) => AsyncIterable<string | Buffer>
@@ -81,9 +79,29 @@ const mayBeDone = fault({
   message:
     'The store was asked and did not answer: it is not known whether it was done. Look when the store is back, and ask again.',
 })
-/** error: why an act of an operator has failed. */
-export const notDone = (error: unknown): Answer =>
-  error instanceof MayBeDone ? mayBeDone : storeAway
+
+/** Thrown by an operation that cannot do what is asked; nothing but its answer is told. */
+export class Refused extends Error {
+  override readonly name = 'Refused'
+  readonly answer: Answer
+
+  constructor(answer: Answer) {
+    super('the operation is refused')
+    this.answer = answer
+  }
+}
+
+/** What an act of an operator in the store has led to; an act that fails is refused. */
+export const acted = <Made>(act: Promise<Made>): Promise<Made> =>
+  act.catch((error: unknown) => {
+    throw new Refused(error instanceof MayBeDone ? mayBeDone : storeAway)
+  })
+
+export const unknownKey = fault({
+  status: 404,
+  code: 'unknown_key',
+  message: 'No client of the configuration has a key of this id.',
+})
 
 export const notFound = fault({ code: 'not_found', ...refusalKinds.not_found })
 
@@ -92,36 +110,3 @@ export const methodNotAllowed = (allow: string): Answer =>
     { code: 'method_not_allowed', ...refusalKinds.method_not_allowed },
     { fields: { Allow: allow } },
   )
-
-export type CsvRow = readonly (string | number)[]
-
-/** rows: read as they are written, so there may be any number of them. */
-export const csv = (
-  header: readonly string[],
-  rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
-): Answer => ({
-  status: 200,
-  contentType: 'text/csv; charset=utf-8; header=present',
-  body: () => csvLines(header, rows),
-})
-
-const PIECE_CHARACTERS = 16_384
-
-async function* csvLines(
-  header: CsvRow,
-  rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
-): AsyncGenerator<string> {
-  const lineOf = (row: CsvRow): string => `${csvLine(row)}\r\n`
-  let piece = lineOf(header)
-  for await (const row of rows) {
-    piece += lineOf(row)
-    if (piece.length < PIECE_CHARACTERS) continue
-    yield piece
-    piece = ''
-  }
-  yield piece
-}
-
-/** Whether the request asks for CSV instead of JSON. */
-export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
-  /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)

@@ -1,41 +1,27 @@
-/** The operators' page: a fixed list of files, which hold no data and are served to everyone. */
+/** The operators' page: files that hold no data and are served to everyone. */
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { createRequire } from 'node:module'
 import { extname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { methodNotAllowed, type Answer } from './answers.ts'
 
-/** Files in src/admin/page, served below /page/. */
-export const pageFiles = [
-  'style.css',
-  'icon.svg',
-  'main.js',
-  'shell.js',
-  'keys.js',
-  'api.js',
-  'live.js',
-  'explained.js',
-  'ui.js',
-  'table.js',
-  'dialog.js',
-  'acts.js',
-  'reload.js',
-  'chart.js',
-  'plot.js',
-  'views/parts.js',
-  'views/overview.js',
-  'views/clients.js',
-  'views/client.js',
-  'views/history.js',
-  'views/bans.js',
-  'views/routes.js',
-  'views/shadow.js',
-  'views/system.js',
-  'views/config.js',
-  'views/explain.js',
-] as const
+/** Files in src/admin/page by what they are; all but the HTML are served below /page/. */
+const contentTypes: Readonly<Record<string, string>> = {
+  css: 'text/css; charset=utf-8',
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  mjs: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+const typeOf = (file: string): string | undefined => contentTypes[extname(file).slice(1)]
+
+/** Listed once, at the start: no path of a request reaches the file system. */
+export const pageFiles = readdirSync(join(import.meta.dirname, 'page'), {
+  recursive: true,
+  encoding: 'utf8',
+}).filter((file) => typeOf(file) !== undefined && file !== 'index.html')
 
 const require = createRequire(import.meta.url)
 /** Paths of installed packages' files, served below /page/. They are looked for when they are asked for. */
@@ -56,14 +42,6 @@ const modules: Readonly<Record<string, keyof typeof libraries>> = {
 
 /** Files served at their path below src, so that page and server format numbers and times alike. */
 export const sharedFiles = ['insight/format.js'] as const
-
-const contentTypes: Readonly<Record<string, string>> = {
-  css: 'text/css; charset=utf-8',
-  html: 'text/html; charset=utf-8',
-  js: 'text/javascript; charset=utf-8',
-  mjs: 'text/javascript; charset=utf-8',
-  svg: 'image/svg+xml',
-}
 
 /** The page loads nothing from elsewhere, and no other page can frame it. */
 const fields = {
@@ -106,7 +84,7 @@ function readAsset(path: string, file: string, isZipped: boolean): Answer {
   const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
   const asset = {
     status: 200,
-    contentType: contentTypes[extname(file).slice(1)] ?? 'text/plain',
+    contentType: typeOf(file) ?? 'text/plain',
     body,
     fields: { ...fields, ETag: `"${digest}"`, ...(isZipped && { 'Content-Encoding': 'gzip' }) },
   }

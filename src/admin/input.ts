@@ -1,7 +1,8 @@
-/** Reads the JSON body of a request, up to a bounded size. */
+/** Checks what an operation is asked, and reads the JSON body of a request up to a bounded size. */
 import type { IncomingMessage } from 'node:http'
+import type { z } from 'zod'
 import { refusalKinds } from '../core/rules/refusals.ts'
-import { fault, invalidRequest, type Answer } from './answers.ts'
+import { fault, invalidRequest, Refused } from './answers.ts'
 
 const MOST_BYTES = 64 * 1024
 
@@ -14,21 +15,28 @@ const otherType = fault({
   message: 'Send the body as Content-Type: application/json.',
 })
 
-const answers: ReadonlySet<unknown> = new Set([notJson, tooLarge, otherType])
-export const isAnswer = (read: unknown): read is Answer => answers.has(read)
-
 export const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 
-/** Whether a body is a JSON object. */
-export const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+/** Throws Refused if the value is another, with these words and what the schema says of the faulty field. */
+export function checked<Checked>(
+  value: unknown,
+  schema: z.ZodType<Checked>,
+  words: string,
+): Checked {
+  const read = schema.safeParse(value)
+  if (read.success) return read.data
+  const [{ path, message } = { path: [], message: '' }] = read.error.issues
+  const why = path.length === 0 ? '' : ` "${String(path[0])}" ${message}.`
+  throw new Refused(invalidRequest(`${words}${why}`))
+}
 
-/** Returns undefined where there is no body, and an Answer (see isAnswer) where it is refused. Never rejects. */
+/** Resolves with undefined where there is no body; rejects with Refused. */
 export async function readJson(request: IncomingMessage): Promise<unknown> {
   const { 'content-type': type = '', 'content-encoding': encoding } = request.headers
   if (!hasBody(request)) return undefined
-  if (!/^application\/json\s*(;|$)/i.test(type) || encoding !== undefined) return otherType
+  if (!/^application\/json\s*(;|$)/i.test(type) || encoding !== undefined)
+    throw new Refused(otherType)
   const chunks: Buffer[] = []
   let bytes = 0
   try {
@@ -37,9 +45,10 @@ export async function readJson(request: IncomingMessage): Promise<unknown> {
       bytes += chunk.length
       if (bytes <= MOST_BYTES) chunks.push(chunk)
     }
-    if (bytes > MOST_BYTES) return tooLarge
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
+    if (bytes <= MOST_BYTES)
+      return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
   } catch {
-    return notJson
+    throw new Refused(notJson)
   }
+  throw new Refused(tooLarge)
 }
