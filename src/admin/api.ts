@@ -2,11 +2,12 @@
 import type { IncomingMessage } from 'node:http'
 import type { AuditLine } from '../core/record/log.ts'
 import { StoreUnavailable } from '../state/contract.ts'
-import { methodNotAllowed, notFound, Refused, storeAway, type Answer } from './answers.ts'
+import type { Answer } from './answers.ts'
 import { banOperations } from './ban-operations.ts'
 import { clientOperations } from './client-operations.ts'
 import { configOperations } from './config-operations.ts'
 import { explainOperation } from './explain-operations.ts'
+import { fault, methodNotAllowed, Refused } from './faults.ts'
 import { liveOperations } from './live-operations.ts'
 import { matchPath, type ApiNeeds, type Operation } from './operation.ts'
 import { stateOperations } from './state-operations.ts'
@@ -54,7 +55,8 @@ export function answerApi(
       })
     return caller
   }
-  if (asked === undefined) return found.length === 0 ? notFound : methodNotAllowed(allowed(found))
+  if (asked === undefined)
+    return found.length === 0 ? fault('not_found') : methodNotAllowed(allowed(found))
   const { params, operation } = asked
   const { action, handle } = operation
   const query = Object.fromEntries(new URLSearchParams(url.slice(path.length + 1)))
@@ -88,7 +90,7 @@ async function run(
 /** Numbers of which the store does not have all would be too low. */
 function refusalOf(error: unknown): Answer | undefined {
   if (error instanceof Refused) return error.answer
-  return error instanceof StoreUnavailable ? storeAway : undefined
+  return error instanceof StoreUnavailable ? fault('store_unavailable') : undefined
 }
 
 const allowed = (found: readonly { readonly operation: Operation }[]): string =>

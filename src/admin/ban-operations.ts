@@ -6,7 +6,8 @@ import type { Config } from '../config/config.ts'
 import { duration } from '../config/scalars.ts'
 import { endsAtSeconds, MAX_IMPOSED_MS } from '../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../state/bans.ts'
-import { acted, fault, iso, json, Refused, unknownKey, type Answer } from './answers.ts'
+import { iso, json, type Answer } from './answers.ts'
+import { acted, Refused } from './faults.ts'
 import { checked, readJson } from './input.ts'
 import { change, look, type ApiNeeds, type Call, type Operation } from './operation.ts'
 
@@ -22,8 +23,6 @@ const wish = z.strictObject({
 })
 const FORM = 'Send {"for":"1h","reason":"TEXT"}, the reason if there is one.'
 
-const notBanned = fault({ status: 404, code: 'not_banned', message: 'This key is not banned.' })
-
 export const banOperations: readonly Operation[] = [
   look('/api/bans', async ({ bans, reloads: { config } }) => {
     const listed = await bans.list().catch(() => undefined)
@@ -38,7 +37,7 @@ export const banOperations: readonly Operation[] = [
   change('PUT', 'ban')('/api/bans/{key}', async (needs, call) => {
     const { key } = call.params
     const { for: forMs, reason } = checked(await readJson(call.request), wish, FORM)
-    if (!isKnown(needs, key)) throw new Refused(unknownKey)
+    if (!isKnown(needs, key)) throw new Refused('unknown_key')
     return changed(needs, call, needs.bans.impose(key, { forMs, reason }))
   }),
   change('DELETE', 'liftBan')('/api/bans/{key}', (needs, call) =>
@@ -52,7 +51,7 @@ async function changed(
   acting: Promise<BanAct | undefined>,
 ): Promise<Answer> {
   const done = await acted(acting)
-  if (done === undefined) throw new Refused(isKnown(needs, key) ? notBanned : unknownKey)
+  if (done === undefined) throw new Refused(isKnown(needs, key) ? 'not_banned' : 'unknown_key')
   const { config } = needs.reloads
   const shown = (ban: BanRecord | undefined): Ban | null =>
     ban === undefined ? null : shownBan(config, key, ban)

@@ -12,8 +12,9 @@ import type { ClientCounters, Window } from '../state/memory/client-counters.ts'
 import { DAY_MS, MINUTE_MS } from '../config/time.ts'
 import { endsAtSeconds } from '../core/rules/ban-policy.ts'
 import type { BanRecord } from '../state/bans.ts'
-import { acted, iso, json, Refused, seen, unknownClient } from './answers.ts'
+import { iso, json, seen } from './answers.ts'
 import { findClient, pageOf, type ShownClient } from './client-pages.ts'
+import { acted, Refused } from './faults.ts'
 import { checked, readJson } from './input.ts'
 import { change, look, type ApiNeeds, type Operation } from './operation.ts'
 
@@ -54,7 +55,7 @@ export const clientOperations: readonly Operation[] = [
       needs.recentRequests({ client: id, refused: true, id: undefined }),
     ])
     const [row] = rows
-    if (row === undefined) throw new Refused(unknownClient)
+    if (row === undefined) throw new Refused('unknown_client')
     return json(200, {
       ...seen(head.scope, [...(head.missing ?? []), ...missing]),
       client: row,
@@ -81,7 +82,7 @@ export const clientOperations: readonly Operation[] = [
 
 function knownClient({ reloads, live }: ApiNeeds, id: string): ShownClient {
   const client = findClient(reloads.config, live.clients, id)
-  if (client === undefined) throw new Refused(unknownClient)
+  if (client === undefined) throw new Refused('unknown_client')
   return client
 }
 

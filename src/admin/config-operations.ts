@@ -1,9 +1,9 @@
 /** Operations on the configuration: show and reload. */
 import { z } from 'zod'
-import type { ReloadOutcome } from '../config/changes/reload-outcome.ts'
 import type { Config } from '../config/config.ts'
-import { fault, json, type Answer } from './answers.ts'
+import { json, type Answer } from './answers.ts'
 import { effectiveConfig } from './effective-config.ts'
+import { fault } from './faults.ts'
 import { checked, readJson } from './input.ts'
 import { keysPage } from './keys-page.ts'
 import { change, look, type Operation } from './operation.ts'
@@ -42,28 +42,8 @@ export const configOperations: readonly Operation[] = [
     const outcome = await reloads.reload(asked)
     const after = reloads.config.revision
     Object.assign(audit, { ...asked, outcome: outcome.outcome, after })
-    return answerOf(outcome)
+    if (outcome.outcome === 'refused') return fault('config_refused', { ...outcome })
+    if (outcome.outcome === 'filesChanged') return fault('files_changed', { ...outcome })
+    return json(200, outcome)
   }),
 ]
-
-function answerOf(outcome: ReloadOutcome): Answer {
-  if (outcome.outcome === 'refused')
-    return fault(
-      {
-        status: 422,
-        code: 'config_refused',
-        message: 'The configuration cannot be taken; the one in force stays.',
-      },
-      { ...outcome },
-    )
-  if (outcome.outcome === 'filesChanged')
-    return fault(
-      {
-        status: 409,
-        code: 'files_changed',
-        message: 'The files hold another revision by now; look at what it changes first.',
-      },
-      { ...outcome },
-    )
-  return json(200, outcome)
-}

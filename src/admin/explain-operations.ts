@@ -2,7 +2,8 @@
 import { z } from 'zod'
 import type { ExplainAnswer, ExplainQuery } from '../insight/api/explain.ts'
 import type { Decision } from '../core/record/recent.ts'
-import { fault, json, unknownKey, type Answer } from './answers.ts'
+import { json, type Answer } from './answers.ts'
+import { fault } from './faults.ts'
 import { checked, readJson } from './input.ts'
 import { inquire, type ApiNeeds } from './operation.ts'
 
@@ -77,10 +78,11 @@ export const explainOperation = inquire('/api/explain', async (needs, { request 
   const query: ExplainQuery = isRecorded
     ? checked(body, recorded, FORM)
     : checked(body, hypothetical, FORM)
-  if (!needs.explain.mayAsk()) return tooMany
+  if (!needs.explain.mayAsk())
+    return fault('too_many_explanations', { fields: { 'Retry-After': '1' } })
   if ('requestId' in query) return explainRecorded(needs, query.requestId)
   const explained = await needs.explain.hypothetical(query)
-  return explained === undefined ? unknownKey : answered(explained)
+  return explained === undefined ? fault('unknown_key') : answered(explained)
 })
 
 const answered = (explained: Explained): Answer =>
@@ -90,34 +92,18 @@ async function explainRecorded(needs: ApiNeeds, id: string): Promise<Answer> {
   const found = await needs.recentRequests({ client: undefined, refused: false, id })
   const { requests, missing } = found
   const [decision, ...others] = requests
-  if (decision === undefined) return missing.length > 0 ? fault(unknown, { missing }) : notKept
+  if (decision === undefined) return fault('unknown_request', missing.length > 0 ? { missing } : {})
   if (others.length > 0) return several(requests)
   const explained = await needs.explain.recorded(decision)
   const incomplete = [...missing, ...(explained.missing ?? [])]
   return answered({ ...explained, ...(incomplete.length > 0 && { missing: incomplete }) })
 }
 
-const unknown = {
-  status: 404,
-  code: 'unknown_request',
-  message:
-    'No request of this id is among the latest that this gateway keeps in memory; look in its log: tollgate explain ID --log FILE --config FILE.',
-}
-const notKept = fault(unknown)
-const several = (requests: readonly Decision[]): Answer =>
-  fault({
-    status: 409,
-    code: 'several_requests',
-    message: `${requests.length} of the latest requests have this id, which a trusted proxy gave them; send the method, target and keyId of the one that is meant: ${requests
-      .slice(0, 5)
-      .map(({ at, method, path, key }) => `${at} ${method} ${path ?? '–'} ${key ?? '–'}`)
-      .join('; ')}.`,
+function several(requests: readonly Decision[]): Answer {
+  const first = requests
+    .slice(0, 5)
+    .map(({ at, method, path, key }) => `${at} ${method} ${path ?? '–'} ${key ?? '–'}`)
+  return fault('several_requests', {
+    message: `${requests.length} of the latest requests have this id, which a trusted proxy gave them; send the method, target and keyId of the one that is meant: ${first.join('; ')}.`,
   })
-const tooMany = fault(
-  {
-    status: 429,
-    code: 'too_many_explanations',
-    message: 'So many are explained at the moment that callers could feel it; ask again in 1 s.',
-  },
-  { fields: { 'Retry-After': '1' } },
-)
+}

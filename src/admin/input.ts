@@ -1,19 +1,9 @@
 /** Checks what an operation is asked, and reads the JSON body of a request up to a bounded size. */
 import type { IncomingMessage } from 'node:http'
 import type { z } from 'zod'
-import { refusalKinds } from '../core/rules/refusals.ts'
-import { fault, invalidRequest, Refused } from './answers.ts'
+import { Refused } from './faults.ts'
 
 const MOST_BYTES = 64 * 1024
-
-const notJson = invalidRequest('The body is not JSON.')
-const tooLarge = fault({ code: 'body_too_large', ...refusalKinds.body_too_large })
-/** A page of another site can send any other type without a preflight. */
-const otherType = fault({
-  code: 'unsupported_media_type',
-  status: 415,
-  message: 'Send the body as Content-Type: application/json.',
-})
 
 export const hasBody = ({ headers }: IncomingMessage): boolean =>
   headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
@@ -28,15 +18,16 @@ export function checked<Checked>(
   if (read.success) return read.data
   const [{ path, message } = { path: [], message: '' }] = read.error.issues
   const why = path.length === 0 ? '' : ` "${String(path[0])}" ${message}.`
-  throw new Refused(invalidRequest(`${words}${why}`))
+  throw new Refused('invalid_request', { message: `${words}${why}` })
 }
 
 /** Resolves with undefined where there is no body; rejects with Refused. */
 export async function readJson(request: IncomingMessage): Promise<unknown> {
   const { 'content-type': type = '', 'content-encoding': encoding } = request.headers
   if (!hasBody(request)) return undefined
+  // A page of another site can send any other type without a preflight.
   if (!/^application\/json\s*(;|$)/i.test(type) || encoding !== undefined)
-    throw new Refused(otherType)
+    throw new Refused('unsupported_media_type')
   const chunks: Buffer[] = []
   let bytes = 0
   try {
@@ -48,7 +39,7 @@ export async function readJson(request: IncomingMessage): Promise<unknown> {
     if (bytes <= MOST_BYTES)
       return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
   } catch {
-    throw new Refused(notJson)
+    throw new Refused('invalid_request', { message: 'The body is not JSON.' })
   }
-  throw new Refused(tooLarge)
+  throw new Refused('body_too_large')
 }

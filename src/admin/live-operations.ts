@@ -1,12 +1,12 @@
 /** Operations on the moment: the overview, the busiest clients, recent requests, events, and what shadow limits would have refused. */
 import { z } from 'zod'
-import { refusalKinds } from '../core/rules/refusals.ts'
 import { duration } from '../config/scalars.ts'
 import { KEPT_DECISIONS } from '../core/record/recent.ts'
 import type { ShadowCount } from '../core/record/shadow-counts.ts'
 import type { Shadow, ShadowCounts } from '../insight/api/shadow.ts'
 import { eventTypes } from '../insight/live/events.ts'
-import { fault, iso, json, notFound, Refused, seen } from './answers.ts'
+import { iso, json, seen } from './answers.ts'
+import { fault, Refused } from './faults.ts'
 import { checked } from './input.ts'
 import { look, type Operation } from './operation.ts'
 
@@ -31,12 +31,6 @@ const eventsQuery = z.strictObject({
   client: z.string().optional(),
 })
 const EVENTS_FORM = `Ask with ?types= some of ${eventTypes.join(',')}, ?client=ID, both, or neither.`
-const tooMany = fault({
-  status: 503,
-  code: 'too_many_listeners',
-  message: 'As many listen already as may at once; close one of them.',
-})
-
 const SHADOW_CLIENTS = 200
 
 export const liveOperations: readonly Operation[] = [
@@ -63,13 +57,11 @@ export const liveOperations: readonly Operation[] = [
     const { requests, missing } = await recentRequests({ client: undefined, refused: false, id })
     const [request] = requests
     if (request !== undefined) return json(200, { ...seen('gateway', missing), request })
-    return missing.length === 0
-      ? notFound
-      : fault({ code: 'not_found', ...refusalKinds.not_found }, { missing })
+    return fault('not_found', missing.length > 0 ? { missing } : {})
   }),
   look('/api/events', ({ live: { events } }, { query }) => {
     const { types, client } = checked(query, eventsQuery, EVENTS_FORM)
-    if (events.isFull) throw new Refused(tooMany)
+    if (events.isFull) throw new Refused('too_many_listeners')
     return {
       status: 200,
       contentType: 'text/event-stream; charset=utf-8',

@@ -5,7 +5,8 @@ import type { IncomingMessage } from 'node:http'
 import { createRequire } from 'node:module'
 import { extname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { methodNotAllowed, type Answer } from './answers.ts'
+import type { Answer } from './answers.ts'
+import { methodNotAllowed } from './faults.ts'
 
 /** Files in src/admin/page by what they are; all but the HTML are served below /page/. */
 const contentTypes: Readonly<Record<string, string>> = {

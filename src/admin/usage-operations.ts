@@ -5,7 +5,8 @@ import { DAY_MS } from '../config/time.ts'
 import { totalOf, type DayRow } from '../state/day-totals.ts'
 import { csvLine } from '../insight/format.js'
 import { KEPT_DAYS } from '../state/usage.ts'
-import { invalidRequest, json, Refused, seen, unknownClient } from './answers.ts'
+import { json, seen } from './answers.ts'
+import { Refused } from './faults.ts'
 import { look, type Operation } from './operation.ts'
 
 const CSV_HEADER = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban\r\n'
@@ -44,10 +45,11 @@ export const usageOperations: readonly Operation[] = [
     const today = Math.floor(Date.now() / DAY_MS)
     const wanted = readDays(query, ['from', 'to'], today)
     const { to = today, from = Math.max(to - DEFAULT_DAYS + 1, today - KEPT_DAYS + 1) } = wanted
-    if (from > to) throw new Refused(invalidRequest('from is after to; exchange them.'))
+    if (from > to)
+      throw new Refused('invalid_request', { message: 'from is after to; exchange them.' })
     const rows = await usage.client(id, from, to)
     const client = reloads.config.clients.get(id)
-    if (client === undefined && rows.length === 0) return unknownClient
+    if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
     return json(200, {
       ...seen(usage.scope),
       client: id,
@@ -122,7 +124,7 @@ function readDays<Name extends string>(
     const fault =
       known === undefined ? `is not known here; ${names.join(' and ')} are` : faultOf(text, today)
     if (known === undefined || fault !== undefined)
-      throw new Refused(invalidRequest(`${name} ${fault}.`))
+      throw new Refused('invalid_request', { message: `${name} ${fault}.` })
     days[known] = dayOf(text)
   }
   return days
