@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { createRequire } from 'node:module'
-import { extname, join } from 'node:path'
+import { basename, extname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { Answer } from './answers.ts'
 import { methodNotAllowed } from './faults.ts'
@@ -34,12 +34,6 @@ export const libraries = {
   'uplot.js': () => require.resolve('uplot/dist/uPlot.iife.min.js'),
   'uplot.css': () => require.resolve('uplot/dist/uPlot.min.css'),
 } as const
-/** Modules by the names that scripts import them by. */
-const modules: Readonly<Record<string, keyof typeof libraries>> = {
-  preact: 'preact.js',
-  'preact/hooks': 'hooks.js',
-  htm: 'htm.js',
-}
 
 /** Files served at their path below src, so that page and server format numbers and times alike. */
 export const sharedFiles = ['insight/format.js'] as const
@@ -95,9 +89,7 @@ function readAsset(path: string, file: string, isZipped: boolean): Answer {
 
 /** Browsers know no packages: a script in /page/ that imports one gets its address instead. */
 const withAddresses = (script: string): string =>
-  script.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) =>
-    modules[name] === undefined ? name : `./${modules[name]}`,
-  )
+  script.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) => `./${basename(name)}.js`)
 
 /** Removes comments and indentation, a quarter of the text; line numbers stay. */
 export const withoutRemarks = (script: string): string =>

@@ -112,23 +112,24 @@ export const incomplete = (missing = []) =>
 export function useAnswer(path, everyMs = 0, how = {}) {
   /** @type {[{ answer?: any, fault?: unknown }, (next: any) => void]} */
   const [{ answer, fault }, set] = useState({})
-  const asked = useRef({ times: 0, atMs: 0 })
+  const asked = useRef({ times: 0, atMs: -Infinity })
   const load = async () => {
     const mine = ++asked.current.times
     asked.current.atMs = Date.now()
     const said = await call(path, how).then(
       (answer) => ({ answer }),
-      (fault) => ({ fault }),
+      (fault) => {
+        // What is refused for the moment alone is due again.
+        if (fault.status === 429) asked.current.atMs = -Infinity
+        return { fault }
+      },
     )
     if (mine === asked.current.times)
       set((/** @type {object} */ known) => ({ ...known, fault: undefined, ...said }))
   }
   useEffect(() => {
     if (document.visibilityState !== 'hidden') void load()
-    const ignore = listen(
-      'due',
-      () => (asked.current.atMs === 0 || Date.now() - asked.current.atMs >= everyMs) && load(),
-    )
+    const ignore = listen('due', () => Date.now() - asked.current.atMs >= everyMs && load())
     return () => {
       ignore()
       asked.current.times++

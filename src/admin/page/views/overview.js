@@ -1,6 +1,6 @@
 /** The moment: rates, latencies, plans, and who is nearest to a limit. */
 import { Chart } from '../chart.js'
-import { compact, count, latency, percent, plural, rate } from '../../../insight/format.js'
+import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../../insight/format.js'
 import { columns, live, now, seconds } from '../live.js'
 import { Table } from '../table.js'
 import { button, html, section, useAnswer, useEffect, useLive, useRef, useState } from '../ui.js'
@@ -15,30 +15,32 @@ import { Shadows } from './shadow.js'
 
 const NEAREST = 10
 
-/** Number with its unit and window, and its parts. @param {string} value @param {string} unit @param {string} parts */
+/** Number with its unit and window, and its parts. @param {string} value @param {string} unit @param {string | null} parts */
 const tile = (value, unit, parts) => html`<div class="tile">
   <p><strong class="value">${value}</strong> <span>${unit}</span></p>
   <p><span class="muted">${parts}</span></p>
 </div>`
 
-/** @param {Tick} latest */
-function refusedTile({ requests, refused: { minute, day, ban, other } }) {
+/** @param {number | undefined} value */
+const perSecond = (value) => (value === undefined ? UNKNOWN : `${rate(value)}/s`)
+
+/** @param {Tick | null} latest */
+function refusedTile(latest) {
+  if (latest === null) return tile(UNKNOWN, 'refused', null)
+  const { minute, day, ban, other } = latest.refused
   const all = minute + day + ban + other
-  const share = requests > 0 ? ` (${percent(all / requests)})` : ''
+  const share = latest.requests > 0 ? ` (${percent(all / latest.requests)})` : ''
   const parts = `minute ${count(minute)} · day ${count(day)} · ban ${count(ban)} · other ${count(other)}`
-  return tile(`${rate(all)}/s`, `refused${share}`, parts)
+  return tile(perSecond(all), `refused${share}`, parts)
 }
 
 /** @param {Moment | null} overview */
 function bannedTile(overview) {
-  if (overview === null) return tile('–', 'keys banned now', '')
+  const unit = 'keys banned now'
+  if (overview === null) return tile(UNKNOWN, unit, null)
   const { bannedKeys, limitedClients, clients } = overview.counts
   const of = `${compact(clients)} ${clients === 1 ? 'client' : 'clients'}`
-  return tile(
-    count(bannedKeys),
-    'keys banned now',
-    `${count(limitedClients)} of ${of} limited, 10 s`,
-  )
+  return tile(count(bannedKeys), unit, `${count(limitedClients)} of ${of} limited, 10 s`)
 }
 
 function Tiles() {
@@ -47,28 +49,12 @@ function Tiles() {
   const wanted = overview?.workers.wanted
   const who =
     wanted === undefined ? '' : `, ${wanted === 1 ? 'one process' : plural(wanted, 'worker')}`
+  const inFlight = latest && `in flight ${count(latest.inFlight)}`
+  const backend = latest && `p99 backend ${latency(latest.backendMs.p99)}`
   return html`<div class="tiles">
-    ${
-      latest === null
-        ? [
-            tile('–', `requests${who}`, ''),
-            tile('–', 'refused', ''),
-            tile('–', 'p99 gateway, 10 s', ''),
-          ]
-        : [
-            tile(
-              `${rate(latest.requests)}/s`,
-              `requests${who}`,
-              `in flight ${count(latest.inFlight)}`,
-            ),
-            refusedTile(latest),
-            tile(
-              latency(latest.gatewayMs.p99),
-              'p99 gateway, 10 s',
-              `p99 backend ${latency(latest.backendMs.p99)}`,
-            ),
-          ]
-    }
+    ${tile(perSecond(latest?.requests), `requests${who}`, inFlight)}
+    ${refusedTile(latest)}
+    ${tile(latency(latest?.gatewayMs.p99), 'p99 gateway, 10 s', backend)}
     ${bannedTile(overview)}
   </div>`
 }
