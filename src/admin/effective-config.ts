@@ -15,7 +15,7 @@ export function effectiveConfig({
   plans,
   ...settings
 }: Config) {
-  const listed = [...clients.slice(0, MOST_CLIENTS)]
+  const listed = Array.from(clients.slice(0, MOST_CLIENTS))
   return {
     revision,
     warnings,
