@@ -1,9 +1,5 @@
-/** Answers of the admin listener: JSON, CSV, events, or a body that a page makes itself. */
-import type { IncomingMessage } from 'node:http'
+/** Answers of the admin listener: JSON, or a body that is made as it is read. */
 import type { Seen } from '../insight/api/live.ts'
-import { refusalKinds } from '../core/rules/refusals.ts'
-import { MayBeDone } from '../state/contract.ts'
-import { csvLine } from '../insight/format.js'
 
 /** Yields the next piece when the reader has taken those before. `gone` aborts when the reader has left, and ends any wait. */
 export type BodyStream = (gone: AbortSignal) => AsyncIterable<string | Buffer>
@@ -27,21 +23,6 @@ export const json = (
   fields,
 })
 
-interface Fault {
-  readonly status: number
-  readonly code: string
-  readonly message: string
-}
-
-/** more: fields of the answer besides its message. */
-export const fault = (
-  { status, code, message }: Fault,
-  {
-    fields,
-    ...more
-  }: { readonly fields?: Answer['fields']; readonly [name: string]: unknown } = {},
-): Answer => json(status, { code, message, status, ...more }, fields)
-
 /** RFC 3339; null: not known, or never. */
 export function iso(ms: number): string
 export function iso(ms: number | undefined): string | null
@@ -58,70 +39,3 @@ export const seen = <Scope extends Seen['scope']>(
   scope,
   ...(missing.length > 0 && { missing }),
 })
-
-export const invalidRequest = (message: string): Answer =>
-  fault({ status: 400, code: 'invalid_request', message })
-
-export const unknownClient = fault({
-  status: 404,
-  code: 'unknown_client',
-  message: 'No client of the configuration has this id, and no other is known by it.',
-})
-
-export const storeAway = fault({
-  status: 503,
-  code: 'store_unavailable',
-  message:
-    'The store is away: nothing was read or changed. See GET /readyz and the log, then ask again.',
-})
-
-const mayBeDone = fault({
-  status: 503,
-  code: 'store_unavailable',
-  message:
-    'The store was asked and did not answer: it is not known whether it was done. Look when the store is back, and ask again.',
-})
-/** error: why an act of an operator has failed. */
-export const notDone = (error: unknown): Answer =>
-  error instanceof MayBeDone ? mayBeDone : storeAway
-
-export const notFound = fault({ code: 'not_found', ...refusalKinds.not_found })
-
-export const methodNotAllowed = (allow: string): Answer =>
-  fault(
-    { code: 'method_not_allowed', ...refusalKinds.method_not_allowed },
-    { fields: { Allow: allow } },
-  )
-
-export type CsvRow = readonly (string | number)[]
-
-/** rows: read as they are written, so there may be any number of them. */
-export const csv = (
-  header: readonly string[],
-  rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
-): Answer => ({
-  status: 200,
-  contentType: 'text/csv; charset=utf-8; header=present',
-  body: () => csvLines(header, rows),
-})
-
-const PIECE_CHARACTERS = 16_384
-
-async function* csvLines(
-  header: CsvRow,
-  rows: Iterable<CsvRow> | AsyncIterable<CsvRow>,
-): AsyncGenerator<string> {
-  const lineOf = (row: CsvRow): string => `${csvLine(row)}\r\n`
-  let piece = lineOf(header)
-  for await (const row of rows) {
-    piece += lineOf(row)
-    if (piece.length < PIECE_CHARACTERS) continue
-    yield piece
-    piece = ''
-  }
-  yield piece
-}
-
-/** Whether the request asks for CSV instead of JSON. */
-export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
-  /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)

@@ -1,9 +1,27 @@
-/** The admin API: finds the requested operation, runs it if the caller may use it, and logs each change. */
+/** The admin API: finds the requested operation, runs it if the caller may use it, and logs each change. docs/admin-openapi.yaml describes the operations. */
 import type { IncomingMessage } from 'node:http'
 import type { AuditLine } from '../core/record/log.ts'
-import { methodNotAllowed, notFound, type Answer } from './answers.ts'
-import { matchPath, type Changed, type Operation } from './operation.ts'
-import { operations, type ApiNeeds } from './operations.ts'
+import { StoreUnavailable } from '../state/contract.ts'
+import type { Answer } from './answers.ts'
+import { banOperations } from './ban-operations.ts'
+import { clientOperations } from './client-operations.ts'
+import { configOperations } from './config-operations.ts'
+import { explainOperation } from './explain-operations.ts'
+import { fault, methodNotAllowed, Refused } from './faults.ts'
+import { liveOperations } from './live-operations.ts'
+import { matchPath, type ApiNeeds, type Operation } from './operation.ts'
+import { stateOperations } from './state-operations.ts'
+import { usageOperations } from './usage-operations.ts'
+
+export const operations: readonly Operation[] = [
+  ...configOperations,
+  ...liveOperations,
+  explainOperation,
+  ...clientOperations,
+  ...banOperations,
+  ...usageOperations,
+  ...stateOperations,
+]
 
 export interface AdminApiParts extends ApiNeeds {
   /** Called for each change that a permitted caller requests. */
@@ -37,31 +55,43 @@ export function answerApi(
       })
     return caller
   }
-  if (asked === undefined) return found.length === 0 ? notFound : methodNotAllowed(allowed(found))
-  const { operation, params } = asked
-  const query = new URLSearchParams(url.slice(path.length + 1))
-  return run(parts, operation, { request, who: caller, params, query })
+  if (asked === undefined)
+    return found.length === 0 ? fault('not_found') : methodNotAllowed(allowed(found))
+  const { params, operation } = asked
+  const { action, handle } = operation
+  const query = Object.fromEntries(new URLSearchParams(url.slice(path.length + 1)))
+  const call = { request, params, query, audit: {} }
+  return run(
+    () => handle(parts, call),
+    (status) => {
+      if (action !== undefined)
+        parts.audit({ who: caller, action, ...params, ...call.audit, status })
+    },
+  )
 }
 
+/** end: called with the status of the answer, whatever it is. */
 async function run(
-  parts: AdminApiParts,
-  { run: handle, action }: Operation<ApiNeeds>,
-  call: Parameters<Operation<ApiNeeds>['run']>[1],
+  make: () => Answer | Promise<Answer>,
+  end: (status: number) => void,
 ): Promise<Answer> {
-  const { who } = call
   try {
-    const made = await handle(parts, call)
-    if (!isChanged(made)) return made
-    if (action !== undefined)
-      parts.audit({ who, action, ...call.params, ...made.audit, status: made.answer.status })
-    return made.answer
+    const made = await make()
+    end(made.status)
+    return made
   } catch (error) {
-    if (action !== undefined) parts.audit({ who, action, ...call.params, status: 500 })
-    throw error
+    const refusal = refusalOf(error)
+    end(refusal?.status ?? 500)
+    if (refusal === undefined) throw error
+    return refusal
   }
 }
 
-const isChanged = (made: Answer | Changed): made is Changed => 'answer' in made
+/** Numbers of which the store does not have all would be too low. */
+function refusalOf(error: unknown): Answer | undefined {
+  if (error instanceof Refused) return error.answer
+  return error instanceof StoreUnavailable ? fault('store_unavailable') : undefined
+}
 
-const allowed = (found: readonly { readonly operation: Operation<ApiNeeds> }[]): string =>
+const allowed = (found: readonly { readonly operation: Operation }[]): string =>
   found.map(({ operation: { method } }) => (method === 'GET' ? 'GET, HEAD' : method)).join(', ')

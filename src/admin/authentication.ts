@@ -4,20 +4,15 @@ import type { IncomingMessage } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import type { AdminConfig } from '../config/config.ts'
 import { isLoopback } from '../config/hosts.ts'
-import { fault, type Answer } from './answers.ts'
+import type { Answer } from './answers.ts'
+import { fault } from './faults.ts'
 
-const credentialNeeded = (message: string): Answer =>
-  fault(
-    { status: 401, code: 'invalid_token', message },
-    { fields: { 'WWW-Authenticate': 'Bearer' } },
-  )
-
-const tokenNeeded = credentialNeeded(
-  'Send the token of admin.tokenSha256 as "Authorization: Bearer <TOKEN>".',
-)
-const certificateNeeded = credentialNeeded(
-  'Connect with a client certificate of admin.tls.clientCa.',
-)
+const fields = { 'WWW-Authenticate': 'Bearer' }
+const tokenNeeded = fault('invalid_token', { fields })
+const certificateNeeded = fault('invalid_token', {
+  message: 'Connect with a client certificate of admin.tls.clientCa.',
+  fields,
+})
 
 /** Returns the caller's name for the audit log, or the Answer that refuses them. certified: the name in an accepted client certificate. */
 export function callerOf(

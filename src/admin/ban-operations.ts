@@ -1,73 +1,68 @@
 /** Operations on bans: list, impose, lift. */
+import { z } from 'zod'
 import type { Ban, BanChange, Bans } from '../insight/api/state.ts'
-import type { BanAct, OperatorBans } from '../core/bans/operator-bans.ts'
+import type { BanAct } from '../core/bans/operator-bans.ts'
 import type { Config } from '../config/config.ts'
-import { duration, faultIn } from '../config/scalars.ts'
+import { duration } from '../config/scalars.ts'
 import { endsAtSeconds, MAX_IMPOSED_MS } from '../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../state/bans.ts'
-import { fault, invalidRequest, iso, json, notDone, type Answer } from './answers.ts'
-import type { ConfigNeeds } from './config-operations.ts'
-import type { Call, Changed } from './operation.ts'
-import { isAnswer, isRecord, readJson } from './read-json.ts'
+import { iso, json, type Answer } from './answers.ts'
+import { acted, Refused } from './faults.ts'
+import { checked, readJson } from './input.ts'
+import { change, look, type ApiNeeds, type Call, type Operation } from './operation.ts'
 
-export interface BanNeeds extends Pick<ConfigNeeds, 'reloads'> {
-  readonly bans: Pick<OperatorBans, 'list' | 'known' | 'impose' | 'lift' | 'nowMs'>
-}
+const REASON = `is one line of up to ${MAX_REASON_LENGTH} characters`
+const wish = z.strictObject({
+  for: z.string('is a text such as "1h"').pipe(duration({ min: 1_000, max: MAX_IMPOSED_MS })),
+  // The reason is shown in lines of logs and tables.
+  reason: z
+    .string(REASON)
+    .regex(/^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_C}]+$/u, REASON)
+    .max(MAX_REASON_LENGTH, REASON)
+    .optional(),
+})
+const FORM = 'Send {"for":"1h","reason":"TEXT"}, the reason if there is one.'
 
-type BanCall = Call<{ readonly key: string }>
+export const banOperations: readonly Operation[] = [
+  look('/api/bans', async ({ bans, reloads: { config } }) => {
+    const listed = await bans.list().catch(() => undefined)
+    const away = ['the store is away: these are the bans that this gateway knows of']
+    return json(200, {
+      asOf: iso(bans.nowMs),
+      scope: listed === undefined ? 'gateway' : 'store',
+      ...(listed === undefined && { missing: away }),
+      bans: (listed ?? bans.known()).map(([key, ban]) => shownBan(config, key, ban)),
+    } satisfies Bans)
+  }),
+  change('PUT', 'ban')('/api/bans/{key}', async (needs, call) => {
+    const { key } = call.params
+    const { for: forMs, reason } = checked(await readJson(call.request), wish, FORM)
+    if (!isKnown(needs, key)) throw new Refused('unknown_key')
+    return changed(needs, call, needs.bans.impose(key, { forMs, reason }))
+  }),
+  change('DELETE', 'liftBan')('/api/bans/{key}', (needs, call) =>
+    changed(needs, call, needs.bans.lift(call.params.key)),
+  ),
+]
 
-export async function getBans({ bans, reloads: { config } }: BanNeeds): Promise<Answer> {
-  const shown = (found: Awaited<ReturnType<OperatorBans['list']>>): readonly Ban[] =>
-    found.map(([key, ban]) => shownBan(config, key, ban))
-  const asOf = (): string => iso(bans.nowMs)
-  let answer: Bans
-  try {
-    const listed = shown(await bans.list())
-    answer = { asOf: asOf(), scope: 'store', bans: listed }
-  } catch {
-    const missing = ['the store is away: these are the bans that this gateway knows of']
-    answer = { asOf: asOf(), scope: 'gateway', missing, bans: shown(bans.known()) }
-  }
-  return json(200, answer)
-}
-
-export async function imposeBan(needs: BanNeeds, { request, params }: BanCall): Promise<Changed> {
-  const { key } = params
-  const body = await readJson(request)
-  if (isAnswer(body)) return refused(body)
-  const wish = wishOf(body)
-  if (typeof wish === 'string') return refused(malformed(wish))
-  if (!isKnown(needs, key)) return refused(unknownKey)
-  return act(needs, key, needs.bans.impose(key, wish))
-}
-
-export async function liftBan(needs: BanNeeds, { params: { key } }: BanCall): Promise<Changed> {
-  return act(needs, key, needs.bans.lift(key))
-}
-
-async function act(
-  needs: BanNeeds,
-  key: string,
+async function changed(
+  needs: ApiNeeds,
+  { params: { key }, audit }: Call<{ readonly key: string }>,
   acting: Promise<BanAct | undefined>,
-): Promise<Changed> {
-  let done: BanAct | undefined
-  try {
-    done = await acting
-  } catch (error) {
-    return refused(notDone(error))
-  }
-  if (done === undefined) return refused(isKnown(needs, key) ? notBanned : unknownKey)
+): Promise<Answer> {
+  const done = await acted(acting)
+  if (done === undefined) throw new Refused(isKnown(needs, key) ? 'not_banned' : 'unknown_key')
   const { config } = needs.reloads
   const shown = (ban: BanRecord | undefined): Ban | null =>
     ban === undefined ? null : shownBan(config, key, ban)
-  const [before, after] = [shown(done.before), shown(done.after)]
+  const what = { before: shown(done.before), after: shown(done.after) }
+  Object.assign(audit, what)
   const asOf = iso(needs.bans.nowMs)
-  const answer: BanChange = { asOf, scope: 'store', key, before, after }
-  return { answer: json(200, answer), audit: { before, after } }
+  return json(200, { asOf, scope: 'store', key, ...what } satisfies BanChange)
 }
 
 /** Ids of JWT callers come from tokens and are in no list. A key that is no longer configured may still be banned. */
-function isKnown({ bans, reloads: { config } }: BanNeeds, key: string): boolean {
+function isKnown({ bans, reloads: { config } }: ApiNeeds, key: string): boolean {
   return (
     config.clients.keyById(key) !== undefined ||
     (config.jwt !== undefined && /^jwt:[\x21-\x7e]{1,128}$/.test(key)) ||
@@ -86,32 +81,3 @@ export function shownBan({ clients }: Config, key: string, ban: BanRecord): Ban 
     by: ban.by ?? 'strikes',
   }
 }
-
-const length = duration({ min: 1_000, max: MAX_IMPOSED_MS })
-
-/** Returns a text if the body is malformed: what is wrong with it. */
-function wishOf(body: unknown): { forMs: number; reason: string | undefined } | string {
-  if (!isRecord(body)) return ''
-  const { for: lasts, reason, ...unknown } = body
-  if (Object.keys(unknown).length > 0 || typeof lasts !== 'string') return ''
-  const forMs = length.safeParse(lasts).data
-  if (forMs === undefined) return ` "for" ${faultIn(length, lasts)}.`
-  if (reason === undefined) return { forMs, reason }
-  // The reason is shown in lines of logs and tables.
-  const isLine =
-    typeof reason === 'string' && /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_C}]+$/u.test(reason)
-  return isLine && reason.length <= MAX_REASON_LENGTH
-    ? { forMs, reason }
-    : ` "reason" is one line of up to ${MAX_REASON_LENGTH} characters.`
-}
-
-const refused = (answer: Answer): Changed => ({ answer, audit: {} })
-
-const malformed = (why: string): Answer =>
-  invalidRequest(`Send {"for":"1h","reason":"TEXT"}, the reason if there is one.${why}`)
-const unknownKey = fault({
-  status: 404,
-  code: 'unknown_key',
-  message: 'No client of the configuration has a key of this id.',
-})
-const notBanned = fault({ status: 404, code: 'not_banned', message: 'This key is not banned.' })

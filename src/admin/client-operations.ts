@@ -1,4 +1,5 @@
 /** Operations on clients: list, show, and reset their use. */
+import { z } from 'zod'
 import type {
   ClientDetail,
   ClientRow,
@@ -8,91 +9,87 @@ import type {
   WindowUse,
 } from '../insight/api/usage.ts'
 import type { ClientCounters, Window } from '../state/memory/client-counters.ts'
-import type { Counters } from '../state/counters.ts'
 import { DAY_MS, MINUTE_MS } from '../config/time.ts'
 import { endsAtSeconds } from '../core/rules/ban-policy.ts'
 import type { BanRecord } from '../state/bans.ts'
-import { invalidRequest, iso, json, notDone, seen, unknownClient, type Answer } from './answers.ts'
-import type { BanNeeds } from './ban-operations.ts'
-import { findClient, pageOf, type ClientQuery, type ShownClient } from './client-pages.ts'
-import type { LiveNeeds } from './live-operations.ts'
-import type { Call, Changed } from './operation.ts'
-import { isAnswer, isRecord, readJson } from './read-json.ts'
+import { iso, json, seen } from './answers.ts'
+import { findClient, pageOf, type ShownClient } from './client-pages.ts'
+import { acted, Refused } from './faults.ts'
+import { checked, readJson } from './input.ts'
+import { change, look, type ApiNeeds, type Operation } from './operation.ts'
 
-export interface ClientNeeds extends BanNeeds, Pick<LiveNeeds, 'live' | 'recentRequests'> {
-  readonly counters: Pick<Counters, 'look' | 'reset'>
-}
-
-type ClientCall = Call<{ readonly id: string }>
-
-const sorts = new Set<string>(['nearest', 'used', 'refused', 'id'] satisfies ClientQuery['sort'][])
 const AWAY = 'the store is away: what clients have used is not known'
 
-export async function getClients(needs: ClientNeeds, { query }: Call): Promise<Answer> {
-  const { plan, q, sort = 'id', cursor, ...unknown } = Object.fromEntries(query)
-  const isPlace = cursor === undefined || /^(?:rest:\d{1,9}|seen:[\d.e+-]{1,24}:.+)$/.test(cursor)
-  const isForeign = sort === 'id' && cursor?.startsWith('seen:')
-  if (!sorts.has(sort) || !isPlace || isForeign || Object.keys(unknown).length > 0)
-    return invalidRequest(
-      'Ask with ?sort=nearest, used, refused or id, ?plan=NAME, ?q= part of an id, ?cursor=CURSOR of the page before, or none of them.',
-    )
-  const { config } = needs.reloads
-  const asked = { sort: sort as ClientQuery['sort'], plan, q: q || undefined, cursor }
-  const { clients, ...page } = await pageOf(config, needs.live.clients, asked)
-  const { rows, head } = await rowsOf(needs, clients)
-  return json(200, { ...head, ...page, sort: asked.sort, clients: rows } satisfies ClientsPage)
-}
+const clientsQuery = z
+  .strictObject({
+    sort: z.enum(['nearest', 'used', 'refused', 'id'], 'is none of these').default('id'),
+    plan: z.string().optional(),
+    q: z.string().optional(),
+    cursor: z
+      .string()
+      .regex(/^(?:rest:\d{1,9}|seen:[\d.e+-]{1,24}:.+)$/, 'is none of a page')
+      .optional(),
+  })
+  .refine(({ sort, cursor }) => sort !== 'id' || !cursor?.startsWith('seen:'), {
+    path: ['cursor'],
+    message: 'is of a page in another order',
+  })
+const CLIENTS_FORM =
+  'Ask with ?sort=nearest, used, refused or id, ?plan=NAME, ?q= part of an id, ?cursor=CURSOR of the page before, or none of them.'
 
-export async function getClient(needs: ClientNeeds, { params: { id } }: ClientCall) {
-  const client = findClient(needs.reloads.config, needs.live.clients, id)
-  if (client === undefined) return unknownClient
-  const [{ rows, head }, { requests, missing }] = await Promise.all([
-    rowsOf(needs, [client]),
-    needs.recentRequests({ client: id, refused: true, id: undefined }),
-  ])
-  const [row] = rows
-  if (row === undefined) return unknownClient
-  return json(200, {
-    ...seen(head.scope, [...(head.missing ?? []), ...missing]),
-    client: row,
-    recentRefusals: requests,
-  } satisfies ClientDetail)
-}
+const resetBody = z.strictObject({ window: z.enum(['minute', 'day', 'both'], 'is none of these') })
+const RESET_FORM = 'Send {"window":"minute"}, "day" or "both".'
 
-export async function resetClient(needs: ClientNeeds, call: ClientCall): Promise<Changed> {
-  const { id } = call.params
-  const body = await readJson(call.request)
-  if (isAnswer(body)) return refused(body)
-  const window = wishOf(body)
-  if (window === undefined)
-    return refused(invalidRequest('Send {"window":"minute"}, "day" or "both".'))
-  const client = findClient(needs.reloads.config, needs.live.clients, id)
-  if (client === undefined) return refused(unknownClient)
-  const windows: readonly Window[] = window === 'both' ? ['minute', 'day'] : [window]
-  try {
-    const done = await needs.counters.reset(client, windows)
+export const clientOperations: readonly Operation[] = [
+  look('/api/clients', async (needs, { query }) => {
+    const { sort, plan, q, cursor } = checked(query, clientsQuery, CLIENTS_FORM)
+    const asked = { sort, plan, q: q || undefined, cursor }
+    const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
+    const { rows, head } = await rowsOf(needs, clients)
+    return json(200, { ...head, ...page, sort, clients: rows } satisfies ClientsPage)
+  }),
+  look('/api/clients/{id}', async (needs, { params: { id } }) => {
+    const client = knownClient(needs, id)
+    const [{ rows, head }, { requests, missing }] = await Promise.all([
+      rowsOf(needs, [client]),
+      needs.recentRequests({ client: id, refused: true, id: undefined }),
+    ])
+    const [row] = rows
+    if (row === undefined) throw new Refused('unknown_client')
+    return json(200, {
+      ...seen(head.scope, [...(head.missing ?? []), ...missing]),
+      client: row,
+      recentRefusals: requests,
+    } satisfies ClientDetail)
+  }),
+  change('POST', 'resetUsage')('/api/clients/{id}/reset', async (needs, call) => {
+    const {
+      params: { id },
+      audit,
+      request,
+    } = call
+    const { window } = checked(await readJson(request), resetBody, RESET_FORM)
+    const client = knownClient(needs, id)
+    Object.assign(audit, { client: id, window })
+    const windows: readonly Window[] = window === 'both' ? ['minute', 'day'] : [window]
+    const done = await acted(needs.counters.reset(client, windows))
     needs.live.clients.forgetUse(id, window)
-    const [before, after] = [usedOf(done.before), usedOf(done.after)]
-    const answer: ResetDone = { ...seen('store'), client: id, window, before, after }
-    return { answer: json(200, answer), audit: { client: id, window, before, after } }
-  } catch (error) {
-    return refused(notDone(error), { client: id, window })
-  }
-}
+    const what = { before: usedOf(done.before), after: usedOf(done.after) }
+    Object.assign(audit, what)
+    return json(200, { ...seen('store'), client: id, window, ...what } satisfies ResetDone)
+  }),
+]
 
-const refused = (answer: Answer, audit: Changed['audit'] = {}): Changed => ({ answer, audit })
+function knownClient({ reloads, live }: ApiNeeds, id: string): ShownClient {
+  const client = findClient(reloads.config, live.clients, id)
+  if (client === undefined) throw new Refused('unknown_client')
+  return client
+}
 
 const usedOf = ({ minute, day }: ClientCounters) => ({ minute: minute.used, day: day.used })
 
-function wishOf(body: unknown): ResetDone['window'] | undefined {
-  if (!isRecord(body)) return undefined
-  const { window, ...unknown } = body
-  if (Object.keys(unknown).length > 0) return undefined
-  return window === 'minute' || window === 'day' || window === 'both' ? window : undefined
-}
-
 /** Rows have the store's numbers, or none while it is away. */
-async function rowsOf(needs: ClientNeeds, clients: readonly ShownClient[]) {
+async function rowsOf(needs: ApiNeeds, clients: readonly ShownClient[]) {
   const [counters, bans] = await Promise.all([
     needs.counters.look(clients).catch(() => undefined),
     needs.bans.list().catch(() => needs.bans.known()),
@@ -103,7 +100,7 @@ async function rowsOf(needs: ClientNeeds, clients: readonly ShownClient[]) {
 }
 
 function rowOf(
-  { live }: ClientNeeds,
+  { live }: ApiNeeds,
   { id, plan, limits, keys: configured }: ShownClient,
   counters: ClientCounters | undefined,
   banned: ReadonlyMap<string, BanRecord>,

@@ -1,24 +1,17 @@
 /** Operations on the configuration: show and reload. */
-import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
+import { z } from 'zod'
 import type { Config } from '../config/config.ts'
-import { fault, invalidRequest, json, type Answer } from './answers.ts'
+import { json, type Answer } from './answers.ts'
 import { effectiveConfig } from './effective-config.ts'
+import { fault } from './faults.ts'
+import { checked, readJson } from './input.ts'
 import { keysPage } from './keys-page.ts'
-import type { Call, Changed } from './operation.ts'
-import { isAnswer, isRecord, readJson } from './read-json.ts'
-
-export interface ConfigNeeds {
-  readonly reloads: {
-    /** Configuration in force. */
-    readonly config: Config
-    reload(wish: ReloadWish): Promise<ReloadOutcome>
-  }
-}
+import { change, look, type Operation } from './operation.ts'
 
 /** The answer is made once for each configuration, as making it holds up requests. */
 const shown = new WeakMap<Config, Answer>()
 
-export function getConfig({ reloads: { config } }: ConfigNeeds): Answer {
+export function shownConfig(config: Config): Answer {
   const made = shown.get(config)
   if (made !== undefined) return made
   const { body, ...answer } = json(200, effectiveConfig(config))
@@ -27,55 +20,30 @@ export function getConfig({ reloads: { config } }: ConfigNeeds): Answer {
   return inBytes
 }
 
-export const getKeys = ({ reloads }: ConfigNeeds, { query }: Call): Answer =>
-  keysPage(reloads.config, query)
-
-export async function reload({ reloads }: ConfigNeeds, { request }: Call): Promise<Changed> {
-  const before = reloads.config.revision
-  const settle = (answer: Answer, details: object): Changed => ({
-    answer,
-    audit: { ...details, before, after: reloads.config.revision },
+const REVISION = 'is one as GET /api/config has it'
+const wish = z
+  .strictObject({
+    dryRun: z.boolean('is true or false').default(false),
+    revision: z
+      .string(REVISION)
+      .regex(/^[0-9a-f]{1,64}$/, REVISION)
+      .exactOptional(),
   })
-  const body = await readJson(request)
-  if (isAnswer(body)) return settle(body, {})
-  const wish = body === undefined ? {} : wishOf(body)
-  if (wish === undefined) return settle(malformedWish, {})
-  const outcome = await reloads.reload(wish)
-  return settle(answerOf(outcome), { ...wish, outcome: outcome.outcome })
-}
+  .optional()
+const FORM = 'Send no body, or one of {"dryRun":true} and {"revision":"REVISION"}.'
 
-/** undefined: the body is malformed. */
-function wishOf(body: unknown): ReloadWish | undefined {
-  if (!isRecord(body)) return undefined
-  const { dryRun = false, revision, ...unknown } = body
-  if (Object.keys(unknown).length > 0 || typeof dryRun !== 'boolean') return undefined
-  if (revision === undefined) return { dryRun }
-  const isRevision = typeof revision === 'string' && /^[0-9a-f]{1,64}$/.test(revision)
-  return isRevision ? { dryRun, revision } : undefined
-}
-
-const malformedWish = invalidRequest(
-  'Send no body, or one of {"dryRun":true} and {"revision":"REVISION"}.',
-)
-
-function answerOf(outcome: ReloadOutcome): Answer {
-  if (outcome.outcome === 'refused')
-    return fault(
-      {
-        status: 422,
-        code: 'config_refused',
-        message: 'The configuration cannot be taken; the one in force stays.',
-      },
-      { ...outcome },
-    )
-  if (outcome.outcome === 'filesChanged')
-    return fault(
-      {
-        status: 409,
-        code: 'files_changed',
-        message: 'The files hold another revision by now; look at what it changes first.',
-      },
-      { ...outcome },
-    )
-  return json(200, outcome)
-}
+export const configOperations: readonly Operation[] = [
+  look('/api/config', ({ reloads }) => shownConfig(reloads.config)),
+  look('/api/keys', ({ reloads }, { query }) => keysPage(reloads.config, query)),
+  change('POST', 'reload')('/api/reload', async ({ reloads }, { request, audit }) => {
+    const before = reloads.config.revision
+    Object.assign(audit, { before, after: before })
+    const asked = checked(await readJson(request), wish, FORM) ?? {}
+    const outcome = await reloads.reload(asked)
+    const after = reloads.config.revision
+    Object.assign(audit, { ...asked, outcome: outcome.outcome, after })
+    if (outcome.outcome === 'refused') return fault('config_refused', { ...outcome })
+    if (outcome.outcome === 'filesChanged') return fault('files_changed', { ...outcome })
+    return json(200, outcome)
+  }),
+]

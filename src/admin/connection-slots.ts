@@ -8,7 +8,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import { transportOf } from '../core/http/node-internals.ts'
-import { hasBody } from './read-json.ts'
+import { hasBody } from './input.ts'
 
 const transportOfRequest = ({ socket }: IncomingMessage): Socket =>
   socket instanceof TLSSocket ? transportOf(socket) : socket

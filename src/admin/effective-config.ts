@@ -1,5 +1,5 @@
 /** The configuration in force with all its defaults, as JSON for operators: no secret, and no digest of one. */
-import type { ClientConfig, Config } from '../config/config.ts'
+import type { Config } from '../config/config.ts'
 
 /** Most clients that are shown: more would hold up requests. */
 const MOST_CLIENTS = 1_000
@@ -15,11 +15,7 @@ export function effectiveConfig({
   plans,
   ...settings
 }: Config) {
-  const listed: ClientConfig[] = []
-  for (const client of clients) {
-    if (listed.length === MOST_CLIENTS) break
-    listed.push(client)
-  }
+  const listed = Array.from(clients.slice(0, MOST_CLIENTS))
   return {
     revision,
     warnings,

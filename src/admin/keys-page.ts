@@ -1,14 +1,14 @@
 /** A page of the configured clients with their keys. Fingerprints of digests show whether the secret under an id has changed. */
 import { createHash } from 'node:crypto'
+import { z } from 'zod'
 import type { ClientConfig, Config } from '../config/config.ts'
 import { clientId, duration } from '../config/scalars.ts'
 import { DAY_MS } from '../config/time.ts'
-import { invalidRequest, json, type Answer } from './answers.ts'
+import { iso, json, type Answer } from './answers.ts'
+import { checked } from './input.ts'
 
 /** Clients on one page: more would hold up requests. */
 const CLIENTS_A_PAGE = 1_000
-
-const within = duration({ min: 0, max: 4000 * DAY_MS })
 
 export interface ShownClient extends Pick<ClientConfig, 'id' | 'plan' | 'limits'> {
   /** expires: null is never. */
@@ -29,24 +29,25 @@ export interface KeysPage {
 export const fingerprint = (sha256: string): string =>
   createHash('sha256').update(sha256).digest('hex').slice(0, 8)
 
-const malformed = invalidRequest(
-  'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.',
-)
+const asked = z.strictObject({
+  client: clientId.optional(),
+  /** Only keys that end within this time and have not ended yet, and their clients. */
+  expiring: duration({ min: 0, max: 4000 * DAY_MS }).optional(),
+  cursor: z
+    .string()
+    .regex(/^\d{1,9}$/, 'is none of a page')
+    .default('0'),
+})
+const FORM =
+  'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.'
 
-/** expiring: only keys that end within this time and have not ended yet, and their clients. */
-export function keysPage({ revision, clients }: Config, query: URLSearchParams): Answer {
-  const { client, expiring, cursor = '0', ...unknown } = Object.fromEntries(query)
-  const withinMs = expiring === undefined ? undefined : within.safeParse(expiring).data
-  const isSound = withinMs !== undefined || expiring === undefined
-  const isKnown =
-    Object.keys(unknown).length === 0 &&
-    (client === undefined || clientId.safeParse(client).success)
-  if (!isSound || !isKnown || !/^\d{1,9}$/.test(cursor)) return malformed
+export function keysPage({ revision, clients }: Config, query: unknown): Answer {
+  const { client, expiring: withinMs, cursor } = checked(query, asked, FORM)
   const nowMs = Date.now()
   const [from, to] = [Number(cursor), Number(cursor) + CLIENTS_A_PAGE]
   const one = client === undefined ? undefined : clients.get(client)
-  const asked = client === undefined ? clients.slice(from, to) : one === undefined ? [] : [one]
-  const shown = Array.from(asked, ({ id, plan, limits, keys }): ShownClient => ({
+  const some = client === undefined ? clients.slice(from, to) : one === undefined ? [] : [one]
+  const shown = Array.from(some, ({ id, plan, limits, keys }): ShownClient => ({
     id,
     plan,
     limits,
@@ -57,7 +58,7 @@ export function keysPage({ revision, clients }: Config, query: URLSearchParams):
       )
       .map((key) => ({
         id: key.id,
-        expires: key.expiresAtMs === undefined ? null : new Date(key.expiresAtMs).toISOString(),
+        expires: iso(key.expiresAtMs),
         fingerprint: fingerprint(key.sha256),
       })),
   }))

@@ -1,86 +1,97 @@
-/** Operations on the moment: the overview, the busiest clients, recent requests, and events. */
-import type { Overview, Requests, Top } from '../insight/api/live.ts'
-import { refusalKinds } from '../core/rules/refusals.ts'
+/** Operations on the moment: the overview, the busiest clients, recent requests, events, and what shadow limits would have refused. */
+import { z } from 'zod'
 import { duration } from '../config/scalars.ts'
-import { eventTypes, type EventType } from '../insight/live/events.ts'
-import type { Live } from '../insight/live/live.ts'
-import { KEPT_DECISIONS, type RequestQuery } from '../core/record/recent.ts'
-import { fault, invalidRequest, json, notFound, seen, type Answer } from './answers.ts'
-import type { Call } from './operation.ts'
+import { KEPT_DECISIONS } from '../core/record/recent.ts'
+import type { ShadowCount } from '../core/record/shadow-counts.ts'
+import type { Shadow, ShadowCounts } from '../insight/api/shadow.ts'
+import { eventTypes } from '../insight/live/events.ts'
+import { iso, json, seen } from './answers.ts'
+import { fault, Refused } from './faults.ts'
+import { checked } from './input.ts'
+import { look, type Operation } from './operation.ts'
 
-export interface LiveNeeds {
-  readonly live: Live
-  overview(): Promise<Omit<Overview, 'asOf' | 'scope'>>
-  /** Recent requests of all processes; missing: those that have not answered. */
-  recentRequests(
-    query: RequestQuery,
-  ): Promise<Pick<Requests, 'requests'> & { readonly missing: readonly string[] }>
-}
+const NONE = 'is none of these'
+const topQuery = z.strictObject({
+  by: z.enum(['requests', 'refusals', 'latency'], NONE).default('requests'),
+  window: duration({ min: 10_000, max: 900_000 }).prefault('60s'),
+})
+const TOP_FORM = 'Ask with ?by=requests, refusals or latency, and ?window= from 10s to 15m.'
 
-const orders = new Set<string>(['requests', 'refusals', 'latency'] satisfies Top['by'][])
-const window = duration({ min: 10_000, max: 900_000 })
-
-export const getOverview = async ({ overview }: LiveNeeds): Promise<Answer> =>
-  json(200, { ...seen('gateway'), ...(await overview()) })
-
-export function getTop({ live }: LiveNeeds, { query }: Call): Answer {
-  const { by = 'requests', window: given = '60s', ...unknown } = Object.fromEntries(query)
-  const windowMs = window.safeParse(given).data
-  if (!orders.has(by) || windowMs === undefined || Object.keys(unknown).length > 0)
-    return invalidRequest(
-      'Ask with ?by=requests, refusals or latency, and ?window= from 10s to 15m.',
-    )
-  const now = Math.floor(Date.now() / 1000)
-  const top = live.top.top(by as Top['by'], windowMs, (client) => {
-    const { minute = null, day = null } = live.clients.get(client, now) ?? {}
-    return { minute, day }
-  })
-  return json(200, { ...seen('gateway'), ...top })
-}
-
-export async function getRequests({ recentRequests }: LiveNeeds, { query }: Call): Promise<Answer> {
-  const { client, refused = 'false', ...unknown } = Object.fromEntries(query)
-  if (!/^(?:true|false)$/.test(refused) || Object.keys(unknown).length > 0)
-    return invalidRequest('Ask with ?client=ID, ?refused=true, both, or neither.')
-  const asked = { client, refused: refused === 'true', id: undefined }
-  const { requests, missing } = await recentRequests(asked)
-  return json(200, { ...seen('gateway', missing), kept: KEPT_DECISIONS, requests })
-}
-
-export async function getRequest(
-  { recentRequests }: LiveNeeds,
-  { params }: Call<{ readonly id: string }>,
-): Promise<Answer> {
-  const asked = { client: undefined, refused: false, id: params.id }
-  const { requests, missing } = await recentRequests(asked)
-  const [request] = requests
-  if (request !== undefined) return json(200, { ...seen('gateway', missing), request })
-  return missing.length === 0
-    ? notFound
-    : fault({ code: 'not_found', ...refusalKinds.not_found }, { missing })
-}
-
-const isEventType = (text: string): text is EventType =>
-  (eventTypes as readonly string[]).includes(text)
-
-const tooMany = fault({
-  status: 503,
-  code: 'too_many_listeners',
-  message: 'As many listen already as may at once; close one of them.',
+const requestsQuery = z.strictObject({
+  client: z.string().optional(),
+  refused: z.enum(['true', 'false'], NONE).default('false'),
 })
 
-export function getEvents({ live: { events } }: LiveNeeds, { query }: Call): Answer {
-  const { types = eventTypes.join(','), client, ...unknown } = Object.fromEntries(query)
-  const wanted = types.split(',')
-  if (!wanted.every(isEventType) || Object.keys(unknown).length > 0)
-    return invalidRequest(
-      `Ask with ?types= some of ${eventTypes.join(',')}, ?client=ID, both, or neither.`,
-    )
-  if (events.isFull) return tooMany
-  const filter = { types: new Set(wanted), client }
-  return {
-    status: 200,
-    contentType: 'text/event-stream; charset=utf-8',
-    body: (gone) => events.read(filter, gone),
-  }
-}
+const eventsQuery = z.strictObject({
+  types: z
+    .string()
+    .default(eventTypes.join())
+    .transform((types) => types.split(','))
+    .pipe(z.array(z.enum(eventTypes, NONE))),
+  client: z.string().optional(),
+})
+const EVENTS_FORM = `Ask with ?types= some of ${eventTypes.join(',')}, ?client=ID, both, or neither.`
+const SHADOW_CLIENTS = 200
+
+export const liveOperations: readonly Operation[] = [
+  look('/api/overview', async ({ overview }) =>
+    json(200, { ...seen('gateway'), ...(await overview()) }),
+  ),
+  look('/api/top', ({ live }, { query }) => {
+    const { by, window } = checked(query, topQuery, TOP_FORM)
+    const now = Math.floor(Date.now() / 1000)
+    const top = live.top.top(by, window, (client) => {
+      const { minute = null, day = null } = live.clients.get(client, now) ?? {}
+      return { minute, day }
+    })
+    return json(200, { ...seen('gateway'), ...top })
+  }),
+  look('/api/requests', async ({ recentRequests }, { query }) => {
+    const form = 'Ask with ?client=ID, ?refused=true, both, or neither.'
+    const { client, refused } = checked(query, requestsQuery, form)
+    const asked = { client, refused: refused === 'true', id: undefined }
+    const { requests, missing } = await recentRequests(asked)
+    return json(200, { ...seen('gateway', missing), kept: KEPT_DECISIONS, requests })
+  }),
+  look('/api/requests/{id}', async ({ recentRequests }, { params: { id } }) => {
+    const { requests, missing } = await recentRequests({ client: undefined, refused: false, id })
+    const [request] = requests
+    if (request !== undefined) return json(200, { ...seen('gateway', missing), request })
+    return fault('not_found', missing.length > 0 ? { missing } : {})
+  }),
+  look('/api/events', ({ live: { events } }, { query }) => {
+    const { types, client } = checked(query, eventsQuery, EVENTS_FORM)
+    if (events.isFull) throw new Refused('too_many_listeners')
+    return {
+      status: 200,
+      contentType: 'text/event-stream; charset=utf-8',
+      body: (gone) => events.read({ types: new Set(types), client }, gone),
+    }
+  }),
+  look('/api/shadow', ({ live: { shadow }, reloads: { config } }) => {
+    const nowMs = Date.now()
+    shadow.use(config.plans, nowMs)
+    const { worst, byPlan } = shadow.refused(SHADOW_CLIENTS, nowMs)
+    return json(200, {
+      ...seen('gateway'),
+      since: iso(shadow.sinceMs(nowMs)),
+      plans: [...config.plans.values()].flatMap(({ name: plan, shadow: tried, limits: live }) => {
+        if (tried === undefined) return []
+        const clients = byPlan.get(plan) ?? 0
+        const counts = shownCounts(shadow.plan(plan, nowMs))
+        return [{ plan, limits: tried, live: live ?? null, clients, ...counts }]
+      }),
+      clients: worst.map(({ client, plan, count }) => {
+        const first = Number.isFinite(count.firstMs) ? iso(count.firstMs) : null
+        return { client, plan, first, ...shownCounts(count) }
+      }),
+    } satisfies Shadow)
+  }),
+]
+
+const shownCounts = (count: ShadowCount): ShadowCounts => ({
+  requests: count.requests,
+  degraded: count.degraded,
+  refused: { minute: count.refusedMinute, day: count.refusedDay },
+  liveRefused: { minute: count.liveMinute, day: count.liveDay },
+})

@@ -1,6 +1,34 @@
-/** An operation of the admin API: its input and its result. operations.ts lists them all. */
+/** An operation of the admin API: what it needs, its input and its result. api.ts lists them all. */
 import type { IncomingMessage } from 'node:http'
+import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
+import type { Config } from '../config/config.ts'
+import type { OperatorBans } from '../core/bans/operator-bans.ts'
+import type { RequestQuery } from '../core/record/recent.ts'
+import type { Overview, Requests } from '../insight/api/live.ts'
+import type { Live } from '../insight/live/live.ts'
+import type { UsageHistory } from '../insight/usage/usage-history.ts'
+import type { Counters } from '../state/counters.ts'
 import type { Answer } from './answers.ts'
+import type { ExplainNeeds } from './explain-operations.ts'
+import type { StateNeeds } from './state-operations.ts'
+
+/** Needs of all operations together; server/gateway/admin-parts.ts provides them. */
+export interface ApiNeeds extends StateNeeds, ExplainNeeds {
+  readonly reloads: {
+    /** Configuration in force. */
+    readonly config: Config
+    reload(wish: ReloadWish): Promise<ReloadOutcome>
+  }
+  readonly bans: Pick<OperatorBans, 'list' | 'known' | 'impose' | 'lift' | 'nowMs'>
+  readonly counters: Pick<Counters, 'look' | 'reset'>
+  readonly usage: Pick<UsageHistory, 'scope' | 'day' | 'client'>
+  readonly live: Live
+  overview(): Promise<Omit<Overview, 'asOf' | 'scope'>>
+  /** Recent requests of all processes; missing: those that have not answered. */
+  recentRequests(
+    query: RequestQuery,
+  ): Promise<Pick<Requests, 'requests'> & { readonly missing: readonly string[] }>
+}
 
 type Params = Readonly<Record<string, string>>
 
@@ -11,58 +39,39 @@ type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${inf
 /** Named: type of the values in the path, which are decoded, never empty, and without control characters. */
 export interface Call<Named = unknown> {
   readonly request: IncomingMessage
-  /** Name of the caller for the audit log. */
-  readonly who: string
   readonly params: Named
-  readonly query: URLSearchParams
+  /** Of a name that stands twice, the last value. */
+  readonly query: Readonly<Record<string, string>>
+  /** What the audit line of a change has besides who, action, the values in the path and status. The operation writes it. */
+  readonly audit: Record<string, unknown>
 }
 
-/** Result of a change: the answer, and what the audit line has besides who, action and status. */
-export interface Changed {
-  readonly answer: Answer
-  readonly audit: {
-    readonly before?: unknown
-    readonly after?: unknown
-    readonly [detail: string]: unknown
-  }
-}
+type Handler<Named> = (needs: ApiNeeds, call: Call<Named>) => Answer | Promise<Answer>
 
-export interface Operation<Parts> {
+export interface Operation {
   readonly method: string
   readonly path: string
   /** Name in the audit log; undefined: the operation changes nothing. */
   readonly action: string | undefined
-  readonly run: (parts: Parts, call: Call<Params>) => Answer | Changed | Promise<Answer | Changed>
+  readonly handle: Handler<Params>
 }
 
-type Handler<Parts, Path extends string, Made> = (
-  parts: Parts,
-  call: Call<ParamsOf<Path>>,
-) => Made | Promise<Made>
+const operation =
+  (method: string, action?: string) =>
+  // The parameters that a path names are the ones that a match of it brings.
+  <const Path extends string>(path: Path, handle: Handler<ParamsOf<Path>>): Operation => ({
+    method,
+    path,
+    action,
+    handle: handle as Handler<Params>,
+  })
 
-// The parameters that a path names are the ones that a match of it brings.
-export const look = <Parts, const Path extends string>(
-  path: Path,
-  handle: Handler<Parts, Path, Answer>,
-): Operation<Parts> => ({
-  method: 'GET',
-  path,
-  action: undefined,
-  run: handle as Operation<Parts>['run'],
-})
-
+export const look = operation('GET')
 /** An operation that changes nothing, with its query in the body. */
-export const inquire = <Parts, const Path extends string>(
-  path: Path,
-  handle: Handler<Parts, Path, Answer>,
-): Operation<Parts> => ({ ...look(path, handle), method: 'POST' })
-
+export const inquire = operation('POST')
 /** An operation that changes something; the audit log has a line of it whatever the outcome. */
-export const change = <Parts, const Path extends string>(
-  method: 'POST' | 'PUT' | 'DELETE',
-  path: Path,
-  { action, handle }: { readonly action: string; readonly handle: Handler<Parts, Path, Changed> },
-): Operation<Parts> => ({ method, path, action, run: handle as Operation<Parts>['run'] })
+export const change = (method: 'POST' | 'PUT' | 'DELETE', action: string) =>
+  operation(method, action)
 
 /** undefined: the path does not match. */
 export function matchPath(pattern: string, path: string): Params | undefined {

@@ -1,41 +1,28 @@
-/** The operators' page: a fixed list of files, which hold no data and are served to everyone. */
+/** The operators' page: files that hold no data and are served to everyone. */
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { createRequire } from 'node:module'
-import { extname, join } from 'node:path'
+import { basename, extname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { methodNotAllowed, type Answer } from './answers.ts'
+import type { Answer } from './answers.ts'
+import { methodNotAllowed } from './faults.ts'
 
-/** Files in src/admin/page, served below /page/. */
-export const pageFiles = [
-  'style.css',
-  'icon.svg',
-  'main.js',
-  'shell.js',
-  'keys.js',
-  'api.js',
-  'live.js',
-  'explained.js',
-  'ui.js',
-  'table.js',
-  'dialog.js',
-  'acts.js',
-  'reload.js',
-  'chart.js',
-  'plot.js',
-  'views/parts.js',
-  'views/overview.js',
-  'views/clients.js',
-  'views/client.js',
-  'views/history.js',
-  'views/bans.js',
-  'views/routes.js',
-  'views/shadow.js',
-  'views/system.js',
-  'views/config.js',
-  'views/explain.js',
-] as const
+/** Files in src/admin/page by what they are; all but the HTML are served below /page/. */
+const contentTypes: Readonly<Record<string, string>> = {
+  css: 'text/css; charset=utf-8',
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  mjs: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+const typeOf = (file: string): string | undefined => contentTypes[extname(file).slice(1)]
+
+/** Listed once, at the start: no path of a request reaches the file system. */
+export const pageFiles = readdirSync(join(import.meta.dirname, 'page'), {
+  recursive: true,
+  encoding: 'utf8',
+}).filter((file) => typeOf(file) !== undefined && file !== 'index.html')
 
 const require = createRequire(import.meta.url)
 /** Paths of installed packages' files, served below /page/. They are looked for when they are asked for. */
@@ -47,23 +34,9 @@ export const libraries = {
   'uplot.js': () => require.resolve('uplot/dist/uPlot.iife.min.js'),
   'uplot.css': () => require.resolve('uplot/dist/uPlot.min.css'),
 } as const
-/** Modules by the names that scripts import them by. */
-const modules: Readonly<Record<string, keyof typeof libraries>> = {
-  preact: 'preact.js',
-  'preact/hooks': 'hooks.js',
-  htm: 'htm.js',
-}
 
 /** Files served at their path below src, so that page and server format numbers and times alike. */
 export const sharedFiles = ['insight/format.js'] as const
-
-const contentTypes: Readonly<Record<string, string>> = {
-  css: 'text/css; charset=utf-8',
-  html: 'text/html; charset=utf-8',
-  js: 'text/javascript; charset=utf-8',
-  mjs: 'text/javascript; charset=utf-8',
-  svg: 'image/svg+xml',
-}
 
 /** The page loads nothing from elsewhere, and no other page can frame it. */
 const fields = {
@@ -106,7 +79,7 @@ function readAsset(path: string, file: string, isZipped: boolean): Answer {
   const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
   const asset = {
     status: 200,
-    contentType: contentTypes[extname(file).slice(1)] ?? 'text/plain',
+    contentType: typeOf(file) ?? 'text/plain',
     body,
     fields: { ...fields, ETag: `"${digest}"`, ...(isZipped && { 'Content-Encoding': 'gzip' }) },
   }
@@ -116,9 +89,7 @@ function readAsset(path: string, file: string, isZipped: boolean): Answer {
 
 /** Browsers know no packages: a script in /page/ that imports one gets its address instead. */
 const withAddresses = (script: string): string =>
-  script.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) =>
-    modules[name] === undefined ? name : `./${modules[name]}`,
-  )
+  script.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) => `./${basename(name)}.js`)
 
 /** Removes comments and indentation, a quarter of the text; line numbers stay. */
 export const withoutRemarks = (script: string): string =>

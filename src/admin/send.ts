@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Answer, BodyStream } from './answers.ts'
-import { hasBody } from './read-json.ts'
+import { hasBody } from './input.ts'
 
 /** A reader that takes nothing for this long, while data waits, is cut off. */
 const STALLED_MS = 10_000

@@ -4,10 +4,11 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { AdminConfig, ListenAddress } from '../config/config.ts'
-import { fault, invalidRequest, json, methodNotAllowed, notFound, type Answer } from './answers.ts'
+import { json, type Answer } from './answers.ts'
 import { answerApi, type AdminApiParts } from './api.ts'
 import { callerOf, isOwnHost, isOwnOrigin } from './authentication.ts'
 import { ConnectionSlots } from './connection-slots.ts'
+import { fault, methodNotAllowed } from './faults.ts'
 import { pageAsset } from './page-assets.ts'
 import type { ReadinessReport } from './readiness.ts'
 import { send } from './send.ts'
@@ -116,12 +117,16 @@ async function answer(
   const { admin } = options.reloads.config
   const { hosts, openMetrics } = admin
   const refused = !isOwnHost(request, [options.listen.host, hostname(), ...hosts])
-    ? foreignHost
+    ? fault('foreign_host')
     : isOwnOrigin(request, hosts)
       ? undefined
-      : foreignOrigin
+      : fault('foreign_origin')
   const path = request.url?.split('?', 1)[0] ?? ''
-  if (hasSeveralHosts(request)) return severalHosts
+  if (hasSeveralHosts(request))
+    return fault('invalid_request', {
+      message: 'The request has several Host fields.',
+      fields: { Connection: 'close' },
+    })
   try {
     const caller = refused ?? callerOf(admin, request, certified)
     if (path.startsWith('/api/')) return await answerApi(options, request, caller)
@@ -131,33 +136,15 @@ async function answer(
     const asset = pageAsset(request, path)
     if (asset !== undefined) return asset
     const page = pages.get(path)
-    if (page === undefined) return notFound
+    if (page === undefined) return fault('not_found')
     const isRead = request.method === 'GET' || request.method === 'HEAD'
     return isRead ? await page(options) : methodNotAllowed('GET, HEAD')
   } catch (error) {
     options.onError(error)
-    const code = 'internal_error'
-    return json(500, { code, message: 'The answer could not be made; see the log.', status: 500 })
+    return fault('internal_error')
   }
 }
 
 /** Node.js keeps the first of several Host fields; a proxy may have used another (RFC 9112, section 3.2). */
 const hasSeveralHosts = ({ rawHeaders }: IncomingMessage): boolean =>
   rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length > 1
-
-const severalHosts: Answer = {
-  ...invalidRequest('The request has several Host fields.'),
-  fields: { Connection: 'close' },
-}
-
-const foreignHost = fault({
-  code: 'foreign_host',
-  message: 'This listener is not known by the name in Host; names can be added to admin.hosts.',
-  status: 403,
-})
-
-const foreignOrigin = fault({
-  code: 'foreign_origin',
-  message: 'Pages of other origins may not ask here; names can be added to admin.hosts.',
-  status: 403,
-})

@@ -1,13 +1,21 @@
-/** Reports the state of routes, backends, the store and the workers. */
-import type { Backends, Routes, Store, Workers } from '../insight/api/state.ts'
+/** Reports the state of routes and who calls those that are deprecated, of backends, the store and the workers. */
+import type {
+  Backends,
+  Deprecations,
+  LifecycleStage,
+  Routes,
+  Store,
+  Workers,
+} from '../insight/api/state.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
-import type { Config } from '../config/config.ts'
+import type { RouteConfig } from '../config/config.ts'
 import type { Traffic } from '../insight/live/latest.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'
-import { iso, json, seen, type Answer } from './answers.ts'
-import { shownDeprecation } from './deprecation-operations.ts'
+import { stageOf, withdrawalOf } from '../core/rules/deprecation.ts'
+import { iso, json, seen } from './answers.ts'
+import { look, type Operation } from './operation.ts'
 
 export interface WorkerState {
   readonly number: number
@@ -21,7 +29,6 @@ export interface WorkerState {
 }
 
 export interface StateNeeds {
-  readonly reloads: { readonly config: Config }
   readonly state: {
     workers(): readonly WorkerState[]
     /** sinceMs: Unix time; undefined: since the gateway started. */
@@ -37,81 +44,101 @@ export interface StateNeeds {
   }
 }
 
-export async function getRoutes({ reloads, state }: StateNeeds): Promise<Answer> {
-  const counts = await state.requestsByRoute()
-  const nowMs = Date.now()
-  const routes = reloads.config.routes.map(({ name, method, path, deprecated }) => ({
-    name,
-    methods: [method],
-    path,
-    deprecated: shownDeprecation(deprecated, nowMs),
-    requests: counts.get(name) ?? 0,
-  }))
-  return json(200, { ...seen('gateway'), routes } satisfies Routes)
-}
-
-export function getBackends({ state }: StateNeeds): Answer {
-  const backends = state.backends().map(({ name, state: how, fault, ...rest }) => ({
-    name,
-    state: fault === 'not checked yet' ? ('unknown' as const) : how,
-    since: iso(rest.sinceMs),
-    cause: fault ?? null,
-    nextTry: how === 'up' ? null : iso(rest.nextTryAtMs),
-    requestsPerSecond: rest.requestsPerSecond,
-    p99Ms: rest.p99Ms,
-    failuresPerSecond: rest.failuresPerSecond,
-  }))
-  return json(200, { ...seen('gateway'), backends } satisfies Backends)
-}
-
 export const storeStateOf = ({ available, refusal }: StoreHealth): Store['state'] =>
   refusal !== undefined ? 'refused' : available ? 'up' : 'away'
 
-export function getStore({ reloads, state }: StateNeeds): Answer {
-  const { redis, file, onOutage } = reloads.config.store
-  const { health, unsaved, sinceMs, outages, callP99Ms } = state.store()
-  const how = storeStateOf(health)
-  const store: Store = {
-    ...seen('gateway'),
-    kind: redis === undefined ? 'embedded' : 'redis',
-    where: redis === undefined ? (file ?? null) : nameServers(redis),
-    state: how,
-    since: iso(sinceMs),
-    cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
-    warning: unsaved?.warning ?? health.warning ?? null,
-    onOutage,
-    outages,
-    callP99Ms,
-    unsavedSeconds: unsaved?.seconds ?? 0,
-  }
-  return json(200, store)
-}
+/** Callers that are listed; the others are only counted. */
+const LISTED = 1_000
+
+export const stateOperations: readonly Operation[] = [
+  look('/api/routes', async ({ reloads, state }) => {
+    const counts = await state.requestsByRoute()
+    const nowMs = Date.now()
+    const routes = reloads.config.routes.map(({ name, method, path, deprecated }) => ({
+      name,
+      methods: [method],
+      path,
+      deprecated: shownDeprecation(deprecated, nowMs),
+      requests: counts.get(name) ?? 0,
+    }))
+    return json(200, { ...seen('gateway'), routes } satisfies Routes)
+  }),
+  look('/api/deprecations', ({ live }) => {
+    const { calls, others } = live.deprecated.busiest(LISTED)
+    return json(200, {
+      ...seen('gateway'),
+      since: iso(live.startedAtMs),
+      callers: calls.map(({ lastSeenMs, ...call }) => ({ ...call, lastSeen: iso(lastSeenMs) })),
+      others,
+    } satisfies Deprecations)
+  }),
+  look('/api/backends', ({ state }) => {
+    const backends = state.backends().map(({ name, state: how, fault, ...rest }) => ({
+      name,
+      state: fault === 'not checked yet' ? ('unknown' as const) : how,
+      since: iso(rest.sinceMs),
+      cause: fault ?? null,
+      nextTry: how === 'up' ? null : iso(rest.nextTryAtMs),
+      requestsPerSecond: rest.requestsPerSecond,
+      p99Ms: rest.p99Ms,
+      failuresPerSecond: rest.failuresPerSecond,
+    }))
+    return json(200, { ...seen('gateway'), backends } satisfies Backends)
+  }),
+  look('/api/store', ({ reloads, state }) => {
+    const { redis, file, onOutage } = reloads.config.store
+    const { health, unsaved, sinceMs, outages, callP99Ms } = state.store()
+    const how = storeStateOf(health)
+    return json(200, {
+      ...seen('gateway'),
+      kind: redis === undefined ? 'embedded' : 'redis',
+      where: redis === undefined ? (file ?? null) : nameServers(redis),
+      state: how,
+      since: iso(sinceMs),
+      cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
+      warning: unsaved?.warning ?? health.warning ?? null,
+      onOutage,
+      outages,
+      callP99Ms,
+      unsavedSeconds: unsaved?.seconds ?? 0,
+    } satisfies Store)
+  }),
+  look('/api/workers', ({ reloads, state }) => {
+    const all = state.workers()
+    const silent = all.filter(({ state: how, now }) => how === 'listening' && now === undefined)
+    const missing = silent.map(({ number }) => `worker ${number} has not said how it is`)
+    const wanted = reloads.config.server.workers
+    const workers = all.flatMap(shownWorker)
+    return json(200, { ...seen('gateway', missing), wanted, workers } satisfies Workers)
+  }),
+]
 
 /** Workers that have ended are left out. The numbers of one that has not reported recently are null. */
-export function getWorkers({ reloads, state }: StateNeeds): Answer {
-  const all = state.workers()
-  const silent = all.filter(({ state: how, now }) => how === 'listening' && now === undefined)
-  const workers = all.flatMap(({ number, pid, state: how, sinceMs, restarts, now }) =>
-    how === 'ended'
-      ? []
-      : [
-          {
-            number,
-            pid,
-            state: how,
-            since: iso(sinceMs),
-            restarts,
-            inFlight: now?.inFlight ?? null,
-            connections: now?.connections ?? null,
-            loopLagMs: now === undefined ? null : Math.round(now.loopLagMs),
-            rssBytes: now?.rssBytes ?? null,
-          },
-        ],
-  )
-  const missing = silent.map(({ number }) => `worker ${number} has not said how it is`)
-  return json(200, {
-    ...seen('gateway', missing),
-    wanted: reloads.config.server.workers,
-    workers,
-  } satisfies Workers)
+function shownWorker(worker: WorkerState): Workers['workers'] {
+  const { number, pid, state, sinceMs, restarts, now } = worker
+  if (state === 'ended') return []
+  return [
+    {
+      number,
+      pid,
+      state,
+      since: iso(sinceMs),
+      restarts,
+      inFlight: now?.inFlight ?? null,
+      connections: now?.connections ?? null,
+      loopLagMs: now === undefined ? null : Math.round(now.loopLagMs),
+      rssBytes: now?.rssBytes ?? null,
+    },
+  ]
+}
+
+function shownDeprecation(
+  deprecated: RouteConfig['deprecated'],
+  nowMs: number,
+): Routes['routes'][number]['deprecated'] {
+  if (deprecated === undefined) return null
+  const { sinceMs, sunsetMs, successor } = deprecated
+  const withdrawal = withdrawalOf(deprecated)
+  const stage: LifecycleStage = withdrawal === undefined ? 'announce' : stageOf(withdrawal, nowMs)
+  return { since: iso(sinceMs), sunset: iso(sunsetMs), successor: successor ?? null, stage }
 }

@@ -1,70 +1,55 @@
 /** Reports daily use by client, for billing. */
+import type { IncomingMessage } from 'node:http'
 import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../insight/api/usage.ts'
 import { DAY_MS } from '../config/time.ts'
-import { StoreUnavailable } from '../state/contract.ts'
 import { totalOf, type DayRow } from '../state/day-totals.ts'
-import type { UsageHistory } from '../insight/usage/usage-history.ts'
+import { csvLine } from '../insight/format.js'
 import { KEPT_DAYS } from '../state/usage.ts'
-import {
-  csv,
-  invalidRequest,
-  json,
-  seen,
-  storeAway,
-  unknownClient,
-  wantsCsv,
-  type Answer,
-  type CsvRow,
-} from './answers.ts'
-import type { ConfigNeeds } from './config-operations.ts'
-import type { Call } from './operation.ts'
+import { json, seen } from './answers.ts'
+import { Refused } from './faults.ts'
+import { look, type Operation } from './operation.ts'
 
-export interface UsageNeeds extends Pick<ConfigNeeds, 'reloads'> {
-  readonly usage: Pick<UsageHistory, 'scope' | 'day' | 'client'>
-}
-
-const CSV_HEADER = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban'.split(',')
+const CSV_HEADER = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban\r\n'
 const DEFAULT_DAYS = 30
 
-/** Use of all clients on one day, written as it is read. */
-export async function getUsage({ usage }: UsageNeeds, call: Call): Promise<Answer> {
-  const today = Math.floor(Date.now() / DAY_MS)
-  const wanted = readDays(call.query, ['day'], today)
-  if ('fault' in wanted) return invalidRequest(`${wanted.fault}.`)
-  const { day = today } = wanted
-  return whereKept(async () => {
+export const usageOperations: readonly Operation[] = [
+  /** Use of all clients on one day, written as it is read. */
+  look('/api/usage', async ({ usage }, { query, request }) => {
+    const today = Math.floor(Date.now() / DAY_MS)
+    const { day = today } = readDays(query, ['day'], today)
     const pages = usage.day(day)
     // The first page is read before the answer begins: an error can then still be answered.
     const first = (await pages.next()).value ?? []
     const name = nameOf(day)
-    if (wantsCsv(call.request)) return csv(CSV_HEADER, csvRows(name, first, pages))
-    const { clients: _, ...head } = {
+    if (wantsCsv(request))
+      return {
+        status: 200,
+        contentType: 'text/csv; charset=utf-8; header=present',
+        body: () =>
+          pieces(first, pages, { head: CSV_HEADER, line: csvOf(name), between: '', end: '' }),
+      }
+    const { clients: _, ...fields } = {
       ...seen(usage.scope),
       day: name,
       clients: [],
     } satisfies DayUsage
+    const head = `${JSON.stringify(fields).slice(0, -1)},"clients":[\n`
     return {
       status: 200,
       contentType: 'application/json; charset=utf-8',
-      body: () => jsonPieces(head, first, pages),
+      body: () => pieces(first, pages, { head, line: jsonOf, between: ',\n', end: '\n]}\n' }),
     }
-  })
-}
-
-/** Use of one client, day by day. */
-export async function getClientUsage(
-  { usage, reloads }: UsageNeeds,
-  { params: { id }, query }: Call<{ readonly id: string }>,
-): Promise<Answer> {
-  const today = Math.floor(Date.now() / DAY_MS)
-  const wanted = readDays(query, ['from', 'to'], today)
-  if ('fault' in wanted) return invalidRequest(`${wanted.fault}.`)
-  const { to = today, from = Math.max(to - DEFAULT_DAYS + 1, today - KEPT_DAYS + 1) } = wanted
-  if (from > to) return invalidRequest('from is after to; exchange them.')
-  return whereKept(async () => {
+  }),
+  /** Use of one client, day by day. */
+  look('/api/clients/{id}/usage', async ({ usage, reloads }, { params: { id }, query }) => {
+    const today = Math.floor(Date.now() / DAY_MS)
+    const wanted = readDays(query, ['from', 'to'], today)
+    const { to = today, from = Math.max(to - DEFAULT_DAYS + 1, today - KEPT_DAYS + 1) } = wanted
+    if (from > to)
+      throw new Refused('invalid_request', { message: 'from is after to; exchange them.' })
     const rows = await usage.client(id, from, to)
     const client = reloads.config.clients.get(id)
-    if (client === undefined && rows.length === 0) return unknownClient
+    if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
     return json(200, {
       ...seen(usage.scope),
       client: id,
@@ -76,8 +61,12 @@ export async function getClientUsage(
         dayTotals,
       ),
     } satisfies ClientUsage)
-  })
-}
+  }),
+]
+
+/** Whether the request asks for CSV instead of JSON. */
+export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
+  /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)
 
 const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10)
 
@@ -93,66 +82,61 @@ const countsOf = (row: DayRow): PlanTotals => ({
   refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },
 })
 
-async function* jsonPieces(
-  head: object,
+const jsonOf = (row: DayRow): string => JSON.stringify({ client: row.client, ...countsOf(row) })
+
+const csvOf = (day: string) => (row: DayRow) => {
+  const { admitted, refused } = countsOf(row)
+  const { minute, day: byDay, ban } = refused
+  return `${csvLine([day, row.client, row.plan, admitted, minute, byDay, ban])}\r\n`
+}
+
+interface Form {
+  readonly head: string
+  line(row: DayRow): string
+  readonly between: string
+  readonly end: string
+}
+
+async function* pieces(
   first: readonly DayRow[],
   rest: AsyncIterable<readonly DayRow[]>,
+  { head, line, between, end }: Form,
 ): AsyncGenerator<string> {
-  const inJson = (rows: readonly DayRow[]): string =>
-    rows.map((row) => JSON.stringify({ client: row.client, ...countsOf(row) })).join(',\n')
-  yield `${JSON.stringify(head).slice(0, -1)},"clients":[\n${inJson(first)}`
+  yield head + first.map(line).join(between)
   let isBegun = first.length > 0
   for await (const rows of rest) {
     if (rows.length === 0) continue
-    yield (isBegun ? ',\n' : '') + inJson(rows)
+    yield (isBegun ? between : '') + rows.map(line).join(between)
     isBegun = true
   }
-  yield '\n]}\n'
+  yield end
 }
 
-async function* csvRows(
-  day: string,
-  first: readonly DayRow[],
-  rest: AsyncIterable<readonly DayRow[]>,
-): AsyncGenerator<CsvRow> {
-  const inCsv = (row: DayRow): CsvRow => {
-    const { admitted, refused } = countsOf(row)
-    return [day, row.client, row.plan, admitted, refused.minute, refused.day, refused.ban]
-  }
-  yield* first.map(inCsv)
-  for await (const rows of rest) yield* rows.map(inCsv)
-}
-
-/** Returns the days that a query names, or what is wrong with it and the remedy. */
+/** Returns the days that a query names, or refuses it with what is wrong and the remedy. */
 function readDays<Name extends string>(
-  query: URLSearchParams,
+  query: Readonly<Record<string, string>>,
   names: readonly Name[],
   today: number,
-): { readonly [Key in Name]?: number } | { readonly fault: string } {
+): { readonly [Key in Name]?: number } {
   const days: { [Key in Name]?: number } = {}
-  for (const [name, text] of query) {
+  for (const [name, text] of Object.entries(query)) {
     const known = names.find((one) => one === name)
-    if (known === undefined)
-      return { fault: `${name} is not known here; ${names.join(' and ')} are` }
-    const day = Date.parse(`${text}T00:00:00Z`) / DAY_MS
-    if (!/^\d{4}-\d\d-\d\d$/.test(text) || Number.isNaN(day) || nameOf(day) !== text)
-      return { fault: `${name} is no day; write it as ${nameOf(today)}` }
-    if (day > today) return { fault: `${name} is not over; name ${nameOf(today)}, or one before` }
-    if (day <= today - KEPT_DAYS)
-      return {
-        fault: `${name} is not kept any more; name ${nameOf(today - KEPT_DAYS + 1)}, or later`,
-      }
-    days[known] = day
+    const fault =
+      known === undefined ? `is not known here; ${names.join(' and ')} are` : faultOf(text, today)
+    if (known === undefined || fault !== undefined)
+      throw new Refused('invalid_request', { message: `${name} ${fault}.` })
+    days[known] = dayOf(text)
   }
   return days
 }
 
-/** Answers 503 while the store is away, as numbers would be too low. */
-async function whereKept(make: () => Promise<Answer>): Promise<Answer> {
-  try {
-    return await make()
-  } catch (error) {
-    if (!(error instanceof StoreUnavailable)) throw error
-    return storeAway
-  }
+const dayOf = (text: string): number => Date.parse(`${text}T00:00:00Z`) / DAY_MS
+
+function faultOf(text: string, today: number): string | undefined {
+  const day = dayOf(text)
+  if (!/^\d{4}-\d\d-\d\d$/.test(text) || Number.isNaN(day) || nameOf(day) !== text)
+    return `is no day; write it as ${nameOf(today)}`
+  if (day > today) return `is not over; name ${nameOf(today)}, or one before`
+  const first = today - KEPT_DAYS + 1
+  return day < first ? `is not kept any more; name ${nameOf(first)}, or later` : undefined
 }

@@ -1,7 +1,7 @@
 /** What others may try on the admin listener of a running gateway: every operation that changes something is tried, whichever there are. */
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { operations } from '../../src/admin/operations.ts'
+import { operations } from '../../src/admin/api.ts'
 import { sha256, startTestGateway } from '../support/gateway.ts'
 import { openRawClient, rawExchange, type ParsedResponse } from '../support/raw-client.ts'
 
@@ -62,7 +62,6 @@ describe('a path', () => {
     '/api//config',
     '/api/%2e%2e/api/config',
     '/api/config%2f',
-    '/api/config;a=b',
     '/API/config',
     '/api\\config',
     'http://localhost/api/config',

@@ -3,8 +3,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { SignJWT } from 'jose'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { notDone } from '../../src/admin/answers.ts'
-import { liftBan } from '../../src/admin/ban-operations.ts'
+import { acted, type Refused } from '../../src/admin/faults.ts'
 import { BanTable } from '../../src/core/bans/ban-table.ts'
 import { OperatorBans } from '../../src/core/bans/operator-bans.ts'
 import { Counters } from '../../src/state/counters.ts'
@@ -54,15 +53,15 @@ describe('a store that is away', () => {
     const [startedMs, untilMs] = [Date.now(), Date.now() + 60_000]
     table.merge('pro-1', { startedMs, untilMs, count: 1 })
     const bans = new OperatorBans({ table, store, now: Date.now })
-    const call = { params: { key: 'pro-1' } } as Parameters<typeof liftBan>[1]
-    const { answer } = await liftBan({ bans } as unknown as Parameters<typeof liftBan>[0], call)
-    expect([answer.status, String(answer.body)]).toEqual([503, expect.stringMatching(message)])
 
     const client = { id: 'acme', limits: { perMinute: 1, perDay: 1 } }
     const tell = () => store.load().then(() => undefined)
     const reset = new Counters({ announceReset: tell, attend: away }).reset(client, ['day'])
-    const { body } = notDone(await reset.catch((error: unknown) => error))
-    expect(String(body)).toMatch(message)
+    for (const act of [bans.lift('pro-1'), reset] as Promise<unknown>[]) {
+      const refused = (await acted(act).catch((error: unknown) => error)) as Refused
+      const { status, body } = refused.answer
+      expect([status, String(body)]).toEqual([503, expect.stringMatching(message)])
+    }
   })
 })
 

@@ -5,8 +5,10 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { csv, wantsCsv, type Answer, type CsvRow } from '../../src/admin/answers.ts'
+import type { Answer, BodyStream } from '../../src/admin/answers.ts'
 import { send } from '../../src/admin/send.ts'
+import { wantsCsv } from '../../src/admin/usage-operations.ts'
+import { csvLine } from '../../src/insight/format.js'
 import { listening } from '../support/listening.ts'
 
 /** A listener that answers with this, whatever is asked, and what became of the answers. */
@@ -20,19 +22,15 @@ async function serve(made: Answer, stalledMs?: number) {
   return { port: await listening(server), ended }
 }
 
+const streaming = (body: BodyStream): Answer => ({ status: 200, contentType: 'text/plain', body })
+
 const ask = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
 
 describe('a table', () => {
-  it('comes as RFC 4180 has it, and no cell of it is a formula', async () => {
-    const rows: CsvRow[] = [
-      ['acme', 1],
-      ['a,"b"', -2],
-      ['=1+1', 3],
-    ]
-    const { port } = await serve(csv(['client', 'admitted'], rows))
-    const answer = await fetch(`http://127.0.0.1:${port}`)
-    expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8; header=present')
-    expect(await answer.text()).toBe(`client,admitted\r\nacme,1\r\n"a,""b""",-2\r\n'=1+1,3\r\n`)
+  it('has lines as RFC 4180 has them, and no cell of it is a formula', () => {
+    expect(csvLine(['acme', 1])).toBe('acme,1')
+    expect(csvLine(['a,"b"', -2])).toBe('"a,""b""",-2')
+    expect(csvLine(['=1+1', 3])).toBe("'=1+1,3")
   })
 
   it('is given to who asks for it by name', () => {
@@ -46,36 +44,32 @@ describe('a table', () => {
 
 describe('a body that is made as it is read', () => {
   it('is made no further than its reader takes it, and who takes nothing is cut off', async () => {
-    let rows = 0
+    let pieces = 0
     let isReturned = false
-    const endless = function* (): Generator<CsvRow> {
+    const endless: BodyStream = async function* () {
       try {
-        for (;;) yield [`client-${++rows}`, 'x'.repeat(1_000)]
+        for (;;) yield `${++pieces}${'x'.repeat(10_000)}`
       } finally {
         isReturned = true
       }
     }
-    const { port, ended } = await serve(csv(['client', 'filler'], endless()), 300)
+    const { port, ended } = await serve(streaming(endless), 300)
     const reader = connect(port, '127.0.0.1', () => reader.write(ask)).pause()
     await expect.poll(() => isReturned, { timeout: 15_000 }).toBe(true)
     // What the kernel and one piece hold: not what a minute of making would come to.
-    expect(rows).toBeLessThan(20_000)
+    expect(pieces).toBeLessThan(2_000)
     expect(ended).toEqual(['over'])
   })
 
   it('may pause for longer than a reader may, and is told when its reader is gone', async () => {
     let isGone = false
     const { port, ended } = await serve(
-      {
-        status: 200,
-        contentType: 'text/event-stream',
-        body: async function* (gone) {
-          yield 'data: 1\n\n'
-          await sleep(500)
-          yield 'data: 2\n\n'
-          await sleep(60_000, undefined, { signal: gone }).catch(() => (isGone = true))
-        },
-      },
+      streaming(async function* (gone) {
+        yield 'data: 1\n\n'
+        await sleep(500)
+        yield 'data: 2\n\n'
+        await sleep(60_000, undefined, { signal: gone }).catch(() => (isGone = true))
+      }),
       100,
     )
     const reader = connect(port, '127.0.0.1', () => reader.write(ask))
@@ -88,11 +82,11 @@ describe('a body that is made as it is read', () => {
   })
 
   it('that breaks off does not look as if it were all', async () => {
-    const broken = function* (): Generator<CsvRow> {
-      yield ['x'.repeat(20_000)]
+    const broken: BodyStream = async function* () {
+      yield 'x'.repeat(20_000)
       throw new Error('the store is away')
     }
-    const { port, ended } = await serve(csv(['client'], broken()))
+    const { port, ended } = await serve(streaming(broken))
     const [answer] = (await once(get({ port, host: '127.0.0.1' }), 'response')) as [
       AsyncIterable<Buffer>,
     ]

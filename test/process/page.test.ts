@@ -366,8 +366,8 @@ describe("the operators' page", () => {
     const script = `(async () => {
       const [{ Table }, { html, render }] = await Promise.all([import('./page/table.js'), import('./page/ui.js')])
       const columns = [
-        { head: 'Id', cell: ({ id }) => html\`<a href="#/">\${id}</a>\` },
-        { head: 'Value', cell: ({ value }) => value },
+        ['Id', ({ id }) => html\`<a href="#/">\${id}</a>\`],
+        ['Value', ({ value }) => value],
       ]
       const box = document.body.appendChild(document.createElement('div'))
       const update = (...names) => {

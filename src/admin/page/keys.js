@@ -26,13 +26,15 @@ const setSetting = (name, value) => {
 
 /** @param {string} theme */
 function setTheme(theme) {
-  document.documentElement.dataset['theme'] = theme
+  document.documentElement.style.colorScheme = theme
   setSetting('theme', theme)
   redrawCharts()
 }
 export function toggleTheme() {
-  const { theme } = document.documentElement.dataset
-  const isDark = theme ? theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches
+  const { colorScheme } = document.documentElement.style
+  const isDark = colorScheme
+    ? colorScheme === 'dark'
+    : matchMedia('(prefers-color-scheme: dark)').matches
   setTheme(isDark ? 'light' : 'dark')
 }
 export const showHelp = () => helpBox.showModal()

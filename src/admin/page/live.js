@@ -13,23 +13,18 @@ const VIEW_EVERY_MS = 3_000
 const LONGEST_WAIT_MS = 15_000
 const EVENTS = '/api/events?types=tick,ban,reload,backend,store'
 
-/** What the charts show, of a tick or of columns of seconds. */
-const kept = {
-  requests: (/** @type {any} */ from) => from.requests,
-  minute: (/** @type {any} */ from) => from.refused.minute,
-  day: (/** @type {any} */ from) => from.refused.day,
-  ban: (/** @type {any} */ from) => from.refused.ban,
-  other: (/** @type {any} */ from) => from.refused.other,
-  gatewayP50: (/** @type {any} */ from) => from.gatewayMs.p50,
-  gatewayP99: (/** @type {any} */ from) => from.gatewayMs.p99,
-  backendP50: (/** @type {any} */ from) => from.backendMs.p50,
-  backendP99: (/** @type {any} */ from) => from.backendMs.p99,
-}
-const names = /** @type {(keyof typeof kept)[]} */ (Object.keys(kept))
+/** What the charts show, by its path in a tick, which is that of its column in an overview's seconds. */
+const refused = ['minute', 'day', 'ban', 'other'].map((name) => `refused.${name}`)
+const latencies = ['gatewayMs.p50', 'gatewayMs.p99', 'backendMs.p50', 'backendMs.p99']
+/** @param {any} from @param {string} name */
+const valueAt = (from, name) => name.split('.').reduce((value, part) => value[part], from)
 
-/** Values by second; null: not measured, which is a gap and not 0. */
-export const columns = /** @type {Record<keyof typeof kept, (number | null)[]>} */ (
-  Object.fromEntries(names.map((name) => [name, Array.from({ length: SECONDS }, () => null)]))
+/** Values by second; null: not measured, which is a gap and not 0. @type {Record<string, (number | null)[]>} */
+export const columns = Object.fromEntries(
+  ['requests', ...refused, ...latencies].map((name) => [
+    name,
+    Array.from({ length: SECONDS }, () => null),
+  ]),
 )
 /** Unix second at each index. @type {number[]} */
 export const seconds = Array.from({ length: SECONDS }, (_, at) => at)
@@ -91,11 +86,11 @@ function advance(second) {
   for (let at = 0; at < SECONDS; at++) seconds[at] = second - SECONDS + 1 + at
 }
 
-/** @param {number} second @param {(field: (from: any) => any) => number | null | undefined} valueOf */
+/** @param {number} second @param {(name: string) => number | null | undefined} valueOf */
 function put(second, valueOf) {
   const at = second - (seconds[0] ?? 0)
   if (at < 0 || at >= SECONDS) return
-  for (const name of names) columns[name][at] = valueOf(kept[name]) ?? null
+  for (const [name, values] of Object.entries(columns)) values[at] = valueOf(name) ?? null
 }
 
 /** @param {Tick} tick */
@@ -104,7 +99,7 @@ function takeTick(tick) {
   lastTickMs = Date.now()
   live.latest = tick
   advance(second)
-  put(second, (field) => field(tick))
+  put(second, (name) => valueAt(tick, name))
   live.state = 'live'
   live.cause = null
   notify('change')
@@ -115,7 +110,7 @@ function takeSeconds(from) {
   const first = Math.floor(Date.parse(from.from) / 1_000)
   advance(first + from.requests.length - 1)
   from.requests.forEach((requests, at) => {
-    if (requests !== null) put(first + at, (field) => field(from)[at])
+    if (requests !== null) put(first + at, (name) => valueAt(from, name)[at])
   })
 }
 

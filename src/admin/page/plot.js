@@ -1,7 +1,7 @@
 /** Options of uPlot for a chart. */
 
 /** @import uPlot from 'uplot' */
-/** short: what stands beside the line. @typedef {{ label: string, short?: string, column: string, color: string, width?: number, dash?: number[], fill?: boolean }} Line */
+/** short: what stands beside the line. color: class of its swatch. @typedef {{ label: string, short?: string, column: string, color: string, fill?: boolean }} Line */
 
 /**
  * Values over time.
@@ -98,12 +98,15 @@ function axesOf({ log, say, course, style }) {
   ]
 }
 
+/** How lines of a colour are drawn; their swatches in style.css are alike. @type {Record<string, Partial<uPlot.Series>>} */
+const strokes = { day: { dash: [6, 3] }, ban: { dash: [2, 3] }, other: { width: 1 } }
+
 /** @param {Line} line @param {string} stroke @returns {uPlot.Series} */
-const seriesOf = ({ width = 1.5, dash, fill }, stroke) => ({
+const seriesOf = ({ color, fill }, stroke) => ({
   stroke,
-  width,
+  width: 1.5,
   points: { show: false },
-  ...(dash && { dash }),
+  ...strokes[color],
   ...(fill && { fill: stroke.replace('rgb(', 'rgba(').replace(')', ', 0.15)') }),
 })
 

@@ -4,22 +4,15 @@ import { html, useLayoutEffect, useRedraw, useRef } from './ui.js'
 
 /** @import { Child } from './ui.js' */
 
+/** kind: number, or how a card on a phone has it: title, wide, acts. @template Row @typedef {readonly [head: string, cell: (row: Row) => Child, kind?: string]} Column */
 /**
+ * What a table lists.
  * @template Row
- * @typedef {object} Column
- * @property {string} head
- * @property {(row: Row) => Child} cell
- * @property {boolean} [number]
- * @property {string} [kind] of cards: title, wide, acts
- */
-/**
- * @template Row
- * @typedef {object} Options
+ * @typedef {object} Listing
  * @property {string} caption
- * @property {readonly Column<Row>[]} columns
  * @property {(row: Row) => string} idOf
- * @property {string} empty
- * @property {readonly Row[] | undefined} rows undefined: they are being loaded
+ * @property {string} [empty]
+ * @property {readonly Column<Row>[]} columns
  */
 
 const MOST_ROWS = 100
@@ -32,7 +25,7 @@ function isHeld(element) {
   return selection?.type === 'Range' && selection.containsNode(element, true)
 }
 
-/** @template Row @param {Options<Row>} options */
+/** rows: undefined while they are being loaded. @template Row @param {Listing<Row> & { rows: readonly Row[] | undefined }} options */
 export function Table({ caption, columns, idOf, empty, rows }) {
   /** @type {{ current: HTMLElement | null }} */
   const element = useRef(null)
@@ -90,10 +83,10 @@ export function Table({ caption, columns, idOf, empty, rows }) {
   </div>`
 }
 
-/** @param {{ head: string, number?: boolean }} column */
-const headOf = ({ head, number }) => html`
-  <th scope="col" role="columnheader" class=${number ? 'number' : ''}>${head}</th>`
+/** @param {Column<any>} column */
+const headOf = ([head, , kind]) => html`
+  <th scope="col" role="columnheader" class=${kind?.includes('number') ? 'number' : ''}>${head}</th>`
 
 /** @template Row @param {Column<Row>} column @param {Row} row */
-const cellOf = ({ head, cell, number, kind = '' }, row) => html`
-  <td role="cell" data-head=${head} class="${kind}${number ? ' number' : ''}">${cell(row)}</td>`
+const cellOf = ([head, cell, kind = ''], row) => html`
+  <td role="cell" data-head=${head} class=${kind}>${cell(row)}</td>`

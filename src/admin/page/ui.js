@@ -37,6 +37,9 @@ export const state = (kind, text) => html`<span class="is ${kind}">${shapes[kind
 export const button = (text, act, attributes = {}) =>
   html`<button type="button" onClick=${act} ...${attributes}>${text}</button>`
 
+/** Part of a view under a heading of its own. @param {string} title @param {...Child} content */
+export const section = (title, ...content) => html`<section><h2>${title}</h2>${content}</section>`
+
 /** Box for words to search for. @param {Record<string, unknown>} attributes */
 export const searchBox = (attributes) =>
   html`<input type="search" autocomplete="off" spellcheck=${false} ...${attributes} />`
@@ -60,8 +63,8 @@ export const bar = (share) => html`
     preserveAspectRatio="none"
     aria-hidden="true"
   >
-    <rect width="100" height="8" class="track" />
-    <rect width=${Math.min(share ?? 0, 1) * 100} height="8" class="fill" />
+    <rect width="100" height="8" fill="var(--line)" />
+    <rect width=${Math.min(share ?? 0, 1) * 100} height="8" fill="currentcolor" />
   </svg>`
 
 /** Time in words: 14:07:31Z 41 s ago @param {string | null} iso @param {'both' | 'relative' | 'clock'} [how] */
@@ -102,19 +105,24 @@ export const incomplete = (missing = []) =>
  * Answer that is asked for again and again; the last one stays visible while requests fail.
  * @template Answer
  * @param {string} path
- * @param {number} [everyMs] the least time between two requests
+ * @param {number} [everyMs] the least time between two requests; Infinity: it is asked for once
+ * @param {Parameters<typeof call>[1]} [how]
  * @returns {{ answer: (Answer & { missing?: readonly string[] }) | undefined, note: VNode, load: () => Promise<void> }}
  */
-export function useAnswer(path, everyMs = 0) {
+export function useAnswer(path, everyMs = 0, how = {}) {
   /** @type {[{ answer?: any, fault?: unknown }, (next: any) => void]} */
   const [{ answer, fault }, set] = useState({})
-  const asked = useRef({ times: 0, atMs: 0 })
+  const asked = useRef({ times: 0, atMs: -Infinity })
   const load = async () => {
     const mine = ++asked.current.times
     asked.current.atMs = Date.now()
-    const said = await call(path).then(
+    const said = await call(path, how).then(
       (answer) => ({ answer }),
-      (fault) => ({ fault }),
+      (fault) => {
+        // What is refused for the moment alone is due again.
+        if (fault.status === 429) asked.current.atMs = -Infinity
+        return { fault }
+      },
     )
     if (mine === asked.current.times)
       set((/** @type {object} */ known) => ({ ...known, fault: undefined, ...said }))

@@ -7,29 +7,28 @@ import { clientLink } from './parts.js'
 
 /** @import { Place } from '../main.js' */
 /** @import { Ban, Bans as Answer } from '../../../insight/api/state.ts' */
-/** @import { Column } from '../table.js' */
+/** @import { Listing } from '../table.js' */
 
-const EMPTY =
-  'No key is banned. A key that goes on after refusals is banned by itself; to ban one, open its client.'
+/** @param {() => unknown} again @returns {Listing<Ban>} */
+const banned = (again) => ({
+  caption: 'Bans',
+  idOf: ({ key }) => key,
+  empty:
+    'No key is banned. A key that goes on after refusals is banned by itself; to ban one, open its client.',
+  columns: [
+    ['Key', ({ key }) => key, 'title'],
+    ['Client', ({ client }) => (client === null ? 'none has it' : clientLink(client))],
+    ['By', ({ by }) => by],
+    ['Since', ({ since }) => time(since, 'clock')],
+    ['Ends', ({ until }) => time(until)],
+    ['Reason', ({ reason }) => reason ?? UNKNOWN, 'wide'],
+    ['Action', (ban) => lifting(ban, again), 'acts'],
+  ],
+})
 
-/** @param {() => unknown} again @returns {Column<Ban>[]} */
-const columnsOf = (again) => [
-  { head: 'Key', kind: 'title', cell: ({ key }) => key },
-  {
-    head: 'Client',
-    cell: ({ client }) => (client === null ? 'none has it' : clientLink(client)),
-  },
-  { head: 'By', cell: ({ by }) => by },
-  { head: 'Since', cell: ({ since }) => time(since, 'clock') },
-  { head: 'Ends', cell: ({ until }) => time(until) },
-  { head: 'Reason', kind: 'wide', cell: ({ reason }) => reason ?? UNKNOWN },
-  {
-    head: 'Action',
-    kind: 'acts',
-    cell: (ban) =>
-      button('Lift', () => askToLift(ban, again), { 'aria-label': `Lift ban of ${ban.key}` }),
-  },
-]
+/** @param {Ban} ban @param {() => unknown} again */
+const lifting = (ban, again) =>
+  button('Lift', () => askToLift(ban, again), { 'aria-label': `Lift ban of ${ban.key}` })
 
 /** @param {Place} place */
 export function Bans({ query, change }) {
@@ -52,11 +51,5 @@ export function Bans({ query, change }) {
       ${rows && `${plural(rows.length, 'key')} banned now, the first to end first`}
     </p>
     ${note}
-    <${Table}
-      caption="Bans"
-      idOf=${(/** @type {Ban} */ { key }) => key}
-      empty=${EMPTY}
-      columns=${columnsOf(load)}
-      rows=${rows}
-    />`
+    <${Table} ...${banned(load)} rows=${rows} />`
 }

@@ -11,7 +11,7 @@ import {
 } from '../../../insight/format.js'
 import { live, now } from '../live.js'
 import { Table } from '../table.js'
-import { bar, button, html, state, time, timeText, useAnswer } from '../ui.js'
+import { bar, button, html, section, state, time, timeText, useAnswer } from '../ui.js'
 import { call } from '../api.js'
 import { History } from './history.js'
 import { explainLink, shareOf, stateOf, whyOf } from './parts.js'
@@ -20,7 +20,7 @@ import { explainLink, shareOf, stateOf, whyOf } from './parts.js'
 /** @import { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../../insight/api/usage.ts' */
 /** @import { Decision } from '../../../core/record/recent.ts' */
 /** @import { Bans } from '../../../insight/api/state.ts' */
-/** @import { Column } from '../table.js' */
+/** @import { Listing } from '../table.js' */
 
 /** Says in a sentence why the client is refused. @param {ClientRow} row */
 function sentence(row) {
@@ -53,39 +53,40 @@ function windowOf(name, window) {
 }
 
 /** @param {ClientKey} key */
+const lastUse = ({ lastUsed }) =>
+  lastUsed === null ? 'not since this gateway started' : timeText(lastUsed, 'relative')
+/** @param {ClientKey} key */
 const expiry = ({ expires }) =>
   expires === null ? 'never' : `${expires.slice(0, 10)} (${relative(Date.parse(expires), now())})`
 
-/** @param {string} client @param {() => unknown} again @returns {Column<ClientKey>[]} */
-function keyColumns(client, again) {
+/** @param {string} client @param {() => unknown} again @returns {Listing<ClientKey>} */
+function keyListing(client, again) {
   const lift = async (/** @type {string} */ id) => {
     /** @type {Bans} */
     const { bans } = await call('/api/bans')
     const ban = bans.find(({ key }) => key === id)
     return ban === undefined ? again() : askToLift(ban, again)
   }
-  return [
-    { head: 'Key', kind: 'title', cell: ({ id }) => id },
-    {
-      head: 'Last used here',
-      cell: ({ lastUsed }) =>
-        lastUsed === null ? 'not since this gateway started' : timeText(lastUsed, 'relative'),
-    },
-    { head: 'Expires', cell: expiry },
-    {
-      head: 'Ban',
-      cell: ({ bannedUntil }) =>
-        bannedUntil === null ? UNKNOWN : `■ until ${timeText(bannedUntil)}`,
-    },
-    {
-      head: 'Action',
-      kind: 'acts',
-      cell: ({ id, bannedUntil }) =>
-        bannedUntil === null
-          ? button('Ban', () => askToBan(client, [id], again), { 'aria-label': `Ban ${id}` })
-          : button('Lift', () => lift(id), { 'aria-label': `Lift ban of ${id}` }),
-    },
-  ]
+  /** @param {ClientKey} key */
+  const action = ({ id, bannedUntil }) =>
+    bannedUntil === null
+      ? button('Ban', () => askToBan(client, [id], again), { 'aria-label': `Ban ${id}` })
+      : button('Lift', () => lift(id), { 'aria-label': `Lift ban of ${id}` })
+  return {
+    caption: 'Keys',
+    idOf: ({ id }) => id,
+    empty: 'This client has no key.',
+    columns: [
+      ['Key', ({ id }) => id, 'title'],
+      ['Last used here', lastUse],
+      ['Expires', expiry],
+      [
+        'Ban',
+        ({ bannedUntil: until }) => (until === null ? UNKNOWN : `■ until ${timeText(until)}`),
+      ],
+      ['Action', action, 'acts'],
+    ],
+  }
 }
 
 /** Refusals for one reason. @typedef {{ why: string, count: number, first: Decision, latest: Decision }} Reason */
@@ -102,21 +103,25 @@ function reasonsOf(refusals) {
   return [...reasons.values()].sort((one, other) => other.count - one.count)
 }
 
-/** @type {Column<Reason>[]} */
-const reasonColumns = [
-  { head: 'Why', kind: 'title', cell: ({ latest }) => whyOf(latest) },
-  { head: 'Status', number: true, cell: ({ latest }) => String(latest.status) },
-  { head: 'Requests', number: true, cell: (reason) => count(reason.count) },
-  { head: 'First', cell: ({ first }) => time(first.at) },
-  { head: 'Last', cell: ({ latest }) => time(latest.at) },
-  {
-    head: 'Last request',
-    kind: 'wide',
-    cell: ({ latest: { method, path, key } }) =>
-      `${method} ${path ?? UNKNOWN}${key === null ? '' : `, key ${key}`}`,
-  },
-  { head: 'Its request id', kind: 'wide', cell: ({ latest }) => explainLink(latest.id) },
-]
+/** @param {Decision} request */
+const requestText = ({ method, path, key }) =>
+  `${method} ${path ?? UNKNOWN}${key === null ? '' : `, key ${key}`}`
+
+/** @type {Listing<Reason>} */
+const reasonListing = {
+  caption: 'Recent refusals',
+  idOf: ({ why }) => why,
+  empty: 'None of the latest requests that this gateway keeps in memory was refused.',
+  columns: [
+    ['Why', ({ latest }) => whyOf(latest), 'title'],
+    ['Status', ({ latest }) => String(latest.status), 'number'],
+    ['Requests', (reason) => count(reason.count), 'number'],
+    ['First', ({ first }) => time(first.at)],
+    ['Last', ({ latest }) => time(latest.at)],
+    ['Last request', ({ latest }) => requestText(latest), 'wide'],
+    ['Its request id', ({ latest }) => explainLink(latest.id), 'wide'],
+  ],
+}
 
 /** @param {ClientDetail} answer */
 function scopeText({ scope, asOf }) {
@@ -145,26 +150,11 @@ export function Client({ id }) {
       ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}
       ${keys.length > 1 && button('Ban keys', () => askToBan(id, keys, load))}
     </p>
-    <section>
-      <h2>Keys</h2>
-      <${Table}
-        caption="Keys"
-        idOf=${(/** @type {ClientKey} */ { id }) => id}
-        empty="This client has no key."
-        columns=${keyColumns(id, load)}
-        rows=${row?.keys}
-      />
-    </section>
+    ${section('Keys', html`<${Table} ...${keyListing(id, load)} rows=${row?.keys} />`)}
     <${History} client=${id} limit=${row?.limits.perDay} />
-    <section>
-      <h2>Recent refusals</h2>
-      <p class="muted">By reason, from what this gateway keeps in memory.</p>
-      <${Table}
-        caption="Recent refusals"
-        idOf=${(/** @type {Reason} */ { why }) => why}
-        empty="None of the latest requests that this gateway keeps in memory was refused."
-        columns=${reasonColumns}
-        rows=${answer && reasonsOf(answer.recentRefusals)}
-      />
-    </section>`
+    ${section(
+      'Recent refusals',
+      html`<p class="muted">By reason, from what this gateway keeps in memory.</p>`,
+      html`<${Table} ...${reasonListing} rows=${answer && reasonsOf(answer.recentRefusals)} />`,
+    )}`
 }

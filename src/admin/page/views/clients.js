@@ -3,13 +3,15 @@ import { plural } from '../../../insight/format.js'
 import { live } from '../live.js'
 import { Table } from '../table.js'
 import { button, choice, html, searchBox, useAnswer, useEffect, useState } from '../ui.js'
-import { clientColumns } from './parts.js'
+import { clientListing } from './parts.js'
 
 /** @import { Place } from '../main.js' */
-/** @import { ClientRow, ClientsPage } from '../../../insight/api/usage.ts' */
+/** @import { ClientsPage } from '../../../insight/api/usage.ts' */
 
 const TYPING_MS = 250
 const sorts = { nearest: 'nearest a limit', used: 'most used', refused: 'most refused', id: 'name' }
+
+const listing = clientListing('Clients', 'No client and no key has this in its id.')
 
 /** The value once nothing has been typed for a moment. @param {string} value */
 function useTyped(value) {
@@ -56,13 +58,7 @@ export function Clients({ query, change }) {
       ${answer && `${plural(answer.total, 'client')}, sorted by ${sorts[answer.sort]}${seen}`}
     </p>
     ${note}
-    <${Table}
-      caption="Clients"
-      idOf=${(/** @type {ClientRow} */ { id }) => id}
-      empty="No client and no key has this in its id."
-      columns=${clientColumns}
-      rows=${answer?.clients}
-    />
+    <${Table} ...${listing} rows=${answer?.clients} />
     <p class="actions">
       ${cursors.length > 0 && button('Previous 50', () => turn(cursors.slice(0, -1)))}
       ${next !== null && button('Next 50', () => turn([...cursors, next]))}

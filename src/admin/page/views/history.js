@@ -66,7 +66,7 @@ function bars({ days, to, asOf }, length, limit) {
       ${days.map(
         ({ day, admitted }) => html`
           <rect
-            class="admitted"
+            fill="var(--admitted)"
             x=${x(day)}
             y=${y(admitted)}
             width="0.8"

@@ -1,44 +1,46 @@
 /** The moment: rates, latencies, plans, and who is nearest to a limit. */
 import { Chart } from '../chart.js'
-import { compact, count, latency, percent, plural, rate } from '../../../insight/format.js'
+import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../../insight/format.js'
 import { columns, live, now, seconds } from '../live.js'
 import { Table } from '../table.js'
-import { button, html, useAnswer, useEffect, useLive, useRef, useState } from '../ui.js'
-import { clientColumns } from './parts.js'
+import { button, html, section, useAnswer, useEffect, useLive, useRef, useState } from '../ui.js'
+import { clientListing } from './parts.js'
 import { Shadows } from './shadow.js'
 
 /** @import { Child } from '../ui.js' */
 /** @import { Course } from '../plot.js' */
 /** @import { Overview as Moment, PlanOverview, Tick } from '../../../insight/api/live.ts' */
-/** @import { ClientRow, ClientsPage } from '../../../insight/api/usage.ts' */
-/** @import { Column } from '../table.js' */
+/** @import { ClientsPage } from '../../../insight/api/usage.ts' */
+/** @import { Listing } from '../table.js' */
 
 const NEAREST = 10
 
-/** Number with its unit and window, and its parts. @param {string} value @param {string} unit @param {string} parts */
+/** Number with its unit and window, and its parts. @param {string} value @param {string} unit @param {string | null} parts */
 const tile = (value, unit, parts) => html`<div class="tile">
   <p><strong class="value">${value}</strong> <span>${unit}</span></p>
   <p><span class="muted">${parts}</span></p>
 </div>`
 
-/** @param {Tick} latest */
-function refusedTile({ requests, refused: { minute, day, ban, other } }) {
+/** @param {number | undefined} value */
+const perSecond = (value) => (value === undefined ? UNKNOWN : `${rate(value)}/s`)
+
+/** @param {Tick | null} latest */
+function refusedTile(latest) {
+  if (latest === null) return tile(UNKNOWN, 'refused', null)
+  const { minute, day, ban, other } = latest.refused
   const all = minute + day + ban + other
-  const share = requests > 0 ? ` (${percent(all / requests)})` : ''
+  const share = latest.requests > 0 ? ` (${percent(all / latest.requests)})` : ''
   const parts = `minute ${count(minute)} · day ${count(day)} · ban ${count(ban)} · other ${count(other)}`
-  return tile(`${rate(all)}/s`, `refused${share}`, parts)
+  return tile(perSecond(all), `refused${share}`, parts)
 }
 
 /** @param {Moment | null} overview */
 function bannedTile(overview) {
-  if (overview === null) return tile('–', 'keys banned now', '')
+  const unit = 'keys banned now'
+  if (overview === null) return tile(UNKNOWN, unit, null)
   const { bannedKeys, limitedClients, clients } = overview.counts
   const of = `${compact(clients)} ${clients === 1 ? 'client' : 'clients'}`
-  return tile(
-    count(bannedKeys),
-    'keys banned now',
-    `${count(limitedClients)} of ${of} limited, 10 s`,
-  )
+  return tile(count(bannedKeys), unit, `${count(limitedClients)} of ${of} limited, 10 s`)
 }
 
 function Tiles() {
@@ -47,28 +49,12 @@ function Tiles() {
   const wanted = overview?.workers.wanted
   const who =
     wanted === undefined ? '' : `, ${wanted === 1 ? 'one process' : plural(wanted, 'worker')}`
+  const inFlight = latest && `in flight ${count(latest.inFlight)}`
+  const backend = latest && `p99 backend ${latency(latest.backendMs.p99)}`
   return html`<div class="tiles">
-    ${
-      latest === null
-        ? [
-            tile('–', `requests${who}`, ''),
-            tile('–', 'refused', ''),
-            tile('–', 'p99 gateway, 10 s', ''),
-          ]
-        : [
-            tile(
-              `${rate(latest.requests)}/s`,
-              `requests${who}`,
-              `in flight ${count(latest.inFlight)}`,
-            ),
-            refusedTile(latest),
-            tile(
-              latency(latest.gatewayMs.p99),
-              'p99 gateway, 10 s',
-              `p99 backend ${latency(latest.backendMs.p99)}`,
-            ),
-          ]
-    }
+    ${tile(perSecond(latest?.requests), `requests${who}`, inFlight)}
+    ${refusedTile(latest)}
+    ${tile(latency(latest?.gatewayMs.p99), 'p99 gateway, 10 s', backend)}
     ${bannedTile(overview)}
   </div>`
 }
@@ -79,7 +65,7 @@ const utc = (second, length) => new Date(second * 1_000).toISOString().slice(11,
 /** Last index that was measured, unless that is long ago. */
 function latestPlace() {
   const last = seconds.length - 1
-  return live.state !== 'stale' && columns.requests[last] === null ? last - 1 : last
+  return live.state !== 'stale' && columns['requests']?.[last] === null ? last - 1 : last
 }
 
 /** The latest 15 minutes. @type {Course} */
@@ -92,7 +78,7 @@ const latest = {
   inAll: 'now',
   part: 'minute',
   partOf: (second) => utc(second, 5),
-  isEmpty: () => !columns.requests.some((value) => value !== null && value > 0),
+  isEmpty: () => !columns['requests']?.some((value) => value !== null && value > 0),
   none: 'No requests in 15 min',
   // Marks show when a configuration was taken.
   marks: () => {
@@ -118,10 +104,10 @@ const charts = [
     what: 'Refused per second',
     course: latest,
     lines: [
-      { label: 'minute', column: 'minute', color: 'minute' },
-      { label: 'day', column: 'day', color: 'day', dash: [6, 3] },
-      { label: 'ban', column: 'ban', color: 'ban', dash: [2, 3] },
-      { label: 'other', column: 'other', color: 'other', width: 1 },
+      { label: 'minute', column: 'refused.minute', color: 'minute' },
+      { label: 'day', column: 'refused.day', color: 'day' },
+      { label: 'ban', column: 'refused.ban', color: 'ban' },
+      { label: 'other', column: 'refused.other', color: 'other' },
     ],
   },
   {
@@ -131,10 +117,10 @@ const charts = [
     course: latest,
     log: true,
     lines: [
-      { label: 'gateway p50', short: 'gw p50', column: 'gatewayP50', color: 'admitted' },
-      { label: 'gateway p99', short: 'gw p99', column: 'gatewayP99', color: 'minute' },
-      { label: 'backend p50', short: 'be p50', column: 'backendP50', color: 'day', dash: [6, 3] },
-      { label: 'backend p99', short: 'be p99', column: 'backendP99', color: 'ban', dash: [2, 3] },
+      { label: 'gateway p50', short: 'gw p50', column: 'gatewayMs.p50', color: 'admitted' },
+      { label: 'gateway p99', short: 'gw p99', column: 'gatewayMs.p99', color: 'minute' },
+      { label: 'backend p50', short: 'be p50', column: 'backendMs.p50', color: 'day' },
+      { label: 'backend p99', short: 'be p99', column: 'backendMs.p99', color: 'ban' },
     ],
   },
 ]
@@ -173,45 +159,44 @@ function Charts() {
 const shadowText = ({ shadowRefused, shadowUnjudged }) =>
   `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
 
-/** @type {Column<PlanOverview>[]} */
-const planColumns = [
-  { head: 'Plan', kind: 'title', cell: ({ plan }) => plan },
-  { head: 'Clients', number: true, cell: ({ clients }) => compact(clients) },
-  { head: 'Admitted today', number: true, cell: ({ admittedToday }) => compact(admittedToday) },
-  { head: 'Over 80% used or handed out', number: true, cell: ({ over80 }) => count(over80) },
-  { head: 'Shadow', number: true, cell: shadowText },
-]
+/** @type {Listing<PlanOverview>} */
+const plans = {
+  caption: 'Plans',
+  idOf: ({ plan }) => plan,
+  empty: 'The configuration has no plans.',
+  columns: [
+    ['Plan', ({ plan }) => plan, 'title'],
+    ['Clients', ({ clients }) => compact(clients), 'number'],
+    ['Admitted today', ({ admittedToday }) => compact(admittedToday), 'number'],
+    ['Over 80% used or handed out', ({ over80 }) => count(over80), 'number'],
+    ['Shadow', shadowText, 'number'],
+  ],
+}
 
 function Plans() {
   useLive()
-  return html`<section>
-    <h2>Plans</h2>
-    <${Table}
-      caption="Plans"
-      idOf=${(/** @type {PlanOverview} */ { plan }) => plan}
-      empty="The configuration has no plans."
-      columns=${planColumns}
-      rows=${live.overview?.plans}
-    />
-    <p class="muted">Over 80% and shadow are what this gateway has seen.</p>
-  </section>`
+  return section(
+    'Plans',
+    html`<${Table} ...${plans} rows=${live.overview?.plans} />`,
+    html`<p class="muted">Over 80% and shadow are what this gateway has seen.</p>`,
+  )
 }
+
+const nearest = clientListing(
+  'Nearest their limits',
+  'No client has made a request since this gateway started.',
+)
 
 function Nearest() {
   /** @type {ReturnType<typeof useAnswer<ClientsPage>>} */
   const { answer, note } = useAnswer('/api/clients?sort=nearest')
-  return html`<section>
-    <h2>Nearest their limits</h2>
-    ${note}
-    <${Table}
-      caption="Nearest their limits"
-      idOf=${(/** @type {ClientRow} */ { id }) => id}
-      empty="No client has made a request since this gateway started."
-      columns=${clientColumns}
-      rows=${answer?.clients.filter(({ share }) => share !== 0).slice(0, NEAREST)}
-    />
-    <p><a href="#/clients">All clients</a></p>
-  </section>`
+  const rows = answer?.clients.filter(({ share }) => share !== 0).slice(0, NEAREST)
+  return section(
+    nearest.caption,
+    note,
+    html`<${Table} ...${nearest} rows=${rows} />`,
+    html`<p><a href="#/clients">All clients</a></p>`,
+  )
 }
 
 /** @returns {Child} */

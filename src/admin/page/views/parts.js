@@ -4,7 +4,7 @@ import { now } from '../live.js'
 import { bar, html, state } from '../ui.js'
 
 /** @import { ClientRow, WindowUse } from '../../../insight/api/usage.ts' */
-/** @import { Column } from '../table.js' */
+/** @import { Listing } from '../table.js' */
 /** @import { Kind } from '../ui.js' */
 /** @import { Decision } from '../../../core/record/recent.ts' */
 
@@ -43,27 +43,27 @@ export function stateOf({ state: known, share, keys }) {
 /** @param {WindowUse | null} window */
 export const shareOf = (window) => (window === null ? null : window.used / window.limit)
 
-/** @param {string} head @param {'minute' | 'day'} name @returns {Column<ClientRow>} */
-const windowColumn = (head, name) => ({
-  head,
-  number: true,
-  kind: 'wide',
-  cell: ({ [name]: window }) => {
-    if (window === null) return UNKNOWN
-    const share = shareOf(window)
-    return html`${usage(window)} <span class="percent">${percent(share)}</span>${bar(share)}`
-  },
-})
+/** @param {WindowUse | null} window */
+function windowCell(window) {
+  if (window === null) return UNKNOWN
+  const share = shareOf(window)
+  return html`${usage(window)} <span class="percent">${percent(share)}</span>${bar(share)}`
+}
 
-/** @type {Column<ClientRow>[]} */
-export const clientColumns = [
-  { head: 'Client', kind: 'title', cell: ({ id }) => clientLink(id) },
-  { head: 'Plan', cell: ({ plan }) => plan },
-  windowColumn('Minute', 'minute'),
-  windowColumn('Day', 'day'),
-  { head: 'Refused 5 min here', number: true, cell: ({ refusedLately }) => count(refusedLately) },
-  { head: 'State', kind: 'wide', cell: (row) => state(...stateOf(row)) },
-]
+/** @param {string} caption @param {string} empty @returns {Listing<ClientRow>} */
+export const clientListing = (caption, empty) => ({
+  caption,
+  idOf: ({ id }) => id,
+  empty,
+  columns: [
+    ['Client', ({ id }) => clientLink(id), 'title'],
+    ['Plan', ({ plan }) => plan],
+    ['Minute', ({ minute }) => windowCell(minute), 'wide number'],
+    ['Day', ({ day }) => windowCell(day), 'wide number'],
+    ['Refused 5 min here', ({ refusedLately }) => count(refusedLately), 'number'],
+    ['State', (row) => state(...stateOf(row)), 'wide'],
+  ],
+})
 
 /** Says in a few words why a request was refused. @param {Decision} decision */
 export function whyOf({ window, refusal, minute, day, cause }) {

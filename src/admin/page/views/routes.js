@@ -1,38 +1,44 @@
 /** Routes, and who still calls those that are deprecated. */
 import { count, UNKNOWN } from '../../../insight/format.js'
 import { Table } from '../table.js'
-import { html, time, timeText, useAnswer } from '../ui.js'
+import { html, section, time, timeText, useAnswer } from '../ui.js'
 import { clientLink } from './parts.js'
 
 /** @import { Deprecations, Routes as Answer } from '../../../insight/api/state.ts' */
-/** @import { Column } from '../table.js' */
+/** @import { Listing } from '../table.js' */
 
 /** @typedef {Answer['routes'][number]} Route */
 /** @typedef {Deprecations['callers'][number]} Caller */
 
-/** @param {Map<string, number>} callers how many each route has @returns {Column<Route>[]} */
-const routeColumns = (callers) => [
-  { head: 'Route', kind: 'title', cell: ({ name }) => name },
-  { head: 'Match', kind: 'wide', cell: ({ methods, path }) => `${methods.join(' ')} ${path}` },
-  { head: 'Stage', cell: ({ deprecated }) => deprecated?.stage ?? 'in use' },
-  { head: 'Sunset', cell: ({ deprecated }) => deprecated?.sunset?.slice(0, 10) ?? UNKNOWN },
-  { head: 'Successor', cell: ({ deprecated }) => deprecated?.successor ?? UNKNOWN },
-  { head: 'Calls since start', number: true, cell: ({ requests }) => count(requests) },
-  {
-    head: 'Callers',
-    number: true,
-    cell: ({ name, deprecated }) => (deprecated === null ? UNKNOWN : count(callers.get(name) ?? 0)),
-  },
-]
+/** @param {Map<string, number>} callers how many each route has @returns {Listing<Route>} */
+const routeListing = (callers) => ({
+  caption: 'Routes',
+  idOf: ({ name }) => name,
+  empty: 'The configuration has no routes.',
+  columns: [
+    ['Route', ({ name }) => name, 'title'],
+    ['Match', ({ methods, path }) => `${methods.join(' ')} ${path}`, 'wide'],
+    ['Stage', ({ deprecated }) => deprecated?.stage ?? 'in use'],
+    ['Sunset', ({ deprecated }) => deprecated?.sunset?.slice(0, 10) ?? UNKNOWN],
+    ['Successor', ({ deprecated }) => deprecated?.successor ?? UNKNOWN],
+    ['Calls since start', ({ requests }) => count(requests), 'number'],
+    ['Callers', (route) => count(route.deprecated && (callers.get(route.name) ?? 0)), 'number'],
+  ],
+})
 
-/** @type {Column<Caller>[]} */
-const callerColumns = [
-  { head: 'Client', kind: 'title', cell: ({ client }) => clientLink(client) },
-  { head: 'Route', cell: ({ route }) => route },
-  { head: 'User agent', kind: 'wide', cell: ({ userAgent }) => userAgent },
-  { head: 'Calls', number: true, cell: (caller) => count(caller.count) },
-  { head: 'Last', cell: ({ lastSeen }) => time(lastSeen) },
-]
+/** @type {Listing<Caller>} */
+const callerListing = {
+  caption: 'Callers of deprecated routes',
+  idOf: ({ route, client, userAgent }) => JSON.stringify([route, client, userAgent]),
+  empty: 'Nobody has called a deprecated route at this gateway.',
+  columns: [
+    ['Client', ({ client }) => clientLink(client), 'title'],
+    ['Route', ({ route }) => route],
+    ['User agent', ({ userAgent }) => userAgent, 'wide'],
+    ['Calls', (caller) => count(caller.count), 'number'],
+    ['Last', ({ lastSeen }) => time(lastSeen)],
+  ],
+}
 
 /** Number of clients that call each route; one that calls with two user agents counts once. @param {readonly Caller[]} callers */
 function callersByRoute(callers) {
@@ -54,26 +60,16 @@ export function Routes() {
   const routes = useAnswer('/api/routes')
   /** @type {ReturnType<typeof useAnswer<Deprecations>>} */
   const deprecations = useAnswer('/api/deprecations')
+  const { answer } = deprecations
+  const listing = routeListing(callersByRoute(answer?.callers ?? []))
   return html`
     ${routes.note}
-    <${Table}
-      caption="Routes"
-      idOf=${(/** @type {Route} */ { name }) => name}
-      empty="The configuration has no routes."
-      columns=${routeColumns(callersByRoute(deprecations.answer?.callers ?? []))}
-      rows=${routes.answer?.routes}
-    />
+    <${Table} ...${listing} rows=${routes.answer?.routes} />
     <p class="muted">Calls and callers are of this gateway alone.</p>
-    <section>
-      <h2>Callers of deprecated routes</h2>
-      <p class="muted">${deprecations.answer && sinceText(deprecations.answer)}</p>
-      ${deprecations.note}
-      <${Table}
-        caption="Callers of deprecated routes"
-        idOf=${(/** @type {Caller} */ caller) => JSON.stringify([caller.route, caller.client, caller.userAgent])}
-        empty="Nobody has called a deprecated route at this gateway."
-        columns=${callerColumns}
-        rows=${deprecations.answer?.callers}
-      />
-    </section>`
+    ${section(
+      callerListing.caption,
+      html`<p class="muted">${answer && sinceText(answer)}</p>`,
+      deprecations.note,
+      html`<${Table} ...${callerListing} rows=${answer?.callers} />`,
+    )}`
 }

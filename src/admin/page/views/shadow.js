@@ -1,28 +1,29 @@
 /** Clients that shadow limits, which are only tried, would have refused. */
 import { count, plural } from '../../../insight/format.js'
 import { Table } from '../table.js'
-import { html, time, timeText, useAnswer } from '../ui.js'
+import { html, section, time, timeText, useAnswer } from '../ui.js'
 import { clientLink } from './parts.js'
 
 /** @import { Shadow, ShadowClient, ShadowPlan } from '../../../insight/api/shadow.ts' */
 /** @import { Limits } from '../../../config/config.ts' */
-/** @import { Column } from '../table.js' */
+/** @import { Listing } from '../table.js' */
 
-/** @type {Column<ShadowClient>[]} */
-const shadowColumns = [
-  { head: 'Client', kind: 'title', cell: ({ client }) => clientLink(client) },
-  { head: 'Plan', cell: ({ plan }) => plan },
-  { head: 'Requests', number: true, cell: ({ requests }) => count(requests) },
-  { head: 'By minute', number: true, cell: ({ refused }) => count(refused.minute) },
-  { head: 'By day', number: true, cell: ({ refused }) => count(refused.day) },
-  { head: 'Not judged', number: true, cell: ({ degraded }) => count(degraded) },
-  {
-    head: 'Refused live',
-    number: true,
-    cell: ({ liveRefused: { minute, day } }) => count(minute + day),
-  },
-  { head: 'First', cell: ({ first }) => time(first) },
-]
+/** @type {Listing<ShadowClient>} */
+const listing = {
+  caption: 'Shadow: would be refused',
+  idOf: ({ client, plan }) => `${plan} ${client}`,
+  empty: 'Nobody would have been refused.',
+  columns: [
+    ['Client', ({ client }) => clientLink(client), 'title'],
+    ['Plan', ({ plan }) => plan],
+    ['Requests', ({ requests }) => count(requests), 'number'],
+    ['By minute', ({ refused }) => count(refused.minute), 'number'],
+    ['By day', ({ refused }) => count(refused.day), 'number'],
+    ['Not judged', ({ degraded }) => count(degraded), 'number'],
+    ['Refused live', ({ liveRefused: { minute, day } }) => count(minute + day), 'number'],
+    ['First', ({ first }) => time(first)],
+  ],
+}
 
 /** @param {Limits | null} limits */
 const inFigures = (limits) =>
@@ -37,19 +38,13 @@ export function Shadows() {
   /** @type {ReturnType<typeof useAnswer<Shadow>>} */
   const { answer, note } = useAnswer('/api/shadow')
   if (answer === undefined || answer.plans.length === 0) return null
-  return html`<section>
-    <h2>Shadow: would be refused</h2>
-    ${note}
-    <div class="muted">
+  return section(
+    listing.caption,
+    note,
+    html`<div class="muted">
       <p>Of this gateway alone, since ${timeText(answer.since)}</p>
       ${answer.plans.map((tried) => html`<p>${inWords(tried)}</p>`)}
-    </div>
-    <${Table}
-      caption="Shadow: would be refused"
-      idOf=${(/** @type {ShadowClient} */ { client, plan }) => `${plan} ${client}`}
-      empty="Nobody would have been refused."
-      columns=${shadowColumns}
-      rows=${answer.clients}
-    />
-  </section>`
+    </div>`,
+    html`<${Table} ...${listing} rows=${answer.clients} />`,
+  )
 }

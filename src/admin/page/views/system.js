@@ -2,9 +2,10 @@
 import { bytes, count, duration, latency, rate, UNKNOWN } from '../../../insight/format.js'
 import { live, now } from '../live.js'
 import { Table } from '../table.js'
-import { html, state, timeText, useAnswer, useLive } from '../ui.js'
+import { html, section, state, timeText, useAnswer, useLive } from '../ui.js'
 
 /** @import { Backends, Store, Workers } from '../../../insight/api/state.ts' */
+/** @import { Listing } from '../table.js' */
 /** @import { Kind } from '../ui.js' */
 
 /** @typedef {Backends['backends'][number]} Backend */
@@ -27,34 +28,40 @@ const kinds = {
 const stateText = ({ state: word, since }) =>
   `${word} ${since === null ? 'since the start' : duration(Math.max(1_000, now() - Date.parse(since)), 1)}`
 
-/** @type {{ head: string, cell: (row: Parameters<typeof stateText>[0]) => import('../ui.js').Child }} */
-const stateColumn = { head: 'State', cell: (row) => state(kinds[row.state], stateText(row)) }
+/** @param {Parameters<typeof stateText>[0]} row */
+const stateCell = (row) => state(kinds[row.state], stateText(row))
 
-/** @type {import('../table.js').Column<Backend>[]} */
-const backendColumns = [
-  { head: 'Backend', kind: 'title', cell: ({ name }) => name },
-  stateColumn,
-  { head: 'Why', kind: 'wide', cell: ({ cause }) => cause ?? UNKNOWN },
-  { head: 'Next try', cell: ({ nextTry }) => timeText(nextTry, 'relative') },
-  {
-    head: 'Requests/s, 10 s',
-    number: true,
-    cell: ({ requestsPerSecond }) => rate(requestsPerSecond),
-  },
-  { head: 'Failures/s', number: true, cell: ({ failuresPerSecond }) => rate(failuresPerSecond) },
-  { head: 'p99, 10 s', number: true, cell: ({ p99Ms }) => latency(p99Ms) },
-]
+/** @type {Listing<Backend>} */
+const backendListing = {
+  caption: 'Backends',
+  idOf: ({ name }) => name,
+  empty: 'No backend is configured.',
+  columns: [
+    ['Backend', ({ name }) => name, 'title'],
+    ['State', stateCell],
+    ['Why', ({ cause }) => cause ?? UNKNOWN, 'wide'],
+    ['Next try', ({ nextTry }) => timeText(nextTry, 'relative')],
+    ['Requests/s, 10 s', ({ requestsPerSecond }) => rate(requestsPerSecond), 'number'],
+    ['Failures/s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
+    ['p99, 10 s', ({ p99Ms }) => latency(p99Ms), 'number'],
+  ],
+}
 
-/** @type {import('../table.js').Column<Worker>[]} */
-const workerColumns = [
-  { head: 'Worker', kind: 'title', cell: ({ number, pid }) => `${number} (pid ${pid})` },
-  stateColumn,
-  { head: 'In flight', number: true, cell: ({ inFlight }) => count(inFlight) },
-  { head: 'Connections', number: true, cell: ({ connections }) => count(connections) },
-  { head: 'Loop lag', number: true, cell: ({ loopLagMs }) => latency(loopLagMs) },
-  { head: 'Memory', number: true, cell: ({ rssBytes }) => bytes(rssBytes) },
-  { head: 'Restarts', number: true, cell: ({ restarts }) => count(restarts) },
-]
+/** @type {Listing<Worker>} */
+const workerListing = {
+  caption: 'Workers',
+  idOf: ({ number }) => String(number),
+  empty: 'No process serves.',
+  columns: [
+    ['Worker', ({ number, pid }) => `${number} (pid ${pid})`, 'title'],
+    ['State', stateCell],
+    ['In flight', ({ inFlight }) => count(inFlight), 'number'],
+    ['Connections', ({ connections }) => count(connections), 'number'],
+    ['Loop lag', ({ loopLagMs }) => latency(loopLagMs), 'number'],
+    ['Memory', ({ rssBytes }) => bytes(rssBytes), 'number'],
+    ['Restarts', ({ restarts }) => count(restarts), 'number'],
+  ],
+}
 
 /** @param {Store} store @returns {[string, import('../ui.js').Child][]} */
 function storeFacts(store) {
@@ -90,38 +97,12 @@ export function System() {
   const store = useAnswer('/api/store')
   /** @type {ReturnType<typeof useAnswer<Workers>>} */
   const workers = useAnswer('/api/workers')
+  const facts = (store.answer ? storeFacts(store.answer) : []).map(
+    ([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`,
+  )
   return html`
-    <section>
-      <h2>Backends</h2>
-      ${backends.note}
-      <${Table}
-        caption="Backends"
-        idOf=${(/** @type {Backend} */ { name }) => name}
-        empty="No backend is configured."
-        columns=${backendColumns}
-        rows=${backends.answer?.backends}
-      />
-    </section>
-    <section>
-      <h2>Store</h2>
-      ${store.note}
-      <dl class="facts">
-        ${
-          store.answer &&
-          storeFacts(store.answer).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)
-        }
-      </dl>
-    </section>
-    <section>
-      <h2>Workers</h2>
-      ${workers.note}
-      <${Table}
-        caption="Workers"
-        idOf=${(/** @type {Worker} */ { number }) => String(number)}
-        empty="No process serves."
-        columns=${workerColumns}
-        rows=${workers.answer?.workers}
-      />
-    </section>
+    ${section('Backends', backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
+    ${section('Store', store.note, html`<dl class="facts">${facts}</dl>`)}
+    ${section('Workers', workers.note, html`<${Table} ...${workerListing} rows=${workers.answer?.workers} />`)}
     <${Version} />`
 }

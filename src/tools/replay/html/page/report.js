@@ -43,8 +43,8 @@ const courseOf = (columns) => ({
 /** @type {Record<'minute' | 'day' | 'ban', Line>} */
 const windows = {
   minute: { label: 'minute', column: 'minute', color: 'minute' },
-  day: { label: 'day', column: 'day', color: 'day', dash: [6, 3] },
-  ban: { label: 'ban', column: 'ban', color: 'ban', dash: [2, 3] },
+  day: { label: 'day', column: 'day', color: 'day' },
+  ban: { label: 'ban', column: 'ban', color: 'ban' },
 }
 
 const charts = () => {
@@ -69,7 +69,7 @@ const charts = () => {
       title: `Refused by ${by}`,
       what: `Refused by ${by} over time`,
       lines: [
-        { label: 'old', column: 'old', color: 'other', width: 1 },
+        { label: 'old', column: 'old', color: 'other' },
         { ...windows[by], label: 'new' },
       ],
       course: courseOf({ old: before[by], [by]: overTime[by] }),
