@@ -12,7 +12,10 @@ export const catalogueCommand = (
 ): Promise<number> =>
   new Service(edge, { hangUpEnds: true }).run(async () => {
     const log = createLog({ level: 'info', access: false })
-    const { url, close } = await openCatalogue({ ...listen, file: db }, { log, setting: '--listen' })
+    const { url, close } = await openCatalogue(
+      { ...listen, file: db },
+      { log, setting: '--listen' },
+    )
     edge.print(`catalogue listening on ${url}`)
     return { stop: close }
   })

@@ -11,12 +11,11 @@ import { replay } from '../tools/replay/replay.ts'
 import type { ReplayReport } from '../tools/replay/report.ts'
 import { Demand } from '../tools/replay/demand.ts'
 import { withSuggestions } from '../tools/replay/suggest.ts'
-import { suggestionLines } from './replay-suggestions.ts'
 import { Fault, usageFault } from './terminal/fault.ts'
 import { lookOf } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { remarks, replayText } from './replay-text.ts'
+import { remarks, replayText, suggestionLines } from './replay-text.ts'
 
 export interface ReplayCommandOptions {
   readonly config: string

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { conformanceCommand } from '../../src/cli/conformance.ts'
-import { reportLines } from '../../src/cli/conformance-report.ts'
+import { conformanceCommand, reportLines } from '../../src/cli/conformance.ts'
 import type { Report } from '../../src/tools/conformance/suite.ts'
 import { lookOf } from '../../src/cli/terminal/look.ts'
 import { all } from '../support/all.ts'

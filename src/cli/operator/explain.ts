@@ -53,10 +53,11 @@ export const explain: Declaration = (program, { once }) =>
 async function explainCommand(edge: Edge, asked: Asked): Promise<number> {
   checkOptions(asked)
   const { log, config } = asked
-  if (log !== undefined)
-    return (await import('../explain-logged.ts')).explainLoggedCommand(edge, { ...asked, log })
-  if (config !== undefined)
-    return (await import('../explain-offline.ts')).explainOfflineCommand(edge, { ...asked, config })
+  if ((log ?? config) !== undefined) {
+    const { explainLoggedCommand, explainOfflineCommand } = await import('../explain-offline.ts')
+    if (log !== undefined) return explainLoggedCommand(edge, { ...asked, log })
+    if (config !== undefined) return explainOfflineCommand(edge, { ...asked, config })
+  }
   const call = { method: 'POST', body: queryOf(asked) } as const
   const answer = await ask<ExplainAnswer>(gatewayOf(edge, asked), '/api/explain', call)
   const { explanation, missing = [], asOf } = answer
