@@ -6,14 +6,16 @@
 import { hash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ReloadWish } from '../config/changes/reload-outcome.ts'
 
-export interface FileWatchOptions {
+interface FileWatchOptions {
   /** Called at each look. */
   files(): readonly string[]
-  /** Called once the files have stopped changing. Resolves to whether they were taken. */
-  onChange(): Promise<boolean>
-  /** Called now and then while they were refused, though none of them changes: an unknown file may be missing. */
-  wouldBeTaken(): Promise<boolean>
+  /**
+   * Called once the files have stopped changing, and resolves to whether they were taken. While they were refused it is asked
+   * with dryRun now and then, though none of them changes: an unknown file may be missing.
+   */
+  take(wish: ReloadWish): Promise<boolean>
 }
 
 const LOOK_EVERY_MS = 500
@@ -51,11 +53,11 @@ export class FileWatch {
         this.#reported = await this.#settled(seen)
         this.#retryMs = RETRY_AT_LEAST_MS
       } else if (performance.now() < this.#retryAtMs) continue
-      else if (!(await this.#options.wouldBeTaken())) {
+      else if (!(await this.#options.take({ dryRun: true }))) {
         this.#retryLater()
         continue
       }
-      if (await this.#options.onChange()) this.#retryAtMs = Infinity
+      if (await this.#options.take({})) this.#retryAtMs = Infinity
       else this.#retryLater()
     }
   }

@@ -42,17 +42,17 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   const { clientField: client, timeField: time, statusField: status } = options
   if (client === undefined && (time ?? status) !== undefined)
     throw usageFault('--time-field and --status-field are of JSON that needs --client-field')
-  let configs: Config[]
+  const load = (file: string): Promise<Config> => loadConfig(file, edge.env)
+  let config: Config
+  let against: Config | undefined
   try {
-    const files = [options.config, ...(options.against === undefined ? [] : [options.against])]
-    configs = await Promise.all(files.map((file) => loadConfig(file, edge.env)))
+    config = await load(options.config)
+    against = options.against === undefined ? undefined : await load(options.against)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     for (const line of error.format()) edge.print(line)
     return REFUSED
   }
-  const [config, against] = configs
-  if (config === undefined) throw new Error('a configuration was loaded')
   try {
     const logs = openLogs(options.logs, {
       ...(options.window !== undefined && { windowMs: options.window }),
