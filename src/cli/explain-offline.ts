@@ -6,23 +6,19 @@ import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
 import { findRequests, textOf, type FoundRequest } from '../tools/log-files/find-request.ts'
 import { LogFileFault } from '../tools/log-files/input.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
-import type { Asking } from './operator/asking.ts'
-import { headerPairs, printExplanation, requestLine } from './operator/explain.ts'
+import {
+  headerPairs,
+  printExplanation,
+  requestLine,
+  type AskedExplanation,
+} from './operator/explain.ts'
 import { isJwtForm, readBearer } from '../core/rules/credentials.ts'
 import { isRefusal, refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
 import { Fault, usageFault } from './terminal/fault.ts'
 import { OK, type Edge } from './edge.ts'
 import { loadUsableConfig } from './usable-config.ts'
 
-interface OfflineOptions extends Asking {
-  readonly what: string
-  readonly config: string
-  readonly key?: string
-  readonly header?: readonly string[]
-  /** Written as minute=N,day=N. */
-  readonly used?: string
-  readonly at?: string
-}
+type OfflineOptions = AskedExplanation & { readonly config: string }
 
 export async function explainOfflineCommand(edge: Edge, options: OfflineOptions): Promise<number> {
   const { what, config: file, key, header = [], used, at } = options
@@ -76,12 +72,7 @@ function checkKey({ clients }: Config, key: string, file: string): void {
   })
 }
 
-interface LoggedOptions extends Asking {
-  readonly what: string
-  readonly log: string
-  readonly config?: string
-  readonly at?: string
-}
+type LoggedOptions = AskedExplanation & { readonly log: string }
 
 export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): Promise<number> {
   const { config: file } = options

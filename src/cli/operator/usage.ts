@@ -11,7 +11,7 @@ import type {
 } from '../../insight/api/usage.ts'
 import { usageFault, OK } from '../terminal/fault.ts'
 import { id, note, number, text } from '../terminal/table.ts'
-import { count, csvLine, duration, percent } from '../../insight/format.js'
+import { count, csvLine, duration, percent, usage as used } from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
 import { ask, askForStream, brokenOff } from './admin-client.ts'
 import { asking, gatewayOf, listing, printAnswer, printView, share, type Asking } from './asking.ts'
@@ -127,7 +127,7 @@ function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
 function inWords(use: WindowUse | null, nowMs: number): string {
   if (use === null) return 'not known, as the store is away'
   const left = duration(Math.max(0, Date.parse(use.resetsAt) - nowMs))
-  return `${count(use.used)}/${count(use.limit)} (${percent(share(use))}), ${left} left`
+  return `${used(use)} (${percent(share(use))}), ${left} left`
 }
 
 type Figures = Pick<PlanTotals, 'admitted' | 'refused'>
