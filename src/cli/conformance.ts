@@ -3,15 +3,8 @@ import { readFileSync } from 'node:fs'
 import { reportPage } from '../tools/conformance/html.ts'
 import type { Verdict } from '../tools/conformance/check.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
-import {
-  countOf,
-  inOneLine,
-  runSuite,
-  UnusableTarget,
-  type Report,
-  type Row,
-} from '../tools/conformance/suite.ts'
-import { Fault, usageFault } from './terminal/fault.ts'
+import { countOf, inOneLine, runSuite, type Report, type Row } from '../tools/conformance/suite.ts'
+import { usageFault } from './terminal/fault.ts'
 import { lookOf, safe, type Colour, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { id, table, text, type Column } from './terminal/table.ts'
@@ -45,11 +38,7 @@ export async function conformanceCommand(
     throw usageFault(`--only ${unknown}: there are ${groupNames.join(', ')}`)
   edge.complain(`${target}: this takes up to three minutes, most of it waiting`)
   const order = { url: new URL(target), path, limits, keys, only: groups }
-  const report = await runSuite(order).catch((error: unknown) => {
-    if (!(error instanceof UnusableTarget)) throw error
-    const { message, remedy, cause } = error
-    throw new Fault('unusable_target', message, { reason: (cause as Error).message, remedy, cause })
-  })
+  const report = await runSuite(order)
   if (json === true) edge.print(JSON.stringify(report, undefined, 2))
   else {
     const look = lookOf(edge)

@@ -4,7 +4,6 @@ import { readSettingLocations } from '../config/clients/setting-locations.ts'
 import type { FindLocations } from '../insight/explain/explanation.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
 import { findRequests, textOf, type FoundRequest } from '../tools/log-files/find-request.ts'
-import { LogFileFault } from '../tools/log-files/input.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
 import {
   headerPairs,
@@ -104,11 +103,7 @@ function checkRevision({ revision }: PastRequest, config: Config, file: string):
 }
 
 async function findOne({ what: id, log, at }: LoggedOptions): Promise<FoundRequest> {
-  const { found, lines, isCutOff } = await findRequests(log, id).catch((error: unknown) => {
-    if (!(error instanceof LogFileFault)) throw error
-    const { message, reason, remedy } = error
-    throw new Fault('unreadable', message, { reason, remedy, cause: error })
-  })
+  const { found, lines, isCutOff } = await findRequests(log, id)
   const meant = at === undefined ? found : found.filter((one) => beganAt(one).startsWith(at))
   const [one, ...others] = meant
   if (one !== undefined && others.length === 0) return one

@@ -4,7 +4,6 @@ import { compact, count } from '../insight/format.js'
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { loadConfig } from '../config/clients/load.ts'
-import { LogFileFault } from '../tools/log-files/input.ts'
 import { openLogs, type LogReading } from '../tools/log-files/open.ts'
 import { reportPage } from '../tools/replay/html/page.ts'
 import { replay } from '../tools/replay/replay.ts'
@@ -53,28 +52,21 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
     for (const line of error.format()) edge.print(line)
     return REFUSED
   }
-  try {
-    const logs = openLogs(options.logs, {
-      ...(options.window !== undefined && { windowMs: options.window }),
-      ...(client !== undefined && { fields: { client, time, status } }),
-    })
-    const progress = createProgress(edge, () => logs.reading)
-    const demand = options.suggest ? new Demand() : undefined
-    const observe = demand && ((client: number, atMs: number) => demand.add(client, atMs))
-    const { report, clients } = await replay({ config, against, logs, progress, observe })
-    edge.progress?.('')
-    const share = options.refused ?? REFUSED_SHARE
-    return await printReport(
-      edge,
-      options,
-      demand ? withSuggestions(report, { config, demand, clients, share }) : report,
-    )
-  } catch (error) {
-    edge.progress?.('')
-    if (!(error instanceof LogFileFault)) throw error
-    const { message, reason, remedy } = error
-    throw new Fault('unreadable', message, { reason, remedy })
-  }
+  const logs = openLogs(options.logs, {
+    ...(options.window !== undefined && { windowMs: options.window }),
+    ...(client !== undefined && { fields: { client, time, status } }),
+  })
+  const progress = createProgress(edge, () => logs.reading)
+  const demand = options.suggest ? new Demand() : undefined
+  const observe = demand && ((client: number, atMs: number) => demand.add(client, atMs))
+  const replayed = replay({ config, against, logs, progress, observe })
+  const { report, clients } = await replayed.finally(() => edge.progress?.(''))
+  const { refused: share = REFUSED_SHARE } = options
+  return printReport(
+    edge,
+    options,
+    demand ? withSuggestions(report, { config, demand, clients, share }) : report,
+  )
 }
 
 async function printReport(

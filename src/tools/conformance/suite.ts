@@ -46,11 +46,14 @@ export const inOneLine = (report: Report): string => {
 }
 
 /** The gateway cannot be reached, or refuses the keys. */
-export class UnusableTarget extends Error {
+class UnusableTarget extends Error {
+  readonly code = 'unusable_target'
+  readonly reason: string
   readonly remedy: string
 
   constructor(origin: string, { remedy, cause }: { remedy: string; cause: Error }) {
     super(`the first request to ${origin} failed`, { cause })
+    this.reason = cause.message
     this.remedy = remedy
   }
 }
