@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { Fault, faultLines, usageFault } from '../../../src/cli/terminal/fault.ts'
+import { Fault, faultLines } from '../../../src/cli/terminal/fault.ts'
 
 const whole = new Fault('unreachable', 'cannot reach it', {
   reason: 'connection refused',
@@ -7,12 +7,6 @@ const whole = new Fault('unreachable', 'cannot reach it', {
 })
 
 describe('a fault', () => {
-  it.each([
-    [whole, ['tollgate: cannot reach it', '  cause   connection refused', '  remedy  start it']],
-    [new Error('plainly so'), ['tollgate: plainly so']],
-    [usageFault('no'), ['tollgate: no', '  remedy  Add --help to see what is taken.']],
-  ])('of %s is told in lines', (error, lines) => expect(faultLines(error, false)).toEqual(lines))
-
   it.each([
     [whole, ['unreachable', 'cannot reach it', 'connection refused', 'start it']],
     [new Error('so'), ['failed', 'so', null, null]],
