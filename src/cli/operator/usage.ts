@@ -84,7 +84,7 @@ async function ofClient(
   const used = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
   const { days, plan, asOf } = used
   if (options.csv === true) {
-    output.print(`${csvLine(['day', 'client', 'plan', 'admitted', ...refusals])}\r`)
+    output.print('day,client,plan,admitted,refused_minute,refused_day,refused_ban\r')
     for (const each of days)
       for (const { plan: planThen, admitted, refused } of each.plans ?? [each]) {
         const counts = [admitted, refused.minute, refused.day, refused.ban]
@@ -114,8 +114,6 @@ async function ofClient(
   })
   return OK
 }
-
-const refusals = ['refused_minute', 'refused_day', 'refused_ban']
 
 function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
   const { limits, minute, day } = client
