@@ -1,6 +1,6 @@
 /**
  * Notices when a file has other content than before, whichever way it came there: written, renamed over, deleted and made
- * again, or behind a symbolic link that was swapped. Files are looked at twice a second: a watch of the system is lost with the
+ * again, or behind a symbolic link that was swapped. Files are looked at once a second: a watch of the system is lost with the
  * name of its file, and notices nothing on a network file system.
  */
 import { hash } from 'node:crypto'
@@ -18,7 +18,7 @@ interface FileWatchOptions {
   take(wish: ReloadWish): Promise<boolean>
 }
 
-const LOOK_EVERY_MS = 500
+const LOOK_EVERY_MS = 1_000
 const SETTLED_MS = 300
 const RETRY_AT_LEAST_MS = 2_000
 const RETRY_AT_MOST_MS = 60_000
