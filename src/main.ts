@@ -11,7 +11,7 @@ const FAILED = 1
 const LINGER_MS = 2_000
 const PARENT_CHECK_MS = 500
 /** The oldest Node.js with node:sqlite and the http options used here; package.json says the same. */
-const OLDEST_NODE = [22, 19] as const
+const OLDEST_NODE = '22.19'
 
 let incidents: Incidents | undefined
 const unheard: ((incidents: Incidents) => void)[] = []
@@ -87,16 +87,9 @@ function supervisorChannel(): Edge['supervisor'] {
 
 const CLEAR_LINE_END = '\u001b[K'
 
-function isNodeTooOld(): boolean {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
-  return major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])
-}
-
 async function main(): Promise<number> {
-  if (isNodeTooOld()) {
-    complain(
-      `tollgate: Node.js ${OLDEST_NODE.join('.')} or newer is needed; this is ${process.version}`,
-    )
+  if (process.versions.node.localeCompare(OLDEST_NODE, 'en', { numeric: true }) < 0) {
+    complain(`tollgate: Node.js ${OLDEST_NODE} or newer is needed; this is ${process.version}`)
     return FAILED
   }
   const packageFile = new URL('../package.json', import.meta.url)

@@ -1,8 +1,8 @@
-/** `tollgate catalogue`: the reference backend on its own. */
-import { startCatalogue } from '../tools/catalogue/server.ts'
+/** `tollgate catalogue`: the reference backend, on its own; the demonstration opens it beside its gateway. */
+import { startCatalogue, type CatalogueOptions } from '../tools/catalogue/server.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { ListenAddress } from '../config/config.ts'
-import { createLog } from '../core/record/log.ts'
+import { createLog, type Log } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort, Service } from './service.ts'
 
@@ -12,14 +12,26 @@ export const catalogueCommand = (
 ): Promise<number> =>
   new Service(edge, { hangUpEnds: true }).run(async () => {
     const log = createLog({ level: 'info', access: false })
-    const { address, close } = await startCatalogue({
-      ...listen,
-      file: db,
-      log: (message) => log.catalogueFailed({ message }),
-    }).catch((error: unknown) => {
-      const where = `${hostForUrl(listen.host)}:${listen.port}`
-      throw explainPort(error, `the catalogue service cannot listen on ${where}`, '--listen')
-    })
-    edge.print(`catalogue listening on http://${hostForUrl(address.host)}:${address.port}/v1`)
+    const { url, close } = await openCatalogue(
+      { ...listen, file: db },
+      { log, setting: '--listen' },
+    )
+    edge.print(`catalogue listening on ${url}`)
     return { stop: close }
   })
+
+/** setting: where its address is written. */
+export async function openCatalogue(
+  options: Omit<CatalogueOptions, 'log'>,
+  { log, setting }: { readonly log: Log; readonly setting: string },
+) {
+  const originOf = ({ host, port }: ListenAddress): string => `${hostForUrl(host)}:${port}`
+  try {
+    const report = (message: string): void => log.catalogueFailed({ message })
+    const { address, close } = await startCatalogue({ ...options, log: report })
+    return { url: `http://${originOf(address)}/v1`, close }
+  } catch (error) {
+    const what = `the catalogue service cannot listen on ${originOf(options)}`
+    throw explainPort(error, what, setting)
+  }
+}

@@ -1,13 +1,14 @@
 /** `tollgate conformance`: checks any rate-limiting gateway from outside against what it should promise. */
 import { readFileSync } from 'node:fs'
 import { reportPage } from '../tools/conformance/html.ts'
-import { reportLines } from './conformance-report.ts'
+import type { Verdict } from '../tools/conformance/check.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
-import { countOf, inOneLine, runSuite, UnusableTarget } from '../tools/conformance/suite.ts'
-import { Fault, usageFault } from './terminal/fault.ts'
-import { lookOf } from './terminal/look.ts'
+import { countOf, inOneLine, runSuite, type Report, type Row } from '../tools/conformance/suite.ts'
+import { usageFault } from './terminal/fault.ts'
+import { lookOf, safe, type Colour, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
-import { FAILED, OK, type Edge } from './edge.ts'
+import { id, table, text, type Column } from './terminal/table.ts'
+import { FAILED, OK, type Output } from './edge.ts'
 
 interface ConformanceOptions {
   readonly target: string
@@ -25,7 +26,7 @@ const [LEAST, MOST] = [20, 1_000]
 
 /** Prints the report; where a rule is broken the work has failed. */
 export async function conformanceCommand(
-  edge: Pick<Edge, 'args' | 'env' | 'screen' | 'print' | 'complain'>,
+  edge: Output,
   { target, keys: file, limits: given, path = '/v1/pets', only, json, html }: ConformanceOptions,
 ): Promise<number> {
   const limits = limitsOf(given)
@@ -37,11 +38,7 @@ export async function conformanceCommand(
     throw usageFault(`--only ${unknown}: there are ${groupNames.join(', ')}`)
   edge.complain(`${target}: this takes up to three minutes, most of it waiting`)
   const order = { url: new URL(target), path, limits, keys, only: groups }
-  const report = await runSuite(order).catch((error: unknown) => {
-    if (!(error instanceof UnusableTarget)) throw error
-    const { message, remedy, cause } = error
-    throw new Fault('unusable_target', message, { reason: (cause as Error).message, remedy, cause })
-  })
+  const report = await runSuite(order)
   if (json === true) edge.print(JSON.stringify(report, undefined, 2))
   else {
     const look = lookOf(edge)
@@ -77,4 +74,33 @@ function keysOf(file: string): string[] {
   if (different < NEEDED_KEYS)
     throw usageFault(`--keys ${file} has ${different} keys; ${NEEDED_KEYS} are needed`)
   return [...new Set(keys)]
+}
+
+const colours: Record<Verdict, Colour | undefined> = {
+  holds: 'green',
+  broken: 'red',
+  'cannot tell': 'yellow',
+  'not claimed': undefined,
+}
+
+const columns: readonly Column<Row>[] = [
+  id<Row>('CHECK', ({ name }) => name),
+  id<Row>('VERDICT', ({ verdict }) => verdict, { colour: ({ verdict }) => colours[verdict] }),
+  text<Row>('SEEN', ({ seen }) => seen),
+]
+/** A program has the width for these. */
+const more = [text<Row>('RULE', ({ rule }) => rule), text<Row>('SOURCE', ({ source }) => source)]
+
+/** A table with broken rules in full for a person, a line for each check for a program. look: undefined for a program. */
+export async function* reportLines(report: Report, look: Look | undefined): AsyncGenerator<string> {
+  yield* table(look === undefined ? [...columns, ...more] : columns, report.checks, look)
+  if (look === undefined) return
+  for (const { verdict, name, rule, source, seen } of report.checks)
+    if (verdict === 'broken') {
+      yield ''
+      yield `${look.paint('red', name)}: ${safe(seen)}`
+      yield* `${rule} (${source})`.match(/\S.{0,76}(?=\s|$)/g)?.map((line) => `  ${line}`) ?? []
+    }
+  yield ''
+  yield inOneLine(report)
 }

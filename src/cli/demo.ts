@@ -2,14 +2,12 @@
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { startCatalogue, type Catalogue } from '../tools/catalogue/server.ts'
-import { hostForUrl } from '../config/hosts.ts'
+import { openCatalogue } from './catalogue.ts'
 import type { Config } from '../config/config.ts'
 import { createLog, type Log } from '../core/record/log.ts'
-import { loadTestKey, planDemoKeys } from './usable-config.ts'
+import { loadTestKey, loadUsableConfig, planDemoKeys } from './usable-config.ts'
 import type { Edge } from './edge.ts'
-import { loadUsableConfig } from './usable-config.ts'
-import { explainPort, Service } from './service.ts'
+import { Service } from './service.ts'
 import { startGateway } from './start.ts'
 
 const DEFAULT_CONFIG = fileURLToPath(new URL('../../config/gateway.yaml', import.meta.url))
@@ -23,9 +21,8 @@ export const demoCommand = (
     const config = await loadUsableConfig(file, edge.env)
     const log = createLog(config.log)
     useLog(log)
-    const catalogue = await startBackend(config, db, log)
-    const { host, port } = catalogue.address
-    edge.print(`catalogue listening on http://${hostForUrl(host)}:${port}/v1 (${db})`)
+    const catalogue = await openBackend(config, db, log)
+    edge.print(`catalogue listening on ${catalogue.url} (${db})`)
     const { running, origin, adminOrigin } = await startGateway({ config, file, log, edge }).catch(
       async (error: unknown) => {
         await catalogue.close()
@@ -45,29 +42,19 @@ export const demoCommand = (
   })
 
 /** The catalogue service where the config expects its upstream. */
-function startBackend({ upstream }: Config, db: string, log: Log): Promise<Catalogue> {
+function openBackend({ upstream }: Config, db: string, log: Log) {
   mkdirSync(dirname(db), { recursive: true })
-  const { hostname, port, host } = new URL(upstream.urls[0] ?? '')
-  return startCatalogue({
-    host: hostname.replace(/^\[|\]$/g, ''),
-    port: Number(port || 80),
-    file: db,
-    seed: true,
-    log: (message) => log.catalogueFailed({ message }),
-  }).catch((error: unknown) => {
-    throw explainPort(
-      error,
-      `the catalogue service cannot listen on ${host}`,
-      'upstream.urls in the config',
-    )
-  })
+  const { hostname, port } = new URL(upstream.urls[0] ?? '')
+  const listen = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 80) }
+  const setting = 'upstream.urls in the config'
+  return openCatalogue({ ...listen, file: db, seed: true }, { log, setting })
 }
 
 const welcome = (base: string, page: string): string => `
 Demo keys, for this machine only:
 ${planDemoKeys.map(({ plan, key }) => `  ${plan.padEnd(10)} ${key}`).join('\n')}
 
-For load tests, without limits: ${loadTestKey.key}
+For load tests, without limits: ${loadTestKey}
 
 Open ${page}/ in a browser: it shows who calls, who is limited, and why.
 In another terminal, call the gateway:

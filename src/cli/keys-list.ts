@@ -1,9 +1,9 @@
 /** `tollgate keys list`: the keys of a configuration or of a running gateway, and when they end; never a digest. */
 import type { ClientConfig } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
-import { clientId, duration } from '../config/scalars.ts'
+import { clientId, day, duration } from '../config/scalars.ts'
 import { EXPIRING_MS } from '../config/clients/warnings.ts'
-import { checkOptions } from './keys.ts'
+import { readOption } from './keys.ts'
 import { clientsOf } from './operator/admin-keys.ts'
 import type { Output } from './edge.ts'
 import { lookOf } from './terminal/look.ts'
@@ -31,20 +31,17 @@ interface ListedKey {
   readonly state: 'valid' | 'expiring' | 'expired'
 }
 
-const withinDuration = duration({ min: 0, max: 4000 * 24 * 60 * 60 * 1000 })
+const withinDuration = duration({ min: 0, max: 4000 * day })
 
 export async function keysListCommand(
   output: Output,
   { config: file, admin, expiring, client, json = false }: KeysListOptions,
 ): Promise<number> {
   const { env, print, complain } = output
-  checkOptions([
-    ['expiring', withinDuration, expiring],
-    ['client', clientId, client],
-  ])
+  const withinMs = readOption('expiring', withinDuration, expiring)
+  readOption('client', clientId, client)
   if ((file === undefined) === (admin === undefined))
     throw new Fault('usage', '--config and --admin: give one of them')
-  const withinMs = expiring === undefined ? undefined : withinDuration.parse(expiring)
   const holders =
     admin === undefined
       ? await configured(file ?? '', env, client)

@@ -1,7 +1,17 @@
 /** `tollgate keys new`, `rotate` and `revoke`: makes keys, shows them once, and keeps their digests in files. */
 import { dirname, extname } from 'node:path'
 import { clientFileEndings, isJsonLines } from '../config/clients/entries.ts'
-import { clientId, dateMs, duration, faultIn, integer, keyId, label } from '../config/scalars.ts'
+import {
+  clientId,
+  dateMs,
+  day,
+  duration,
+  faultIn,
+  hour,
+  integer,
+  keyId,
+  label,
+} from '../config/scalars.ts'
 import type { Leaf } from '../config/scalars.ts'
 import { checkClients, checkLines } from './check-clients.ts'
 import { ClientText, KeysRefused, newKey, type KeyEntry } from './key-files/client-text.ts'
@@ -25,41 +35,34 @@ const limit = integer({ min: 1, max: 1_000_000_000_000 })
 const dateToCome = dateMs.refine((ms) => ms > Date.now(), {
   error: 'is in the past; write a date still to come',
 })
-const GRACE_AT_MOST_MS = 400 * 24 * 60 * 60 * 1000
-const grace = duration({ min: 0, max: GRACE_AT_MOST_MS })
+const grace = duration({ min: 0, max: 400 * day })
 
-/** Throws `fault; remedy` for the first option that is wrong. */
-export function checkOptions(
-  options: readonly (readonly [name: string, Leaf<unknown>, written: string | undefined])[],
-): void {
-  for (const [name, leaf, written] of options) {
-    const fault = written === undefined ? undefined : faultIn(leaf, written)
-    if (fault !== undefined) throw refused(`--${name} ${fault}`)
-  }
+/** Reads an option, which may be missing. Throws `fault; remedy` where it is wrong. */
+export function readOption<Value>(name: string, leaf: Leaf<Value>, written: string | undefined) {
+  if (written === undefined) return undefined
+  const fault = faultIn(leaf, written)
+  if (fault !== undefined) throw refused(`--${name} ${fault}`)
+  return leaf.parse(written)
 }
 
 /** Key ids begin with the id of their client. */
-export const checkClient = (client: string): void =>
-  checkOptions([
-    ['client', clientId, client],
-    ['client', keyId, client],
-  ])
+export function checkClient(client: string): void {
+  readOption('client', clientId, client)
+  readOption('client', keyId, client)
+}
 
 const refused = (fault: string): Fault => new Fault('usage', fault)
 
 export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
-  const { client, plan, perMinute, perDay, expires, write } = options
+  const { client, plan, expires, write } = options
   checkClient(client)
-  checkOptions([
-    ['plan', label, plan],
-    ['per-minute', limit, perMinute],
-    ['per-day', limit, perDay],
-    ['expires', dateToCome, expires],
-  ])
+  readOption('plan', label, plan)
+  const perMinute = readOption('per-minute', limit, options.perMinute)
+  const perDay = readOption('per-day', limit, options.perDay)
+  readOption('expires', dateToCome, expires)
   if ((perMinute === undefined) !== (perDay === undefined))
     throw refused('--per-minute and --per-day go together; give both, or none')
-  const limits =
-    perMinute === undefined ? undefined : { perMinute: Number(perMinute), perDay: Number(perDay) }
+  const limits = perMinute === undefined || perDay === undefined ? undefined : { perMinute, perDay }
   const { key, entry } = newKey(client, expires)
   const show = () => printKey(output, options, { key, client, entry })
   if (write !== undefined)
@@ -88,12 +91,10 @@ export const keysRotateCommand = (
   options: KeysChangeOptions &
     Pick<KeysNewOptions, 'expires' | 'json'> & { readonly grace?: string },
 ) => {
-  const { key: old, grace: written = '24h', expires, write } = options
-  checkOptions([
-    ['grace', grace, written],
-    ['expires', dateToCome, expires],
-  ])
-  const ends = new Date(Date.now() + grace.parse(written)).toISOString()
+  const { key: old, expires, write } = options
+  const graceMs = readOption('grace', grace, options.grace) ?? 24 * hour
+  readOption('expires', dateToCome, expires)
+  const ends = new Date(Date.now() + graceMs).toISOString()
   let made: Made | undefined
   return inFile(
     { ...output, file: write },

@@ -4,19 +4,17 @@ import { compact, count } from '../insight/format.js'
 import type { Config } from '../config/config.ts'
 import { ConfigError } from '../config/problems.ts'
 import { loadConfig } from '../config/clients/load.ts'
-import { LogFileFault } from '../tools/log-files/input.ts'
 import { openLogs, type LogReading } from '../tools/log-files/open.ts'
 import { reportPage } from '../tools/replay/html/page.ts'
 import { replay } from '../tools/replay/replay.ts'
 import type { ReplayReport } from '../tools/replay/report.ts'
 import { Demand } from '../tools/replay/demand.ts'
 import { withSuggestions } from '../tools/replay/suggest.ts'
-import { suggestionLines } from './replay-suggestions.ts'
 import { Fault, usageFault } from './terminal/fault.ts'
 import { lookOf } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { OK, REFUSED, type Edge } from './edge.ts'
-import { remarks, replayText } from './replay-text.ts'
+import { remarks, replayText, suggestionLines } from './replay-text.ts'
 
 export interface ReplayCommandOptions {
   readonly config: string
@@ -43,39 +41,32 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   const { clientField: client, timeField: time, statusField: status } = options
   if (client === undefined && (time ?? status) !== undefined)
     throw usageFault('--time-field and --status-field are of JSON that needs --client-field')
-  let configs: Config[]
+  const load = (file: string): Promise<Config> => loadConfig(file, edge.env)
+  let config: Config
+  let against: Config | undefined
   try {
-    const files = [options.config, ...(options.against === undefined ? [] : [options.against])]
-    configs = await Promise.all(files.map((file) => loadConfig(file, edge.env)))
+    config = await load(options.config)
+    against = options.against === undefined ? undefined : await load(options.against)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     for (const line of error.format()) edge.print(line)
     return REFUSED
   }
-  const [config, against] = configs
-  if (config === undefined) throw new Error('a configuration was loaded')
-  try {
-    const logs = openLogs(options.logs, {
-      ...(options.window !== undefined && { windowMs: options.window }),
-      ...(client !== undefined && { fields: { client, time, status } }),
-    })
-    const progress = createProgress(edge, () => logs.reading)
-    const demand = options.suggest ? new Demand() : undefined
-    const observe = demand && ((client: number, atMs: number) => demand.add(client, atMs))
-    const { report, clients } = await replay({ config, against, logs, progress, observe })
-    edge.progress?.('')
-    const share = options.refused ?? REFUSED_SHARE
-    return await printReport(
-      edge,
-      options,
-      demand ? withSuggestions(report, { config, demand, clients, share }) : report,
-    )
-  } catch (error) {
-    edge.progress?.('')
-    if (!(error instanceof LogFileFault)) throw error
-    const { message, reason, remedy } = error
-    throw new Fault('unreadable', message, { reason, remedy })
-  }
+  const logs = openLogs(options.logs, {
+    ...(options.window !== undefined && { windowMs: options.window }),
+    ...(client !== undefined && { fields: { client, time, status } }),
+  })
+  const progress = createProgress(edge, () => logs.reading)
+  const demand = options.suggest ? new Demand() : undefined
+  const observe = demand && ((client: number, atMs: number) => demand.add(client, atMs))
+  const replayed = replay({ config, against, logs, progress, observe })
+  const { report, clients } = await replayed.finally(() => edge.progress?.(''))
+  const { refused: share = REFUSED_SHARE } = options
+  return printReport(
+    edge,
+    options,
+    demand ? withSuggestions(report, { config, demand, clients, share }) : report,
+  )
 }
 
 async function printReport(

@@ -12,7 +12,6 @@ import type { Edge } from './edge.ts'
 import { FileWatch } from './file-watch.ts'
 import { loadUsableConfig } from './usable-config.ts'
 import { explainPort, Service, type Running } from './service.ts'
-import type { ReloadWish } from '../config/changes/reload-outcome.ts'
 import { createSupervisor } from '../server/workers/supervisor.ts'
 
 export const startCommand = (
@@ -88,15 +87,11 @@ function refuseFewFiles(): void {
   )
 }
 
-function watchFiles(file: string, gateway: Pick<Gateway, 'config' | 'reload'>): FileWatch {
-  const reload = async (wish: ReloadWish): Promise<boolean> =>
-    (await gateway.reload(wish)).outcome !== 'refused'
-  return new FileWatch({
+const watchFiles = (file: string, gateway: Pick<Gateway, 'config' | 'reload'>): FileWatch =>
+  new FileWatch({
     files: () => filesOf(file, gateway.config()),
-    onChange: () => reload({}),
-    wouldBeTaken: () => reload({ dryRun: true }),
+    take: async (wish) => (await gateway.reload(wish)).outcome !== 'refused',
   })
-}
 
 /** The files of a configuration: itself, and each that it names. In a Config each path has a name that ends in File. */
 function filesOf(file: string, { clients: _clients, clientFiles, ...settings }: Config): string[] {

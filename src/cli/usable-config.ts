@@ -1,5 +1,5 @@
 /** Loads a configuration that a gateway may start with: the keys of the demonstration are public, so they are refused where others than this machine could use them. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { loadConfigAside } from '../config/clients/aside.ts'
 import { loadConfig } from '../config/clients/load.ts'
 import type { Config } from '../config/config.ts'
@@ -22,43 +22,25 @@ export async function loadUsableConfig(
   throw new ConfigError(file, [{ line: 1, column: 1, path: 'server.listen', message: complaint }])
 }
 
-interface DemoKey {
-  readonly plan: string
-  readonly clientId: string
-  readonly keyId: string
-  /** Sent as `Authorization: Bearer KEY`. */
-  readonly key: string
-}
+const demoKey = (name: string): string => `tg_demo_${name}_public_for_loopback_only`
 
-const demoKey = (name: string, plan: string): DemoKey => ({
+/** One per plan; config/gateway.yaml lists their clients by digest. */
+export const planDemoKeys = ['free', 'pro', 'business', 'enterprise'].map((plan) => ({
   plan,
-  clientId: `demo-${name}`,
-  keyId: `demo-${name}-1`,
-  key: `tg_demo_${name}_public_for_loopback_only`,
-})
-
-/** One per plan; config/gateway.yaml lists the same clients by digest. */
-export const planDemoKeys: readonly DemoKey[] = ['free', 'pro', 'business', 'enterprise'].map(
-  (plan) => demoKey(plan, plan),
-)
+  key: demoKey(plan),
+}))
 
 /** The limits of this key are out of reach, so that a load test meets neither 429 nor a ban. */
-export const loadTestKey = demoKey('load', 'enterprise')
+export const loadTestKey = demoKey('load')
 
-export const demoKeys: readonly DemoKey[] = [...planDemoKeys, loadTestKey]
-
-/** SHA-256 in lower-case hex. */
-export const demoKeyDigests: ReadonlySet<string> = new Set(
-  demoKeys.map(({ key }) => createHash('sha256').update(key).digest('hex')),
-)
+export const demoKeys: readonly string[] = [...planDemoKeys.map(({ key }) => key), loadTestKey]
 
 /** Returns `fault; remedy` when others than this machine could use a demo key; undefined when all is well. */
 export const refuseDemoKeys = (config: Config): string | undefined => {
   if (isLoopback(config.server.listen.host)) return undefined
-  const ids = [...demoKeyDigests].flatMap((sha256) => {
-    const owned = config.clients.keyByDigest(sha256)
-    return owned === undefined ? [] : [owned.key.id]
-  })
+  const ids = demoKeys.flatMap(
+    (key) => config.clients.keyByDigest(hash('sha256', key))?.key.id ?? [],
+  )
   if (ids.length === 0) return undefined
   return `opens public demo keys (${ids.join(', ')}) to the network; remove them from clients, or listen on 127.0.0.1`
 }

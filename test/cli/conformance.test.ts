@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { conformanceCommand } from '../../src/cli/conformance.ts'
-import { reportLines } from '../../src/cli/conformance-report.ts'
+import { conformanceCommand, reportLines } from '../../src/cli/conformance.ts'
 import type { Report } from '../../src/tools/conformance/suite.ts'
 import { lookOf } from '../../src/cli/terminal/look.ts'
 import { all } from '../support/all.ts'
@@ -30,7 +29,7 @@ it.each([
 it('says so where nobody listens', async () => {
   const reason = expect.stringContaining('ECONNREFUSED') as unknown
   const why = { reason, remedy: 'start the gateway, or correct --target' }
-  await expect(command({})).rejects.toMatchObject({ code: 'unusable_target', why })
+  await expect(command({})).rejects.toMatchObject({ code: 'unusable_target', ...why })
 })
 
 it('is a table on a terminal of 80 columns, and what is broken in full', async () => {

@@ -84,15 +84,6 @@ it.each([
   },
 )
 
-it('reads the same as text, on 80 columns', async () => {
-  const { code, text } = await run({ key: 'bolt-1', used: 'minute=3', at: '2026-11-03T14:07:31Z' })
-  expect(code).toBe(0)
-  expect(text).toContain('= 429 rate_limit_exceeded by minute, Retry-After 30, route pets')
-  expect(text).toMatch(/^\* take-quota +refuse minute 3\/3, day 3\/9 +gateway\.yaml:6$/m)
-  expect(text).toContain('or plans.pro.perMinute above 3')
-  for (const line of text.split('\n')) expect(line.length).toBeLessThanOrEqual(80)
-})
-
 it.each([
   [{ key: 'nobody' }, 'no key nobody is in'],
   [{ at: 'noon' }, '--at noon: write a time as'],

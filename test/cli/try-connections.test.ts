@@ -112,7 +112,6 @@ describe('tollgate check', () => {
 
   const withKey = (key: string): Parts => ({ own: { ...certificates.server, key } })
   it.each<[string, () => Parts, string[]]>([
-    ['a key of another certificate', () => withKey(certificates.client.key), ['server.tls.key']],
     ['an encrypted key', () => withKey(encrypted()), ['server.tls.key']],
     [
       'files that are not PEM, each once',

@@ -38,7 +38,7 @@ async function startDemo(config: string, cwd: string): Promise<Demo> {
   return { ...started, base, call: asked }
 }
 
-const [, pro, business, enterprise] = demoKeys.map(({ key }) => key)
+const [, pro, business, enterprise] = demoKeys
 describe('tollgate demo', () => {
   const cwd = temporaryFolder()
   let config: string

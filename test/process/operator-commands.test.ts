@@ -97,9 +97,9 @@ describe('docs/cli.md', () => {
       // Of 80 columns a state that ends in whole hours would leave room for the plan.
       const columns = words[0] === 'clients' ? 76 : 80
       let actual: string
-      // A busy machine may be too late to read the files.
+      // A busy machine may be too late to read the files, or to explain at all: that is to be asked again.
       do actual = (await shown(words, { columns })).join('\n')
-      while (actual.includes('the files could not be read'))
+      while (/the files could not be read|^tollgate: So many are explained/m.test(actual))
       const [expected, isCut] = [output.replace(/^…\n/m, ''), /^…$/m.test(output)]
       const lines = shape(actual)
       expect(isCut ? lines.slice(0, shape(expected).length) : lines, actual).toEqual(
@@ -167,14 +167,6 @@ describe('bans', () => {
     expect(JSON.parse(stdout)).toMatchObject([{ key: 'acme-1' }, { key: 'acme-2' }])
     for (const { key: one } of JSON.parse(stdout) as { key: string }[])
       expect((await piped(['bans', 'lift', one])).code).toBe(0)
-  })
-
-  it.each([80, 120])('fit a terminal of %d columns, ids whole', async (columns) => {
-    await piped(['bans', 'add', 'acme-2', '--for', '1h', '--reason', reason])
-    const lines = await shown(['bans', 'list'], { columns })
-    for (const line of lines) expect(line.length).toBeLessThanOrEqual(columns)
-    expect(lines[1]).toMatch(/^acme-2 {2}acme .*in (?:5\d min|1 h) {2}sends each .*…?$/)
-    expect(lines[1]?.endsWith('…')).toBe(columns === 80)
   })
 })
 

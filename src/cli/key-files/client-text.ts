@@ -1,5 +1,5 @@
 /** Edits a text with clients in it: adds, removes or ends a key, and keeps all else as written. */
-import { createHash, randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { readSpans, type Span } from '../../config/document.ts'
 import { dateMs } from '../../config/scalars.ts'
 import { asLines, pairOf, TextEdit, type Value } from './text-edit.ts'
@@ -11,7 +11,7 @@ export type KeyEntry = { readonly id: string; readonly sha256: string; readonly 
 export function newKey(client: string, expires?: string): { key: string; entry: KeyEntry } {
   const key = `tg_${randomBytes(32).toString('base64url')}`
   const id = `${client}-${randomBytes(3).toString('hex')}`
-  const sha256 = createHash('sha256').update(key).digest('hex')
+  const sha256 = hash('sha256', key)
   return { key, entry: { id, sha256, ...(expires !== undefined && { expires }) } }
 }
 

@@ -24,18 +24,27 @@ interface Call {
   readonly accept?: string
   /** Default: a minute from now. */
   readonly signal?: AbortSignal
+  /** A status that is an answer as well as 200 is. */
+  readonly answersWith?: number
 }
 
-export interface AdminAnswer {
-  readonly status: number
-  readonly body: Readonly<Record<string, unknown>>
+/** Resolves to the answer in JSON. Rejects with a Fault where there is none, or the operation refuses. */
+export async function ask<Shape>(gateway: AdminOf, path: string, call: Call = {}): Promise<Shape> {
+  return (await bodyOf(gateway, await askForStream(gateway, path, call))) as Shape
 }
 
-/**
- * Resolves to the answer, whatever its status; redirects are not followed, since the token would go with them. Rejects with a Fault
- * that says why there is no answer.
- */
-export async function callAdmin(gateway: AdminOf, path: string, call: Call) {
+/** Resolves to the answer as a stream, as ask does. */
+export async function askForStream(gateway: AdminOf, path: string, call: Call) {
+  const answer = await callAdmin(gateway, path, call)
+  const { statusCode: status = 0 } = answer
+  if (status === 200 || status === call.answersWith) return answer
+  const { code = 'failed', message = 'It is refused.' } = await bodyOf(gateway, answer)
+  const reason = `the gateway at ${gateway.admin} answers ${status}`
+  throw new Fault(code, message, { reason, remedy: remedies.get(code) })
+}
+
+/** Redirects are not followed, since the token would go with them. */
+async function callAdmin(gateway: AdminOf, path: string, call: Call) {
   const { admin, env } = gateway
   const { method = 'GET', body, accept, signal = AbortSignal.timeout(ANSWER_WITHIN_MS) } = call
   const token = env[TOKEN]
@@ -89,37 +98,20 @@ export const brokenOff = ({ admin }: AdminOf, cause: unknown): Fault =>
     cause,
   })
 
-export async function askAdmin(gateway: AdminOf, path: string, call = {}): Promise<AdminAnswer> {
-  const answer = await callAdmin(gateway, path, call)
-  const { statusCode: status = 0 } = answer
+async function bodyOf(gateway: AdminOf, answer: IncomingMessage) {
   try {
-    return { status, body: (await json(answer)) as AdminAnswer['body'] }
+    return (await json(answer)) as { readonly code?: string; readonly message?: string }
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw brokenOff(gateway, error)
-    throw new Fault('not_a_gateway', `${gateway.admin} answers ${status} without JSON`, {
-      remedy: `name the admin listener of a gateway: ${gateway.option ?? '--admin'} URL`,
+    const { admin, option = '--admin' } = gateway
+    throw new Fault('not_a_gateway', `${admin} answers ${answer.statusCode} without JSON`, {
+      remedy: `name the admin listener of a gateway: ${option} URL`,
       cause: error,
     })
   }
 }
 
-/** Resolves to the answer of the operation. Rejects with a Fault where it refuses. */
-export async function ask<Shape>(gateway: AdminOf, path: string, call: Call = {}): Promise<Shape> {
-  const answer = await askAdmin(gateway, path, call)
-  if (answer.status === 200) return answer.body as Shape
-  throw refusedBy(gateway, answer)
-}
-
-/** Resolves to an answer of another type than JSON, as a stream. */
-export async function askForStream(gateway: AdminOf, path: string, call: Call) {
-  const answer = await callAdmin(gateway, path, call)
-  const { statusCode: status = 0 } = answer
-  if (status === 200) return answer
-  const body = (await json(answer).catch(() => ({}))) as AdminAnswer['body']
-  throw refusedBy(gateway, { status, body })
-}
-
-const remedies: ReadonlyMap<unknown, string> = new Map([
+const remedies: ReadonlyMap<string, string> = new Map([
   [
     'invalid_token',
     `put the token of its admin.tokenSha256 into the environment variable ${TOKEN}; over https a client certificate in TOLLGATE_ADMIN_CERT and TOLLGATE_ADMIN_KEY may do`,
@@ -128,12 +120,3 @@ const remedies: ReadonlyMap<unknown, string> = new Map([
   ['unknown_client', 'see which there are: tollgate clients'],
   ['unknown_key', 'see which there are: tollgate keys list --admin URL'],
 ])
-
-export function refusedBy({ admin }: AdminOf, { status, body }: AdminAnswer): Fault {
-  const { code = 'failed', message = 'It is refused.' } = body as {
-    code?: string
-    message?: string
-  }
-  const reason = `the gateway at ${admin} answers ${status}`
-  return new Fault(code, message, { reason, remedy: remedies.get(code) })
-}

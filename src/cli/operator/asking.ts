@@ -6,6 +6,7 @@ import { lookOf } from '../terminal/look.ts'
 import { table, type Column } from '../terminal/table.ts'
 import type { Output } from '../edge.ts'
 import { ADMIN, TOKEN_HELP } from '../program.ts'
+import { UNKNOWN, usage } from '../../insight/format.js'
 import { ask, DEFAULT_ADMIN, type AdminOf } from './admin-client.ts'
 
 export interface Asking {
@@ -70,14 +71,31 @@ export async function printView<Row>(
   if (next !== undefined && output.screen !== undefined) output.complain(next)
 }
 
-export const share = ({
-  used,
-  limit,
-}: {
+interface Use {
   readonly used: number
   readonly limit: number
-}): number => (limit === 0 ? 1 : used / limit)
+}
 
-/** Colour of a window's use: it is nearly used up at 80 %. */
-export const colourOf = (use: Parameters<typeof share>[0] | null) =>
-  use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'
+export const share = ({ used, limit }: Use): number => (limit === 0 ? 1 : used / limit)
+
+/** A column of the use of a window, which is nearly used up at 80 %. more: what a person reads behind the numbers. */
+export const windowColumn = <Row>(
+  head: string,
+  of: (row: Row) => Use | null,
+  more: (share: number) => string,
+): Column<Row> => ({
+  head,
+  kind: 'number',
+  plain(row) {
+    const use = of(row)
+    return use && `${use.used}/${use.limit}`
+  },
+  text(row) {
+    const use = of(row)
+    return use === null ? UNKNOWN : `${usage(use)} ${more(share(use))}`
+  },
+  colour(row) {
+    const use = of(row)
+    return use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'
+  },
+})

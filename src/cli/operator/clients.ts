@@ -1,9 +1,9 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
-import type { ClientRow, ClientsPage, WindowUse } from '../../insight/api/usage.ts'
-import { id, number, text, type Column } from '../terminal/table.ts'
-import { count, duration, percent, plural, UNKNOWN } from '../../insight/format.js'
+import type { ClientRow, ClientsPage } from '../../insight/api/usage.ts'
+import { id, number, text } from '../terminal/table.ts'
+import { count, duration, percent, plural } from '../../insight/format.js'
 import { choice, single, type Declaration } from '../program.ts'
-import { asking, colourOf, listing, share, type Asking } from './asking.ts'
+import { asking, listing, windowColumn, type Asking } from './asking.ts'
 
 export const clients: Declaration = (program, { once }) =>
   asking(program, 'clients', 'who is near its limits, who is limited and why')
@@ -36,8 +36,8 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
     columns: [
       id('CLIENT', (client) => client.id),
       text('PLAN', ({ plan }) => plan, { drop: 2 }),
-      windowColumn('MINUTE', ({ minute }) => minute),
-      windowColumn('DAY', ({ day }) => day),
+      windowColumn('MINUTE', ({ minute }) => minute, shareBehind),
+      windowColumn('DAY', ({ day }) => day, shareBehind),
       number('REFUSED 5m', (client) => client.refusedLately, { write: count, drop: 1 }),
       // This is never cut, as its end is what matters.
       id('STATE', (client) => stateOf(client, nowMs), {
@@ -48,23 +48,7 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
   }),
 )
 
-const windowColumn = (
-  head: string,
-  of: (client: ClientRow) => WindowUse | null,
-): Column<ClientRow> => ({
-  head,
-  kind: 'number',
-  plain(client) {
-    const use = of(client)
-    return use && `${use.used}/${use.limit}`
-  },
-  text(client) {
-    const use = of(client)
-    if (use === null) return UNKNOWN
-    return `${count(use.used)}/${count(use.limit)} ${percent(share(use)).padStart(4)}`
-  },
-  colour: (client) => colourOf(of(client)),
-})
+const shareBehind = (share: number): string => percent(share).padStart(4)
 
 /** A client that may go on is ok. nowMs: undefined leaves out how long it lasts. */
 function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string | null {

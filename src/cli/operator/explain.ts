@@ -13,7 +13,7 @@ const several = (value: string, earlier: string[] | undefined): string[] => [
   value,
 ]
 
-interface Asked extends Asking {
+export interface AskedExplanation extends Asking {
   /** A request id, or a request line such as "GET /v1/pets". */
   readonly what: string
   readonly key?: string
@@ -21,6 +21,7 @@ interface Asked extends Asking {
   readonly header?: readonly string[]
   readonly log?: string
   readonly config?: string
+  /** Written as minute=N,day=N. */
   readonly used?: string
   readonly at?: string
 }
@@ -29,7 +30,7 @@ interface Asked extends Asking {
 const HALF_A_REQUEST = /^(?:\/\S*|GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|TRACE|CONNECT)$/i
 
 /** Refuses options that would be ignored in silence. */
-function checkOptions({ what, log, config, key, header, used, at }: Asked): void {
+function checkOptions({ what, log, config, key, header, used, at }: AskedExplanation): void {
   if (HALF_A_REQUEST.test(what.trim()))
     throw usageFault(`${what}: write a request as "GET /v1/pets/7", with --key`)
   if (log !== undefined && (used ?? key ?? header) !== undefined)
@@ -50,13 +51,14 @@ export const explain: Declaration = (program, { once }) =>
     .option('--at <time>', 'when it would come; of several in the log when it began', single)
     .action(once(() => explainCommand))
 
-async function explainCommand(edge: Edge, asked: Asked): Promise<number> {
+async function explainCommand(edge: Edge, asked: AskedExplanation): Promise<number> {
   checkOptions(asked)
   const { log, config } = asked
-  if (log !== undefined)
-    return (await import('../explain-logged.ts')).explainLoggedCommand(edge, { ...asked, log })
-  if (config !== undefined)
-    return (await import('../explain-offline.ts')).explainOfflineCommand(edge, { ...asked, config })
+  if ((log ?? config) !== undefined) {
+    const { explainLoggedCommand, explainOfflineCommand } = await import('../explain-offline.ts')
+    if (log !== undefined) return explainLoggedCommand(edge, { ...asked, log })
+    if (config !== undefined) return explainOfflineCommand(edge, { ...asked, config })
+  }
   const call = { method: 'POST', body: queryOf(asked) } as const
   const answer = await ask<ExplainAnswer>(gatewayOf(edge, asked), '/api/explain', call)
   const { explanation, missing = [], asOf } = answer
@@ -76,7 +78,7 @@ export function printExplanation(
     output.print(look !== undefined && /^[=*] /.test(line) ? look.paint(colour, line) : line)
 }
 
-function queryOf({ what, key, header = [] }: Asked): ExplainQuery {
+function queryOf({ what, key, header = [] }: AskedExplanation): ExplainQuery {
   const asked = requestLine(what)
   if (asked !== undefined)
     return { ...asked, ...(key !== undefined && { keyId: key }), headers: headersOf(header) }

@@ -1,6 +1,6 @@
 /** `tollgate reload`: lets a running gateway take its files as they are now, or prints what would change. */
 import type { ReloadOutcome } from '../../config/changes/reload-outcome.ts'
-import { askAdmin, refusedBy } from './admin-client.ts'
+import { ask } from './admin-client.ts'
 import { OK, REFUSED } from '../terminal/fault.ts'
 import type { Declaration } from '../program.ts'
 import type { Output } from '../edge.ts'
@@ -21,13 +21,9 @@ export const reload: Declaration = (program, { once }) =>
 async function reloadCommand(output: Output, options: ReloadOptions): Promise<number> {
   const { print } = output
   const { dryRun = false, json = false } = options
-  const gateway = gatewayOf(output, options)
-  const call = { method: 'POST', body: { dryRun } }
-  const { status, body } = await askAdmin(gateway, '/api/reload', call)
-  const outcome = body as unknown as ReloadOutcome
-  const isRefused = status === 422 && outcome.outcome === 'refused'
-  if (status !== 200 && !isRefused) throw refusedBy(gateway, { status, body })
-  if (json) print(JSON.stringify(body, undefined, 2))
+  const call = { method: 'POST', body: { dryRun }, answersWith: 422 } as const
+  const outcome = await ask<ReloadOutcome>(gatewayOf(output, options), '/api/reload', call)
+  if (json) print(JSON.stringify(outcome, undefined, 2))
   else if (outcome.outcome === 'refused') {
     for (const problem of outcome.problems) print(problem)
     print(`refused; ${outcome.revision} stays in force`)
@@ -40,5 +36,5 @@ async function reloadCommand(output: Output, options: ReloadOptions): Promise<nu
     if (text) print(isKnown ? text : `! ${text}`)
     print(dryRun ? 'would be taken' : 'taken')
   }
-  return isRefused ? REFUSED : OK
+  return outcome.outcome === 'refused' ? REFUSED : OK
 }

@@ -1,11 +1,10 @@
 /** One frame of `tollgate top`. */
 import type { Overview, Tick, Top, TopClient } from '../../insight/api/live.ts'
-import type { SeenUse } from '../../core/record/tally.ts'
 import type { Store } from '../../insight/api/state.ts'
 import type { Look } from '../terminal/look.ts'
-import { id, number, table, text, type Column } from '../terminal/table.ts'
+import { id, number, table, type Column } from '../terminal/table.ts'
 import { clock, count, duration, latency, plural, rate } from '../../insight/format.js'
-import { colourOf, share } from './asking.ts'
+import { windowColumn } from './asking.ts'
 
 export interface TopState {
   readonly overview: Overview
@@ -70,24 +69,13 @@ const columnsOver = (seconds: number): Column<TopClient>[] => [
     write: rate,
     colour: ({ refused }) => (sum(refused) > 0 ? 'red' : undefined),
   }),
-  { ...windowColumn('MINUTE', ({ minute }) => minute), drop: 1 },
-  windowColumn('DAY', ({ day }) => day),
+  { ...windowColumn('MINUTE', ({ minute }: TopClient) => minute, bar), drop: 1 },
+  windowColumn('DAY', ({ day }) => day, bar),
   number('MEAN', ({ meanMs }) => meanMs, { write: latency, drop: 2 }),
   number('MAX', ({ maxMs }) => maxMs, { write: latency, drop: 3 }),
 ]
 
 const BAR = 4
 
-const windowColumn = (
-  head: string,
-  of: (client: TopClient) => SeenUse | null,
-): Column<TopClient> => ({
-  ...text(head, (client: TopClient) => {
-    const use = of(client)
-    if (use === null) return null
-    const filled = '#'.repeat(Math.min(BAR, Math.floor(share(use) * BAR)))
-    return `${count(use.used)}/${count(use.limit)} [${filled.padEnd(BAR)}]`
-  }),
-  kind: 'number',
-  colour: (client) => colourOf(of(client)),
-})
+const bar = (share: number): string =>
+  `[${'#'.repeat(Math.min(BAR, Math.floor(share * BAR))).padEnd(BAR)}]`

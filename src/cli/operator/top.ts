@@ -64,29 +64,20 @@ async function* ticks(gateway: AdminOf, signal: AbortSignal): AsyncGenerator<Tic
   try {
     const call = { accept: 'text/event-stream', signal }
     const events = await askForStream(gateway, '/api/events?types=tick', call)
-    for await (const { type, data } of eventsIn(events))
-      if (type === 'tick') yield JSON.parse(data) as Tick
+    yield* ticksIn(events.setEncoding('utf8'))
   } catch (error) {
     if (!signal.aborted) throw error
   }
 }
 
-/** Reads a stream of events (text/event-stream, WHATWG HTML 9.2). */
-export async function* eventsIn(
-  body: AsyncIterable<Uint8Array>,
-): AsyncGenerator<{ readonly type: string; readonly data: string }> {
+/** Reads the seconds of a stream of events (text/event-stream, WHATWG HTML 9.2): each is one line of data. */
+export async function* ticksIn(body: AsyncIterable<string>): AsyncGenerator<Tick> {
   let rest = ''
-  const decoder = new TextDecoder()
-  for await (const bytes of body) {
-    const blocks = (rest + decoder.decode(bytes, { stream: true })).split(/\r?\n\r?\n/)
-    rest = blocks.pop() ?? ''
-    for (const block of blocks) {
-      const fields = Array.from(block.matchAll(/^(event|data): ?(.*?)\r?$/gm))
-      const data = fields.filter(([, name]) => name === 'data').map(([, , value]) => value)
-      const type = fields.find(([, name]) => name === 'event')?.[2] ?? 'message'
-      // An event without data is a comment that keeps the connection open.
-      if (data.length > 0) yield { type, data: data.join('\n') }
-    }
+  for await (const text of body) {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines)
+      if (line.startsWith('data:')) yield JSON.parse(line.slice('data:'.length)) as Tick
   }
 }
 

@@ -11,7 +11,7 @@ import type {
 } from '../../insight/api/usage.ts'
 import { usageFault, OK } from '../terminal/fault.ts'
 import { id, note, number, text } from '../terminal/table.ts'
-import { count, csvLine, duration, percent } from '../../insight/format.js'
+import { count, csvLine, duration, percent, usage as used } from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
 import { ask, askForStream, brokenOff } from './admin-client.ts'
 import { asking, gatewayOf, listing, printAnswer, printView, share, type Asking } from './asking.ts'
@@ -84,7 +84,7 @@ async function ofClient(
   const used = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
   const { days, plan, asOf } = used
   if (options.csv === true) {
-    output.print(`${csvLine(['day', 'client', 'plan', 'admitted', ...refusals])}\r`)
+    output.print('day,client,plan,admitted,refused_minute,refused_day,refused_ban\r')
     for (const each of days)
       for (const { plan: planThen, admitted, refused } of each.plans ?? [each]) {
         const counts = [admitted, refused.minute, refused.day, refused.ban]
@@ -115,8 +115,6 @@ async function ofClient(
   return OK
 }
 
-const refusals = ['refused_minute', 'refused_day', 'refused_ban']
-
 function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
   const { limits, minute, day } = client
   const nowMs = Date.parse(asOf)
@@ -127,7 +125,7 @@ function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
 function inWords(use: WindowUse | null, nowMs: number): string {
   if (use === null) return 'not known, as the store is away'
   const left = duration(Math.max(0, Date.parse(use.resetsAt) - nowMs))
-  return `${count(use.used)}/${count(use.limit)} (${percent(share(use))}), ${left} left`
+  return `${used(use)} (${percent(share(use))}), ${left} left`
 }
 
 type Figures = Pick<PlanTotals, 'admitted' | 'refused'>

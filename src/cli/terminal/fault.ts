@@ -38,7 +38,9 @@ export const exitCodeOf = (error: unknown): number =>
 function asFault(error: unknown): Fault {
   if (error instanceof Fault) return error
   if (error instanceof ConfigError) return new Fault('config_refused', error.format().join('\n'))
-  return new Fault('failed', (error as Error).message)
+  // An error of a tool that says what helps has a code of its own.
+  const { code, message, ...why } = error as Fault & Why
+  return why.remedy === undefined ? new Fault('failed', message) : new Fault(code, message, why)
 }
 
 /** Lines for the standard error: one line of JSON for a program; every problem of a configuration has a line. */

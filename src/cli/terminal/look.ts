@@ -1,5 +1,6 @@
 /** The look of the output where a person reads it on a terminal. */
 import { styleText } from 'node:util'
+import type { Output } from '../edge.ts'
 
 export type Colour = 'red' | 'yellow' | 'green' | 'dim'
 
@@ -10,15 +11,12 @@ export interface Look {
   paint(colour: Colour | undefined, text: string): string
 }
 
-interface Shown {
-  readonly args: readonly string[]
-  readonly env: Readonly<Record<string, string | undefined>>
-  /** undefined: the output goes into a pipe or a file. */
-  readonly screen: { readonly columns: number } | undefined
-}
-
 /** Returns undefined where a program reads the output. */
-export function lookOf({ args, env, screen }: Shown): Look | undefined {
+export function lookOf({
+  args,
+  env,
+  screen,
+}: Pick<Output, 'args' | 'env' | 'screen'>): Look | undefined {
   const isPlain =
     (env['NO_COLOR'] ?? '') !== '' || env['TERM'] === 'dumb' || args.includes('--no-color')
   return (

@@ -2,6 +2,7 @@
  * The last step before a line reaches a terminal or a pipe: it makes sure that a terminal only shows the line.
  * Logs, admin servers and files are written by others; an escape sequence in them could rewrite what is on the screen.
  */
+import type { Edge } from '../edge.ts'
 
 /** Control and format characters, those that reverse the direction of writing, and halves of surrogate pairs; no line end, no tab. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu
@@ -24,14 +25,10 @@ export const printable = (text: string): string =>
       .join('')
   })
 
-interface Output {
-  print(line: string): void
-  complain(line: string): void
-  progress?: ((line: string) => void) | undefined
-}
-
 /** Wraps outputs so that they print escaped lines only. */
-export const printingSafely = <Given extends Output>(output: Given): Given => ({
+export const printingSafely = <Given extends Pick<Edge, 'print' | 'complain' | 'progress'>>(
+  output: Given,
+): Given => ({
   ...output,
   print: (line) => output.print(printable(line)),
   complain: (line) => output.complain(printable(line)),

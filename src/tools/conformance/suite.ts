@@ -45,17 +45,7 @@ export const inOneLine = (report: Report): string => {
   return `${counts}; ${report.requests} requests in ${report.seconds} s`
 }
 
-/** The gateway cannot be reached, or refuses the keys. */
-export class UnusableTarget extends Error {
-  readonly remedy: string
-
-  constructor(origin: string, { remedy, cause }: { remedy: string; cause: Error }) {
-    super(`the first request to ${origin} failed`, { cause })
-    this.remedy = remedy
-  }
-}
-
-/** Runs the checks and reports their findings. Throws UnusableTarget. */
+/** Runs the checks and reports their findings. Rejects, with what helps, where the gateway cannot be reached or refuses the keys. */
 export async function runSuite(options: Options, machine: Machine = thisMachine): Promise<Report> {
   const { url, path, limits } = options
   const startedMs = machine.now()
@@ -76,7 +66,9 @@ export async function runSuite(options: Options, machine: Machine = thisMachine)
         error.cause instanceof Error // There was no connection.
           ? 'start the gateway, or correct --target'
           : 'give a --path that it answers below 400, and keys that it knows'
-      throw new UnusableTarget(url.origin + path, { remedy, cause: error })
+      const message = `the first request to ${url.origin + path} failed`
+      const why = { code: 'unusable_target', reason: error.message, remedy }
+      throw Object.assign(new Error(message, { cause: error }), why)
     })
     const setup = { ...target, spare, anonymous, sampleKey, journals }
     const found = await play(setup, nextCaller, options.only, tooLate)

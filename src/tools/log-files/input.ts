@@ -4,6 +4,7 @@ import { closeSync, createReadStream, openSync, statSync } from 'node:fs'
 /** A log that cannot be read, with the reason and the remedy that a command prints. */
 export class LogFileFault extends Error {
   override readonly name = 'LogFileFault'
+  readonly code = 'unreadable'
   readonly file: string
   readonly reason: string
   readonly remedy: string

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { ticksIn } from '../../../src/cli/operator/top.ts'
 import { topFrame, type TopState } from '../../../src/cli/operator/top-frame.ts'
+import { all } from '../../support/all.ts'
 
 const seen = { asOf: '2026-11-03T14:07:31.000Z', scope: 'gateway' } as const
 const refused = { minute: 4, day: 31, ban: 2, other: 0 }
@@ -77,4 +79,11 @@ describe('a frame of top', () => {
     expect(lines.length).toBeLessThanOrEqual(rows)
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(columns)
   })
+})
+
+it.each([1, 7, 1_000])('reads seconds from a stream in pieces of %d characters', async (size) => {
+  const written =
+    ': hello\n\nevent: tick\ndata: {"ü":1}\n\nevent: tick\r\ndata:{"ü":2}\r\n\r\ndata: {"cu'
+  const pieces = written.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? []
+  expect(await all(ticksIn(ReadableStream.from(pieces)))).toEqual([{ ü: 1 }, { ü: 2 }])
 })
