@@ -71,26 +71,17 @@ function findLog(file: string): LogFile {
   }
 }
 
-/** What was read of a log so far. */
-export interface Progress {
-  readonly file: string
-  /** Bytes, still packed. */
-  readBytes: number
-  /** The packed data ends too early, or is damaged from some byte on. */
-  isCutOff: boolean
-}
-
-/** Yields the bytes of a log. Throws a LogFileFault. */
+/** Yields the bytes of a log, as they are on disk, and counts them. Throws a LogFileFault. */
 export async function* bytesOf(
   { file, disk }: LogFile,
-  progress: Progress,
+  counts: { readBytes: number },
 ): AsyncGenerator<Buffer, undefined> {
   if (disk !== undefined && identityOf(findLog(file)) !== identityOf({ file, disk }))
     throw new LogFileFault(file, 'another file has taken its name meanwhile', 'begin again')
   try {
     const stream = file === STDIN ? process.stdin : createReadStream(file)
     for await (const chunk of stream as AsyncIterable<Buffer>) {
-      progress.readBytes += chunk.length
+      counts.readBytes += chunk.length
       yield chunk
     }
   } catch (error) {

@@ -13,11 +13,6 @@ export interface MergeOptions extends Omit<SourceParts, 'take'> {
   readonly windowMs: number
 }
 
-interface Pending {
-  readonly log: LogFile
-  readonly firstMs: number
-}
-
 /** Yields requests in the order of decision, some at a time. */
 export async function* merge(
   logs: readonly LogFile[],
@@ -30,20 +25,18 @@ export async function* merge(
     waiting.push(row)
   }
   const parts = { ...options, take }
-  const pending: Pending[] = []
-  for (const log of logs)
-    pending.push({ log, firstMs: logs.length === 1 ? -Infinity : await firstMsOf(log, parts) })
-  pending.sort((one, other) => one.firstMs - other.firstMs)
   const sources = new Set<Source>()
+  for (const log of logs)
+    sources.add(new Source(log, parts, logs.length === 1 ? -Infinity : await firstMsOf(log, parts)))
   let left = 0
   try {
-    while (sources.size + pending.length > 0) {
-      const source = nextSource(sources, pending, parts)
+    for (let source = furthestBehind(sources); source; source = furthestBehind(sources)) {
       if (!(await source.pull())) sources.delete(source)
       // Rows are sorted when twice as many wait as were left, so each is sorted only a few times.
       if (waiting.length < Math.min(2 * left, MAX_WAITING)) continue
       waiting.sort(inOrder)
-      const surelyMs = frontierOf(sources, pending) - windowMs
+      // All logs have reached this time; an earlier request may only come within the window.
+      const surelyMs = (furthestBehind(sources)?.positionMs ?? Infinity) - windowMs
       let count = waiting.length < MAX_WAITING ? 0 : MAX_WAITING / 2
       while ((waiting[count]?.atMs ?? Infinity) < surelyMs) count++
       releasedMs = Math.max(releasedMs, waiting[count - 1]?.atMs ?? -Infinity)
@@ -60,25 +53,10 @@ export async function* merge(
 /** Rows are nearly in order, which the engine's sort makes use of. Where times are the same it keeps their order. */
 const inOrder = (one: RequestRow, other: RequestRow): number => one.atMs - other.atMs
 
-/** Returns the log that is furthest behind; one that is not open yet is at its first request. */
-function nextSource(sources: Set<Source>, pending: Pending[], parts: SourceParts): Source {
+function furthestBehind(sources: ReadonlySet<Source>): Source | undefined {
   let least: Source | undefined
   for (const source of sources)
     if (least === undefined || source.positionMs < least.positionMs) least = source
-  const [next] = pending
-  if (next === undefined || (least !== undefined && least.positionMs < next.firstMs))
-    return least as Source
-  pending.shift()
-  const opened = new Source(next.log, parts)
-  opened.positionMs = next.firstMs
-  sources.add(opened)
-  return opened
-}
-
-/** The time that all logs have reached; an earlier request may only come within the window. */
-function frontierOf(sources: Set<Source>, pending: readonly Pending[]): number {
-  let least = pending[0]?.firstMs ?? Infinity
-  for (const { positionMs } of sources) if (positionMs < least) least = positionMs
   return least
 }
 
@@ -87,12 +65,8 @@ async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
   if (log.disk === undefined) return -Infinity
   const counts = noCounts()
   const times: number[] = []
-  const source = new Source(log, {
-    ...parts,
-    counts,
-    take: (row) => void times.push(row.atMs),
-    note: () => undefined,
-  })
+  const take = (row: RequestRow): void => void times.push(row.atMs)
+  const source = new Source(log, { ...parts, counts, take, note: () => undefined }, -Infinity)
   while (times.length === 0 && counts.readBytes < LOOK_BYTES && (await source.pull()));
   await source.close()
   return times.length === 0 ? -Infinity : Math.min(...times)
