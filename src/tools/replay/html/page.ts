@@ -4,9 +4,17 @@ import { readFileSync } from 'node:fs'
 import { libraries, withoutRemarks } from '../../../admin/page-assets.ts'
 import { duration } from '../../../insight/format.js'
 import type { ReplayReport } from '../report.ts'
-import { clientsTable, limitsTable, plansTable } from './clients.ts'
 import { data, markup, Markup, named, type Content } from './markup.ts'
-import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts'
+import {
+  clientsTable,
+  limitsTable,
+  logTable,
+  moment,
+  outcomeTable,
+  plansTable,
+  readList,
+  verdict,
+} from './sections.ts'
 
 /** Values on the page that the report does not have. */
 export interface Titles {

@@ -1,12 +1,12 @@
-/** Renders the overall outcome of a replay, its differences from the log, and what was read. */
+/** Renders the sections of the report: the overall outcome, clients and plans, limits that would fit, differences from the log, what was read. */
 import { count, plural } from '../../../insight/format.js'
-import type { Cause, Outcome, ReplayReport } from '../report.ts'
-import { percentOf } from '../suggest.ts'
-import { moreOf } from '../totals.ts'
-import { markup, named, numbers, table, type Column, type Content, type Markup } from './markup.ts'
+import type { Cause, Outcome, ReplayReport, Suggestions } from '../report.ts'
+import { percentOf, windowsOf } from '../suggest.ts'
+import { firstOf, moreOf, refusedOf } from '../totals.ts'
+import { markup, named, number, table, type Content, type Markup } from './markup.ts'
 
 /** Writes a change such as +25,309. */
-export const change = (before: number, after: number): string =>
+const change = (before: number, after: number): string =>
   `${after > before ? '+' : ''}${count(after - before).replace('-', '\u2212')}`
 
 /** Writes a time such as 2026-11-02 19:12:07Z. */
@@ -31,28 +31,109 @@ export function verdict({ clients, requests, before }: ReplayReport): Markup {
 const OTHER = 'no such client or key, or refused by its route'
 
 export function outcomeTable({ requests, before, ...now }: ReplayReport): Markup {
+  const row = (what: string, of: (outcome: Outcome) => number): Content[] =>
+    before === undefined
+      ? [what, of(now), requests === 0 ? '–' : percentOf(of(now) / requests)]
+      : [what, of(before), of(now), change(of(before), of(now))]
   const rows = [
-    { what: 'admitted', of: ({ admitted }: Outcome) => admitted },
-    { what: 'refused by minute', of: ({ refused }: Outcome) => refused.minute },
-    { what: 'refused by day', of: ({ refused }: Outcome) => refused.day },
-    { what: 'refused by ban', of: ({ refused }: Outcome) => refused.ban },
-    ...(before ? [{ what: OTHER, of: ({ other = 0 }: Outcome) => other }] : []),
+    row('admitted', ({ admitted }) => admitted),
+    row('refused by minute', ({ refused }) => refused.minute),
+    row('refused by day', ({ refused }) => refused.day),
+    row('refused by ban', ({ refused }) => refused.ban),
+    ...(before ? [row(OTHER, ({ other = 0 }) => other)] : []),
   ]
-  const amount = (head: string, from: Outcome) =>
-    numbers<(typeof rows)[number]>(head, ({ of }) => of(from))
-  const columns: Column<(typeof rows)[number]>[] = [
-    { head: `of ${plural(requests, 'request')}`, kind: 'title', cell: ({ what }) => what },
-    ...(before ? [amount('Old', before)] : []),
-    amount(before ? 'New' : 'Requests', now),
-    before
-      ? { head: 'Change', isNumber: true, cell: ({ of }) => change(of(before), of(now)) }
-      : {
-          head: 'Share',
-          isNumber: true,
-          cell: ({ of }) => (requests === 0 ? '–' : percentOf(of(now) / requests)),
-        },
+  const amounts = before ? ['Old', 'New', 'Change'] : ['Requests', 'Share']
+  return table('Outcome', [`of ${plural(requests, 'request')}`, ...amounts.map(number)], rows)
+}
+
+const MOST_CLIENTS = 1_000
+
+const refusedHeads = (isCompared: boolean) =>
+  (isCompared ? ['Old', 'New', 'Change'] : ['Refused']).map(number)
+
+function refusedCells({ before, ...now }: Outcome & { readonly before?: Outcome }): Content[] {
+  const refused = refusedOf(now)
+  if (before === undefined) return [refused]
+  return [refusedOf(before), refused, change(refusedOf(before), refused)]
+}
+
+export function plansTable({ plans, before }: ReplayReport): Markup {
+  const heads = [
+    'Plan',
+    number('Clients'),
+    number('Requests'),
+    ...refusedHeads(before !== undefined),
   ]
-  return table('Outcome', columns, rows)
+  const rows = plans.map(({ plan, clients, requests, ...outcome }) => [
+    named(plan),
+    clients,
+    requests,
+    ...refusedCells(outcome),
+  ])
+  return table('By plan', heads, rows)
+}
+
+/** The clients with the most refusals, or with the largest increase, come first. */
+export function clientsTable({ clients, before, suggestions }: ReplayReport): Content {
+  const heads = [
+    'Client',
+    'Plan',
+    number('Requests'),
+    ...refusedHeads(before !== undefined),
+    ...['Minute', 'Day', 'Ban'].map(number),
+    'First',
+    'By',
+    ...['Peak minute', 'Peak day'].map(number),
+    ...(suggestions ? ['Suggest'] : []),
+  ]
+  const rows = clients.slice(0, MOST_CLIENTS).map((row): Content[] => {
+    const { client, plan, requests, refused, peak, suggest } = row
+    const first = firstOf(row)
+    return [
+      named(client),
+      named(plan),
+      requests,
+      ...refusedCells(row),
+      refused.minute,
+      refused.day,
+      refused.ban,
+      moment(first?.at ?? null),
+      first?.by ?? '–',
+      peak.minute,
+      peak.day,
+      suggest === undefined ? '–' : named(suggest ?? 'no plan'),
+    ]
+  })
+  const isCut = clients.length > MOST_CLIENTS
+  return [
+    isCut &&
+      markup`<p class="muted">The first ${count(MOST_CLIENTS)} of ${count(clients.length)} clients; all of them: --json</p>`,
+    table('Clients', heads, rows, 'clients'),
+  ]
+}
+
+/** Renders the busiest minutes and days of each plan's clients, and limits under which a share of its requests is refused. */
+export function limitsTable({ share, until, plans }: Suggestions): Content {
+  const counts = ['Clients', 'p50', 'p95', 'p99', 'Limit', `At ${percentOf(share)}`, 'Refused']
+  const rows = plans
+    .flatMap(windowsOf)
+    .map(({ plan, window, clients, peaks, limit, atShare, refused }) => [
+      named(plan),
+      window,
+      clients,
+      peaks.p50,
+      peaks.p95,
+      peaks.p99,
+      limit,
+      atShare,
+      percentOf(refused),
+    ])
+  return [
+    markup`<p class="muted">p50, p95, p99: so many of the clients had no busier minute or day. At ${percentOf(share)}: the plan's limits, in their present proportion, under which at most this share of its requests would have been refused.</p>`,
+    until !== null &&
+      markup`<p>Of the log up to ${moment(until)}: what comes after it was too much to keep.</p>`,
+    table('Limits that would fit', ['Plan', 'Window', ...counts.map(number)], rows),
+  ]
 }
 
 const causes: Readonly<Record<Cause, string>> = {
@@ -72,15 +153,15 @@ export function logTable({ same, differs, examples }: NonNullable<ReplayReport['
     const { at, client, logged, replayed } = example
     return [moment(at), ' ', named(client), `: logged ${logged}, replayed ${replayed}`]
   }
-  const columns: readonly Column<[Cause, number]>[] = [
-    { head: 'Cause', kind: 'title', cell: ([cause]) => cause },
-    numbers('Requests', ([, amount]) => amount),
-    { head: 'Meaning', kind: 'wide', cell: ([cause]) => causes[cause] },
-    { head: 'First', kind: 'wide', cell: ([cause]) => exampleOf(cause) },
-  ]
+  const wide = (text: string) => ({ text, kind: 'wide' }) as const
   return [
     markup`<p>${plural(all, 'request')} of ${count(same + all)} that the log has an answer to; the others are answered the same.</p>`,
-    all > 0 && table('Differs from the log', columns, rows),
+    all > 0 &&
+      table(
+        'Differs from the log',
+        ['Cause', number('Requests'), wide('Meaning'), wide('First')],
+        rows.map(([cause, amount]) => [cause, amount, causes[cause], exampleOf(cause)]),
+      ),
   ]
 }
 
