@@ -67,27 +67,22 @@ export function withRecord(
   past: PastRequest,
   revision: string,
 ): Explanation {
-  const { status, backend, cause, charge } = past
-  const charged = charge === 'stands'
   const recorded = notesOf(past)
   if (past.revision !== undefined && !revision.startsWith(past.revision))
     recorded.unshift(`decided under revision ${past.revision}, explained by ${revision}`)
   const quota = explained.stages.find(({ stage }) => stage === 'take-quota')
   if (!past.degraded && past.minute === null && quota?.verdict !== 'notReached')
     recorded.push('what the client had used is not recorded')
-  const { code } = explained
-  if (code === null && past.refusal === null) {
-    recorded.push(answerOf(past))
-    return { ...explained, status: status === 0 ? null : status, backend, charged, recorded }
-  }
-  const wait = past.retryAfterSeconds ?? explained.retryAfterSeconds
-  if (!isSameRefusal(explained, past) || explained.retryAfterSeconds !== wait) {
-    const derived = `${explained.status ?? 'sent'}${code === null ? '' : ` ${code}`}`
-    recorded.push(`${answerOf(past)}; the stages as known now say ${derived}`)
-    return asRecorded(explained, past, recorded)
-  }
-  if (cause !== null) recorded.push(`cause: ${cause}`)
-  return { ...explained, charged, recorded }
+  const { code, status, retryAfterSeconds, change } = explained
+  const isSame =
+    isSameRefusal(explained, past) &&
+    (past.retryAfterSeconds ?? retryAfterSeconds) === retryAfterSeconds
+  const derived = `${status ?? 'sent'}${code === null ? '' : ` ${code}`}`
+  if (!isSame) recorded.push(`${answerOf(past)}; the stages as known now say ${derived}`)
+  else if (past.refusal === null) recorded.push(answerOf(past))
+  else if (past.cause !== null) recorded.push(`cause: ${past.cause}`)
+  const then = asRecorded(explained, past, recorded)
+  return isSame ? { ...then, retryAfterSeconds, change } : then
 }
 
 function notesOf({ degraded, charge }: PastRequest): string[] {
