@@ -1,7 +1,7 @@
 /** Words for the changes that take more than a line of a finding. */
 import { clock, count } from '../format.js'
 import type { Config } from '../../config/config.ts'
-import type { WindowName } from '../../config/time.ts'
+import { windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { Refusal } from '../../core/rules/refusals.ts'
 import type { CallerKnown, Question } from './question.ts'
@@ -20,19 +20,11 @@ export function untilRefused({ exchange }: Walked, { atMs }: Question): readonly
   return minute.remaining < day.remaining ? [inMinute, inDay] : [inDay]
 }
 
-const settingOf = { minute: 'perMinute', day: 'perDay' } as const
+const usedUp = ({ limits }: Caller, { use }: CallerKnown) =>
+  windows.filter(({ name, limit }) => use !== undefined && use[name] >= limits[limit])
 
-/** Windows that are used up, the longer one first. */
-const usedUp = ({ limits }: Caller, { use }: CallerKnown): WindowName[] =>
-  (['day', 'minute'] as const).filter(
-    (window) => use !== undefined && use[window] >= limits[settingOf[window]],
-  )
-
-const resetOf = (clientId: string, windows: readonly WindowName[]): string =>
-  `tollgate usage reset ${clientId} ${windows
-    .map((window) => `--${window}`)
-    .toReversed()
-    .join(' ')}`
+const resetOf = (clientId: string, wanted: readonly { readonly name: WindowName }[]): string =>
+  `tollgate usage reset ${clientId} ${wanted.map(({ name }) => `--${name}`).join(' ')}`
 
 /** owner: names the place of the limits. */
 export function quotaChange(
@@ -42,19 +34,19 @@ export function quotaChange(
   owner: string,
 ): readonly string[] {
   const all = usedUp(caller, known)
-  const windows = all.length > 1 ? all : [window]
-  const wanted = windows.map((one) => {
-    const limit = caller.limits[settingOf[one]]
-    return `${settingOf[one]} above ${Math.max(limit, known.use?.[one] ?? 0)}`
-  })
-  return [`${owner}${wanted.join(' and ')}`, resetOf(caller.clientId, windows)]
+  const wanted = all.length > 1 ? all : windows.filter(({ name }) => name === window)
+  const above = wanted.map(
+    ({ name, limit }) => `${limit} above ${Math.max(caller.limits[limit], known.use?.[name] ?? 0)}`,
+  )
+  // The longer window comes first.
+  return [`${owner}${above.toReversed().join(' and ')}`, resetOf(caller.clientId, wanted)]
 }
 
 /** Lifting the ban is not enough while a window is exhausted. */
 export function banChange(caller: Caller, known: CallerKnown): readonly string[] {
   const lift = `tollgate bans lift ${caller.keyId}`
-  const windows = usedUp(caller, known)
-  return [windows.length === 0 ? lift : `${lift} and ${resetOf(caller.clientId, windows)}`]
+  const all = usedUp(caller, known)
+  return [all.length === 0 ? lift : `${lift} and ${resetOf(caller.clientId, all)}`]
 }
 
 const sized = {

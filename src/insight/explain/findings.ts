@@ -2,6 +2,7 @@
 import { clock, count, usage } from '../format.js'
 import type { ExplainedStage, StageName } from '../api/explain.ts'
 import type { Config } from '../../config/config.ts'
+import { windowNames, windows } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
@@ -208,13 +209,13 @@ const takeQuota: Finder = ({ config, caller, callerKnown, walked }, refusal) => 
   const { quota } = walked.exchange
   if (caller === undefined || quota === undefined) return { rule: '' }
   const window = refusal?.window
-  const key = window === undefined ? [] : [window === 'day' ? 'perDay' : 'perMinute']
+  const key = windows.flatMap(({ name, limit }) => (name === window ? limit : []))
   const { clientId, plan } = caller
   // The limits are the client's own if its plan has none.
   const isOwn = config.plans.get(plan)?.limits === undefined
   const location = isOwn ? { clientId } : setting('plans', plan, ...key)
   const owner = isOwn ? `limits of client ${clientId}: ` : `plans.${plan}.`
-  const uses = (['minute', 'day'] as const).map((name) => {
+  const uses = windowNames.map((name) => {
     const { limit, remaining } = quota[name]
     // The refusing window counts as fully used, whatever other processes hold.
     return { name, use: { used: name === window ? limit : limit - remaining, limit } }
