@@ -1,20 +1,59 @@
-/** Renders the sections of the report: the overall outcome, clients and plans, limits that would fit, differences from the log, what was read. */
-import { count, plural } from '../../../insight/format.js'
+/** Renders the sections of a report: the overall outcome, clients and plans, limits that would fit, differences from the log, what was read. */
+import { count, duration, plural } from '../../../insight/format.js'
 import type { Cause, Outcome, ReplayReport, Suggestions } from '../report.ts'
 import { percentOf, windowsOf } from '../suggest.ts'
 import { firstOf, moreOf, refusedOf } from '../totals.ts'
 import { markup, named, number, table, type Content, type Markup } from './markup.ts'
+
+/** Values on the page that the report does not have. */
+export interface Titles {
+  /** Path of the configuration; `against` is that of the one given by --against. */
+  readonly config: string
+  readonly against?: string
+  readonly version: string
+  readonly madeAtMs: number
+}
+
+const section = (title: string, ...content: Content[]): Markup => {
+  const id = `t-${title.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`
+  return markup`<section aria-labelledby="${id}"><h2 id="${id}">${title}</h2>
+${content}</section>`
+}
+
+export function body(report: ReplayReport, { config, against, version, madeAtMs }: Titles): Markup {
+  const madeAt = moment(new Date(madeAtMs).toISOString())
+  const step = duration(report.overTime.stepSeconds * 1_000)
+  const versus = against === undefined ? '' : markup` against ${named(against)}`
+  return markup`<a class="skip" href="#report">Skip to content</a>
+<header><div class="bar"><strong class="brand">Tollgate</strong>
+<span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
+<main id="report" tabindex="-1">
+<h1>Replay of ${named(config)}${versus}</h1>
+${verdict(report)}
+${outcomeTable(report)}
+${section(
+  'Over time',
+  markup`<p class="muted">A point is ${step}. All times are UTC.</p>
+<div id="charts" class="charts"><noscript>The plots need JavaScript; all numbers are in the tables.</noscript></div>`,
+)}
+${section('By plan', plansTable(report))}
+${report.suggestions && section('Limits that would fit', limitsTable(report.suggestions))}
+${section('Clients', clientsTable(report))}
+${report.log && section('Differs from the log', logTable(report.log))}
+${section('Read', readList(report))}
+</main>`
+}
 
 /** Writes a change such as +25,309. */
 const change = (before: number, after: number): string =>
   `${after > before ? '+' : ''}${count(after - before).replace('-', '\u2212')}`
 
 /** Writes a time such as 2026-11-02 19:12:07Z. */
-export const moment = (at: string | null): Content =>
+const moment = (at: string | null): Content =>
   at === null ? '–' : markup`<time datetime="${at}">${at.slice(0, 19).replace('T', ' ')}Z</time>`
 
 /** Says in one sentence how many clients are refused more. */
-export function verdict({ clients, requests, before }: ReplayReport): Markup {
+function verdict({ clients, requests, before }: ReplayReport): Markup {
   const hit = clients.filter((client) => moreOf(client) > 0)
   const more = hit.reduce((sum, client) => sum + moreOf(client), 0)
   const less = clients.filter((client) => moreOf(client) < 0).length
@@ -30,7 +69,7 @@ export function verdict({ clients, requests, before }: ReplayReport): Markup {
 
 const OTHER = 'no such client or key, or refused by its route'
 
-export function outcomeTable({ requests, before, ...now }: ReplayReport): Markup {
+function outcomeTable({ requests, before, ...now }: ReplayReport): Markup {
   const row = (what: string, of: (outcome: Outcome) => number): Content[] =>
     before === undefined
       ? [what, of(now), requests === 0 ? '–' : percentOf(of(now) / requests)]
@@ -57,7 +96,7 @@ function refusedCells({ before, ...now }: Outcome & { readonly before?: Outcome 
   return [refusedOf(before), refused, change(refusedOf(before), refused)]
 }
 
-export function plansTable({ plans, before }: ReplayReport): Markup {
+function plansTable({ plans, before }: ReplayReport): Markup {
   const heads = [
     'Plan',
     number('Clients'),
@@ -74,7 +113,7 @@ export function plansTable({ plans, before }: ReplayReport): Markup {
 }
 
 /** The clients with the most refusals, or with the largest increase, come first. */
-export function clientsTable({ clients, before, suggestions }: ReplayReport): Content {
+function clientsTable({ clients, before, suggestions }: ReplayReport): Content {
   const heads = [
     'Client',
     'Plan',
@@ -113,7 +152,7 @@ export function clientsTable({ clients, before, suggestions }: ReplayReport): Co
 }
 
 /** Renders the busiest minutes and days of each plan's clients, and limits under which a share of its requests is refused. */
-export function limitsTable({ share, until, plans }: Suggestions): Content {
+function limitsTable({ share, until, plans }: Suggestions): Content {
   const counts = ['Clients', 'p50', 'p95', 'p99', 'Limit', `At ${percentOf(share)}`, 'Refused']
   const rows = plans
     .flatMap(windowsOf)
@@ -144,7 +183,7 @@ const causes: Readonly<Record<Cause, string>> = {
   unexplained: 'no cause was found',
 }
 
-export function logTable({ same, differs, examples }: NonNullable<ReplayReport['log']>): Content {
+function logTable({ same, differs, examples }: NonNullable<ReplayReport['log']>): Content {
   const rows = Object.entries(differs).filter(([, amount]) => amount > 0) as [Cause, number][]
   const all = rows.reduce((sum, [, amount]) => sum + amount, 0)
   const exampleOf = (cause: Cause): Content => {
@@ -175,7 +214,7 @@ const names = (all: readonly string[]): Content =>
         all.length > MOST_NAMES && `, and ${count(all.length - MOST_NAMES)} more`,
       ]
 
-export function readList({ read, unknownClients, ...report }: ReplayReport): Markup {
+function readList({ read, unknownClients, ...report }: ReplayReport): Markup {
   const { firstUnreadable: first } = read
   const where = first !== null && [
     ' (first: ',
