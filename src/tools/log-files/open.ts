@@ -45,10 +45,10 @@ export function openLogs(
     if (notes.length < MAX_NOTES) notes.push(line)
     else counts.notesDropped++
   }
-  const disks = logs.map(({ disk }) => disk?.bytes)
-  const totalBytes = disks.includes(undefined)
+  const sizes = logs.map(({ bytes }) => bytes)
+  const totalBytes = sizes.includes(undefined)
     ? undefined
-    : disks.reduce((sum: number, bytes = 0) => sum + bytes, 0)
+    : sizes.reduce((sum: number, bytes = 0) => sum + bytes, 0)
   return {
     notes,
     get reading() {
@@ -108,7 +108,7 @@ function furthestBehind(sources: ReadonlySet<Source>): Source | undefined {
 
 /** Unix time in ms of the first request. -Infinity: read the log at once; it is a stream, or has no request near its beginning. */
 async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
-  if (log.disk === undefined) return -Infinity
+  if (log.bytes === undefined) return -Infinity
   const counts = noCounts()
   const times: number[] = []
   const take = (row: RequestRow): void => void times.push(row.atMs)
