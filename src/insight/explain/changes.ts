@@ -1,24 +1,16 @@
-/** Changes that would lead to another answer; each suffices alone. */
-import { clock, count, duration } from '../format.js'
+/** Words for the changes that take more than a line of a finding. */
+import { clock, count } from '../format.js'
+import type { Config } from '../../config/config.ts'
+import { windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
-import type { Refusal, RefusalCode } from '../../core/rules/refusals.ts'
-import { hasOwnLimits, limitOf, type Material } from './findings.ts'
-import type { CallerKnown } from './question.ts'
+import type { Refusal } from '../../core/rules/refusals.ts'
+import type { CallerKnown, Question } from './question.ts'
+import type { Walked } from './walk.ts'
 import { ordinal } from './words.ts'
 
-type Change = (material: Material, refusal: Refusal) => readonly string[]
-
-/** refusal: the answer to the request; undefined: it is not refused. */
-export function changesOf(material: Material, refusal: Refusal | undefined): readonly string[] {
-  if (refusal === undefined) return untilRefused(material)
-  const wait = refusal.retryAfterSeconds
-  const changes = byCode[refusal.code]?.(material, refusal) ?? []
-  return [...(wait === undefined ? [] : [`wait ${duration(wait * 1000)}`]), ...changes]
-}
-
-/** Says which of the requests after this one is refused first. */
-function untilRefused({ walked, question: { atMs } }: Material): readonly string[] {
-  const { quota, admission } = walked.exchange
+/** Says which of the requests after this one, which is not refused, is refused first. */
+export function untilRefused({ exchange }: Walked, { atMs }: Question): readonly string[] {
+  const { quota, admission } = exchange
   if (quota === undefined || admission === undefined) return []
   const { minute, day } = quota
   const until = (seconds: number): string => clock(seconds * 1000, atMs)
@@ -28,116 +20,62 @@ function untilRefused({ walked, question: { atMs } }: Material): readonly string
   return minute.remaining < day.remaining ? [inMinute, inDay] : [inDay]
 }
 
-const quota: Change = ({ config, caller, callerKnown, known }, { window }) => {
-  if (caller === undefined || window === undefined) {
-    return [
-      'send Authorization: Bearer KEY with a valid key, which is not counted here',
-      `anonymous.perMinute above ${Math.max(config.anonymous.perMinute, known.anonymousUsed ?? 0)}`,
-    ]
-  }
-  const { limits, clientId, plan } = caller
-  const used = callerKnown.use ?? { minute: 0, day: 0 }
-  const isBoth = usedUpOf(caller, callerKnown) === 'both'
-  const owner = hasOwnLimits(config, caller) ? `limits of client ${clientId}: ` : `plans.${plan}.`
-  const above = (key: 'perMinute' | 'perDay', name: 'minute' | 'day'): string =>
-    `${key} above ${Math.max(limits[key], used[name])}`
-  const wanted = isBoth
-    ? `${above('perDay', 'day')} and ${above('perMinute', 'minute')}`
-    : above(window === 'day' ? 'perDay' : 'perMinute', window)
-  return [`${owner}${wanted}`, resetOf(clientId, isBoth ? 'both' : window)]
-}
+const usedUp = ({ limits }: Caller, { use }: CallerKnown) =>
+  windows.filter(({ name, limit }) => use !== undefined && use[name] >= limits[limit])
 
-const resetOf = (clientId: string, window: 'minute' | 'day' | 'both'): string =>
-  `tollgate usage reset ${clientId} ${window === 'both' ? '--minute --day' : `--${window}`}`
+const resetOf = (clientId: string, wanted: readonly { readonly name: WindowName }[]): string =>
+  `tollgate usage reset ${clientId} ${wanted.map(({ name }) => `--${name}`).join(' ')}`
 
-function usedUpOf({ limits }: Caller, { use }: CallerKnown): 'both' | 'minute' | 'day' | undefined {
-  if (use === undefined) return undefined
-  const isDay = use.day >= limits.perDay
-  if (use.minute < limits.perMinute) return isDay ? 'day' : undefined
-  return isDay ? 'both' : 'minute'
+/** owner: names the place of the limits. */
+export function quotaChange(
+  caller: Caller,
+  known: CallerKnown,
+  window: WindowName,
+  owner: string,
+): readonly string[] {
+  const all = usedUp(caller, known)
+  const wanted = all.length > 1 ? all : windows.filter(({ name }) => name === window)
+  const above = wanted.map(
+    ({ name, limit }) => `${limit} above ${Math.max(caller.limits[limit], known.use?.[name] ?? 0)}`,
+  )
+  // The longer window comes first.
+  return [`${owner}${above.toReversed().join(' and ')}`, resetOf(caller.clientId, wanted)]
 }
 
 /** Lifting the ban is not enough while a window is exhausted. */
-const banned: Change = ({ caller, callerKnown }) => {
-  if (caller === undefined) return []
+export function banChange(caller: Caller, known: CallerKnown): readonly string[] {
   const lift = `tollgate bans lift ${caller.keyId}`
-  const window = usedUpOf(caller, callerKnown)
-  return [window === undefined ? lift : `${lift} and ${resetOf(caller.clientId, window)}`]
+  const all = usedUp(caller, known)
+  return [all.length === 0 ? lift : `${lift} and ${resetOf(caller.clientId, all)}`]
 }
 
-const sized: Change = ({ config, question: { headers } }, refusal) => {
-  const limit = limitOf(refusal)
-  if (limit === undefined) return []
-  const most = config.server.limits[limit]
+const sized = {
+  bodyBytes: 'a body',
+  urlBytes: 'a target',
+  headerBytes: 'header fields',
+  headerCount: 'header fields',
+}
+
+/** Name of the setting in server.limits that caused the refusal; undefined: none did. */
+export function limitOf({ code, cause = '' }: Refusal): keyof typeof sized | undefined {
+  if (code === 'body_too_large') return 'bodyBytes'
+  if (code === 'uri_too_long') return 'urlBytes'
+  if (code !== 'headers_too_large') return undefined
+  return cause.includes('bytes') ? 'headerBytes' : 'headerCount'
+}
+
+export function sizeChange(
+  { server }: Config,
+  { headers }: Question,
+  { cause = '' }: Refusal,
+  limit: keyof typeof sized,
+): readonly string[] {
+  const most = server.limits[limit]
   const lengthAt = headers.findIndex((name) => name.toLowerCase() === 'content-length')
-  const own = /\d+/.exec(refusal.cause ?? '')?.[0] ?? headers[lengthAt + 1]
-  const what = {
-    bodyBytes: 'a body',
-    urlBytes: 'a target',
-    headerBytes: 'header fields',
-    headerCount: 'header fields',
-  }
+  const own = /\d+/.exec(cause)?.[0] ?? headers[lengthAt + 1]
   const unit = limit === 'headerCount' ? 'fields' : 'bytes'
   return [
-    `${what[limit]} of at most ${count(most)} ${unit}`,
+    `${sized[limit]} of at most ${count(most)} ${unit}`,
     `server.limits.${limit} above ${Math.max(most, (Number(own) || 0) - 1)}`,
   ]
-}
-
-const unmatched: Change = ({ config, walked: { exchange } }, { allow }) => {
-  const { path = '', route, request } = exchange
-  const { basePath } = config.server
-  if (route === undefined) return [`a path below ${basePath}`]
-  const others = allow === undefined ? [] : [`send one of ${allow}`]
-  return [
-    ...others,
-    `a route with match: ${request.method} ${path.slice(basePath.length) || '/'}`,
-    'unmatched: forward',
-  ]
-}
-
-const removed: Change = ({ config, walked }, { code }) => {
-  const route = config.routes.find(({ name }) => name === walked.exchange.route?.name)
-  const successor = route?.deprecated?.successor
-  return [
-    ...(successor === undefined ? [] : [`send it to ${successor}`]),
-    code === 'operation_removed'
-      ? `routes.${route?.name}.deprecated.afterSunset: announce`
-      : `routes.${route?.name}.deprecated without this brownout`,
-  ]
-}
-
-const invalidKey: Change = ({ walked, config }, { cause }) => {
-  const { refusedCaller } = walked.exchange
-  if (refusedCaller !== undefined)
-    return [
-      `a later expires of key ${refusedCaller.keyId}, or none`,
-      `another key: tollgate keys new --client ${refusedCaller.clientId}`,
-    ]
-  if (cause === 'several Authorization headers') return ['send one Authorization field']
-  return [`send Authorization: Bearer KEY with one of the ${count(config.clients.keyCount)} keys`]
-}
-
-const byCode: Partial<Record<RefusalCode, Change>> = {
-  rate_limit_exceeded: quota,
-  api_key_banned: banned,
-  missing_api_key: (_, { detail }) => [
-    detail === undefined ? 'send Authorization: Bearer KEY' : 'put Bearer before the key',
-  ],
-  invalid_api_key: invalidKey,
-  not_found: unmatched,
-  method_not_allowed: unmatched,
-  operation_removed: removed,
-  operation_in_brownout: removed,
-  body_too_large: sized,
-  uri_too_long: sized,
-  headers_too_large: sized,
-  length_required: () => ['send Content-Length, or the body in chunks'],
-  method_not_implemented: () => ['send GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS'],
-  invalid_request: (_, { cause }) => [`send it without this: ${cause}`],
-  overloaded: ({ config }) => [`server.overload.lag above ${config.server.overload.lagMs} ms`],
-  concurrency_limit_exceeded: ({ caller }) => [
-    `send at most ${caller?.concurrent} at once`,
-    `plans.${caller?.plan}.concurrent above ${caller?.concurrent}`,
-  ],
 }

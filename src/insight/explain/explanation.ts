@@ -2,8 +2,9 @@
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import type { AskedPlace, PlacesFound } from '../../config/clients/setting-locations.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
-import { changesOf } from './changes.ts'
-import { finders, findingOf, setting, type Finding, type Material } from './findings.ts'
+import { duration } from '../format.js'
+import { untilRefused } from './changes.ts'
+import { finders, setting, type Finding, type Material } from './findings.ts'
 import { isoOf } from './words.ts'
 
 /** Stages in the order in which a request meets them. */
@@ -74,7 +75,7 @@ function explanationBy(material: Material): Unlocated {
     stages: stageNames.map((stage) => stageOf(stage, material)),
     decidedBy,
     charged: exchange.admission !== undefined,
-    change: changesOf(material, refusal),
+    change: changesOf(material, decidedBy),
     assumed:
       limits === undefined || !isReached || (use !== undefined && use.isAssumed !== true)
         ? null
@@ -92,7 +93,20 @@ function stageOf(stage: StageName, material: Material): Unlocated['stages'][numb
   const refusal = verdicts.get(stage)
   const passed = stage === 'forward' && isSent ? 'sent' : 'pass'
   const verdict = refusal === undefined ? passed : 'refuse'
-  return { stage, verdict, ...findingOf(stage, material, refusal) }
+  const { change: _, ...finding } = finders[stage](material, refusal)
+  return { stage, verdict, config: null, numbers: {}, ...finding }
+}
+
+/** Changes that would lead to another answer; each suffices alone. */
+function changesOf(material: Material, decidedBy: StageName): readonly string[] {
+  const { walked, config, question } = material
+  const { refusal, verdicts } = walked
+  if (refusal === undefined) return untilRefused(walked, question)
+  const { code, retryAfterSeconds: wait } = refusal
+  const { change = [] } = finders[decidedBy](material, verdicts.get(decidedBy))
+  const lag = `server.overload.lag above ${config.server.overload.lagMs} ms`
+  const changes = code === 'overloaded' ? [lag] : change
+  return [...(wait === undefined ? [] : [`wait ${duration(wait * 1000)}`]), ...changes]
 }
 
 /** Stage that made the answer. A refusal by match-route waits for authentication, so another stage may refuse first. */

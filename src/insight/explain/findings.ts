@@ -1,11 +1,13 @@
-/** What each stage examined and found, in words and numbers; the verdict and all numbers are the stage's own. */
+/** What each stage examined and found, in words and numbers, and what would change its refusal; the verdict and all numbers are the stage's own. */
 import { clock, count, usage } from '../format.js'
 import type { ExplainedStage, StageName } from '../api/explain.ts'
 import type { Config } from '../../config/config.ts'
+import { windowNames, windows } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
 import type { AskedPlace } from '../../config/clients/setting-locations.ts'
+import { banChange, limitOf, quotaChange, sizeChange } from './changes.ts'
 import type { CallerKnown, Known, Question } from './question.ts'
 import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
 import type { Walked } from './walk.ts'
@@ -25,31 +27,20 @@ export interface Finding extends Pick<ExplainedStage, 'rule' | 'numbers'> {
   readonly config: AskedPlace | null
 }
 
+/** change: changes that would lead to another answer, if the stage has refused; each suffices alone. */
+type Found = Pick<Finding, 'rule'> &
+  Partial<Finding> & { readonly change?: readonly string[] | undefined }
 /** refusal: the stage's own; undefined: it let the request pass. */
-export function findingOf(
-  stage: StageName,
-  material: Material,
-  refusal: Refusal | undefined,
-): Finding {
-  return { config: null, numbers: {}, ...finders[stage](material, refusal) }
-}
-
-type Found = Pick<Finding, 'rule'> & Partial<Finding>
 type Finder = (material: Material, refusal: Refusal | undefined) => Found
 
 export const setting = (...path: readonly (string | number)[]): AskedPlace => ({ path })
 
-/** Whether the limits are the client's own, and not its plan's. */
-export function hasOwnLimits({ plans }: Config, { plan }: Caller): boolean {
-  return plans.get(plan)?.limits === undefined
-}
-
-/** Name of the setting in server.limits that caused the refusal; undefined: none did. */
-export function limitOf({ code, cause = '' }: Refusal) {
-  if (code === 'body_too_large') return 'bodyBytes'
-  if (code === 'uri_too_long') return 'urlBytes'
-  if (code !== 'headers_too_large') return undefined
-  return cause.includes('bytes') ? 'headerBytes' : 'headerCount'
+/** Changes of a malformed request. */
+function wellFormed({ code, cause }: Refusal): readonly string[] {
+  if (code === 'length_required') return ['send Content-Length, or the body in chunks']
+  if (code === 'method_not_implemented')
+    return ['send GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS']
+  return [`send it without this: ${cause}`]
 }
 
 const causeOf = (refusal: Refusal): string => refusal.cause ?? refusalKinds[refusal.code].message
@@ -59,26 +50,36 @@ const accept: Finder = ({ config, question }, refusal) => {
   if (refusal === undefined)
     return { rule: `framing, sizes within limits${own}`, config: setting('server', 'limits') }
   const limit = limitOf(refusal)
-  if (limit === undefined) return { rule: causeOf(refusal) }
+  if (limit === undefined) return { rule: causeOf(refusal), change: wellFormed(refusal) }
   return {
     rule: `${causeOf(refusal)}: above ${limit}`,
     config: setting('server', 'limits', limit),
     numbers: { limit: config.server.limits[limit] },
+    change: sizeChange(config, question, refusal, limit),
   }
 }
 
 const matchRoute: Finder = ({ config, walked }, refusal) => {
-  const { route, status } = walked.exchange
-  if (refusal?.code === 'method_not_allowed')
-    return { rule: `this path takes ${refusal.allow}`, numbers: { allow: refusal.allow ?? null } }
-  if (refusal !== undefined && route === undefined) {
-    const { basePath } = config.server
-    return { rule: `outside of ${basePath}`, config: setting('server', 'basePath') }
+  const { route, status, request, path = '' } = walked.exchange
+  const { basePath } = config.server
+  const match = `${request.method} ${path.slice(basePath.length) || '/'}`
+  const change = [`a route with match: ${match}`, 'unmatched: forward']
+  if (refusal?.allow !== undefined) {
+    const { allow } = refusal
+    const methods = `send one of ${allow}`
+    return { rule: `this path takes ${allow}`, numbers: { allow }, change: [methods, ...change] }
   }
+  if (refusal !== undefined && route === undefined)
+    return {
+      rule: `outside of ${basePath}`,
+      config: setting('server', 'basePath'),
+      change: [`a path below ${basePath}`],
+    }
   if (route?.template === undefined)
     return {
       rule: refusal === undefined ? 'no route: forwarded all the same' : 'no route has this path',
       config: setting('unmatched'),
+      change,
     }
   const at = config.routes.findIndex(({ name }) => name === route.name)
   const marks = [route.deprecated && 'deprecated', route.websocket && 'WebSocket']
@@ -89,7 +90,10 @@ const matchRoute: Finder = ({ config, walked }, refusal) => {
   }
 }
 
-const authenticate: Finder = ({ config, walked, caller, question }, refusal) => {
+const authenticate: Finder = (
+  { config, walked, caller, known: { anonymousUsed = 0 }, question },
+  refusal,
+) => {
   const { atMs } = question
   const known = caller ?? walked.exchange.refusedCaller
   const location = known === undefined ? null : { clientId: known.clientId, keyId: known.keyId }
@@ -106,22 +110,41 @@ const authenticate: Finder = ({ config, walked, caller, question }, refusal) => 
       rule: `${perMinute} a minute without a valid key are used up (${refusal.cause})`,
       config: setting('anonymous', 'perMinute'),
       numbers: { limit: perMinute, retryAfterSeconds: refusal.retryAfterSeconds ?? null },
+      change: [
+        'send Authorization: Bearer KEY with a valid key, which is not counted here',
+        `anonymous.perMinute above ${Math.max(perMinute, anonymousUsed)}`,
+      ],
     }
   }
-  if (refusal?.code === 'missing_api_key')
-    return { rule: refusal.cause ?? 'no Authorization field' }
+  if (refusal?.code === 'missing_api_key') {
+    const isBare = refusal.detail !== undefined
+    const send = isBare ? 'put Bearer before the key' : 'send Authorization: Bearer KEY'
+    return { rule: refusal.cause ?? 'no Authorization field', change: [send] }
+  }
   if (refusal?.code === 'overloaded')
     return { rule: causeOf(refusal), config: setting('server', 'overload', 'lag') }
+  const change = refusal?.code === 'invalid_api_key' ? keyChange(config, known, refusal) : []
   if (known !== undefined && ends !== null)
     return {
       rule: `key ended ${dateOf(ends, atMs)}`,
       config: location,
       numbers: { expiresAt: isoOf(ends) },
+      change,
     }
-  return { rule: refusal?.cause ?? 'no such key' }
+  return { rule: refusal?.cause ?? 'no such key', change }
 }
 
-const checkBan: Finder = ({ config, callerKnown, question: { atMs } }, refusal) => {
+function keyChange({ clients }: Config, known: Caller | undefined, { cause }: Refusal): string[] {
+  if (known !== undefined)
+    return [
+      `a later expires of key ${known.keyId}, or none`,
+      `another key: tollgate keys new --client ${known.clientId}`,
+    ]
+  if (cause === 'several Authorization headers') return ['send one Authorization field']
+  return [`send Authorization: Bearer KEY with one of the ${count(clients.keyCount)} keys`]
+}
+
+const checkBan: Finder = ({ config, caller, callerKnown, question: { atMs } }, refusal) => {
   const { ban, standings } = callerKnown
   const most = standings?.toSorted((one, other) => other.strikes - one.strikes)[0]
   const limit = config.bans.strikes
@@ -140,6 +163,7 @@ const checkBan: Finder = ({ config, callerKnown, question: { atMs } }, refusal) 
       bans: ban.count,
       retryAfterSeconds: refusal.retryAfterSeconds ?? null,
     },
+    change: caller && banChange(caller, callerKnown),
   }
 }
 
@@ -153,7 +177,7 @@ const checkDeprecation: Finder = ({ config, walked, question: { atMs } }, refusa
   const at = config.routes.findIndex(({ name }) => name === route?.name)
   const deprecated = config.routes[at]?.deprecated
   if (deprecated === undefined) return { rule: 'not deprecated' }
-  const { sunsetMs } = deprecated
+  const { sunsetMs, successor } = deprecated
   const sunset = sunsetMs === undefined ? '' : `, sunset ${dateOf(sunsetMs, atMs)}`
   const location = (key: string) => setting('routes', at, 'deprecated', key)
   const numbers = {
@@ -163,25 +187,35 @@ const checkDeprecation: Finder = ({ config, walked, question: { atMs } }, refusa
   if (refusal === undefined)
     return { rule: `deprecated${sunset}`, config: location('since'), numbers }
   const { retryAfterSeconds: waitSeconds } = refusal
+  const name = `routes.${route?.name}.deprecated`
+  const replaced = successor === undefined ? [] : [`send it to ${successor}`]
   if (waitSeconds === undefined)
-    return { rule: `gone${sunset}`, config: location('afterSunset'), numbers }
+    return {
+      rule: `gone${sunset}`,
+      config: location('afterSunset'),
+      numbers,
+      change: [...replaced, `${name}.afterSunset: announce`],
+    }
   const backMs = Math.floor(atMs) + waitSeconds * 1000
   return {
     rule: `in a brownout for this client until ${clock(backMs, atMs)}`,
     config: location('brownouts'),
     numbers,
+    change: [...replaced, `${name} without this brownout`],
   }
 }
 
-const takeQuota: Finder = ({ config, caller, walked }, refusal) => {
+const takeQuota: Finder = ({ config, caller, callerKnown, walked }, refusal) => {
   const { quota } = walked.exchange
   if (caller === undefined || quota === undefined) return { rule: '' }
   const window = refusal?.window
-  const key = window === undefined ? [] : [window === 'day' ? 'perDay' : 'perMinute']
-  const location = hasOwnLimits(config, caller)
-    ? { clientId: caller.clientId }
-    : setting('plans', caller.plan, ...key)
-  const uses = (['minute', 'day'] as const).map((name) => {
+  const key = windows.flatMap(({ name, limit }) => (name === window ? limit : []))
+  const { clientId, plan } = caller
+  // The limits are the client's own if its plan has none.
+  const isOwn = config.plans.get(plan)?.limits === undefined
+  const location = isOwn ? { clientId } : setting('plans', plan, ...key)
+  const owner = isOwn ? `limits of client ${clientId}: ` : `plans.${plan}.`
+  const uses = windowNames.map((name) => {
     const { limit, remaining } = quota[name]
     // The refusing window counts as fully used, whatever other processes hold.
     return { name, use: { used: name === window ? limit : limit - remaining, limit } }
@@ -198,6 +232,7 @@ const takeQuota: Finder = ({ config, caller, walked }, refusal) => {
     rule: first.map(({ name, use }) => `${name} ${usage(use)}`).join(', '),
     config: location,
     numbers: { ...numbers, retryAfterSeconds: refusal?.retryAfterSeconds ?? null },
+    change: window && quotaChange(caller, callerKnown, window, owner),
   }
 }
 
@@ -207,6 +242,10 @@ const takeTurn: Finder = ({ caller, callerKnown, known: { isOver } }, refusal) =
     rule: `at most ${count(caller?.concurrent)} at once, per worker${isOver ? '' : rule}`,
     config: caller === undefined ? null : setting('plans', caller.plan, 'concurrent'),
     numbers: { limit: caller?.concurrent ?? null, ...numbers },
+    change: [
+      `send at most ${caller?.concurrent} at once`,
+      `plans.${caller?.plan}.concurrent above ${caller?.concurrent}`,
+    ],
   }
 }
 
@@ -225,7 +264,7 @@ const receiveBody: Finder = ({ config, walked }) => {
 }
 
 const forward: Finder = ({ config, known }, refusal) => {
-  if (refusal !== undefined) return { rule: causeOf(refusal) }
+  if (refusal !== undefined) return { rule: causeOf(refusal), change: wellFormed(refusal) }
   const { urls, balance } = config.upstream
   const choice = balance === 'least-requests' ? 'least requests' : 'round robin'
   const { backends } = known

@@ -67,24 +67,22 @@ export function withRecord(
   past: PastRequest,
   revision: string,
 ): Explanation {
-  const { status, backend, cause, charge } = past
-  const charged = charge === 'stands'
   const recorded = notesOf(past)
   if (past.revision !== undefined && !revision.startsWith(past.revision))
     recorded.unshift(`decided under revision ${past.revision}, explained by ${revision}`)
-  if (!past.degraded && past.minute === null && isReached(explained, 'take-quota'))
+  const quota = explained.stages.find(({ stage }) => stage === 'take-quota')
+  if (!past.degraded && past.minute === null && quota?.verdict !== 'notReached')
     recorded.push('what the client had used is not recorded')
-  if (explained.code === null && past.refusal === null) {
-    recorded.push(answerOf(past))
-    return { ...explained, status: status === 0 ? null : status, backend, charged, recorded }
-  }
-  if (isAnotherAnswer(explained, past)) {
-    const derived = `${explained.status ?? 'sent'}${explained.code === null ? '' : ` ${explained.code}`}`
-    recorded.push(`${answerOf(past)}; the stages as known now say ${derived}`)
-    return asRecorded(explained, past, recorded)
-  }
-  if (cause !== null) recorded.push(`cause: ${cause}`)
-  return { ...explained, charged, recorded }
+  const { code, status, retryAfterSeconds, change } = explained
+  const isSame =
+    isSameRefusal(explained, past) &&
+    (past.retryAfterSeconds ?? retryAfterSeconds) === retryAfterSeconds
+  const derived = `${status ?? 'sent'}${code === null ? '' : ` ${code}`}`
+  if (!isSame) recorded.push(`${answerOf(past)}; the stages as known now say ${derived}`)
+  else if (past.refusal === null) recorded.push(answerOf(past))
+  else if (past.cause !== null) recorded.push(`cause: ${past.cause}`)
+  const then = asRecorded(explained, past, recorded)
+  return isSame ? { ...then, retryAfterSeconds, change } : then
 }
 
 function notesOf({ degraded, charge }: PastRequest): string[] {
@@ -173,13 +171,13 @@ function deciderThen({ refusal, window, client, route, backend, cause }: PastReq
   return stage === 'receive-body' || stage === 'accept' ? 'accept' : 'authenticate'
 }
 
-function stagesThen({ stages, code, window }: Explanation, past: PastRequest, decider: StageName) {
+function stagesThen(explained: Explanation, past: PastRequest, decider: StageName) {
+  const { stages } = explained
   const { refusal, retryAfterSeconds, client, backend, cause } = past
   const placeOf = (name: StageName): number => stages.findIndex(({ stage }) => stage === name)
   const [decidedAt, shedAt] = [placeOf(decider), placeOf('shed-load')]
   // A refusal by match-route is given to authenticated callers that are not banned.
   const endAt = decider === 'match-route' && client !== null ? shedAt : decidedAt
-  const isAlike = code === refusal && window === past.window
   return stages.map((one, at): ExplainedStage => {
     const { stage, verdict, rule, numbers } = one
     if (at > endAt) return { stage, ...NOT_REACHED }
@@ -189,19 +187,15 @@ function stagesThen({ stages, code, window }: Explanation, past: PastRequest, de
     }
     if (refusal === null) return { ...one, verdict: backend === null ? 'pass' : 'sent' }
     const wait = retryAfterSeconds === null ? {} : { retryAfterSeconds }
-    if (isAlike && verdict === 'refuse') return { ...one, numbers: { ...numbers, ...wait } }
+    if (isSameRefusal(explained, past) && verdict === 'refuse')
+      return { ...one, numbers: { ...numbers, ...wait } }
     const words = cause ?? refusalKinds[refusal].message
     return { ...one, verdict: 'refuse', rule: words, numbers: wait }
   })
 }
 
-const isReached = ({ stages }: Explanation, name: StageName): boolean =>
-  stages.some(({ stage, verdict }) => stage === name && verdict !== 'notReached')
-
-const isAnotherAnswer = (explained: Explanation, past: PastRequest): boolean =>
-  explained.code !== past.refusal ||
-  explained.window !== past.window ||
-  (past.retryAfterSeconds !== null && explained.retryAfterSeconds !== past.retryAfterSeconds)
+const isSameRefusal = ({ code, window }: Explanation, past: PastRequest): boolean =>
+  code === past.refusal && window === past.window
 
 function answerOf(past: PastRequest): string {
   const { status, refusal, window, retryAfterSeconds, backend, backendMs, cause } = past

@@ -10,6 +10,7 @@ import type { Caller } from '../../core/rules/credentials.ts'
 import type { Framing } from '../../core/rules/framing.ts'
 import { isRefusal, type Refusal } from '../../core/rules/refusals.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
+import { whenKnown } from '../../core/rules/when-known.ts'
 import { readOffer } from '../../core/rules/websocket.ts'
 import type { Question } from './question.ts'
 
@@ -84,10 +85,9 @@ function watch(
     <Args extends unknown[], Answer>(stage: StageName, decide: (...args: Args) => Answer) =>
     (...args: Args): Answer => {
       const answer = decide(...args)
-      const note = (known: unknown) =>
-        void verdicts.set(stage, isRefusal(known) ? known : undefined)
-      if (answer instanceof Promise) void answer.then(note)
-      else note(answer)
+      void whenKnown(answer, (known) => {
+        verdicts.set(stage, isRefusal(known) ? known : undefined)
+      })
       return answer
     }
   const { authenticate } = stages

@@ -31,13 +31,13 @@ export async function explain(
   { findLocations, verifier }: ExplainOptions = {},
 ): Promise<Explanation> {
   const { atMs } = question
-  const clock = { epochMs: () => atMs, nowMs: () => atMs }
+  const now = (): number => atMs
   const { shed = 'nothing' } = known
   const keyRing = ringWith(config, question.keyId)
   let caller: Caller | undefined
   let callerKnown: CallerKnown = {}
   const countedAtMs = (): number => callerKnown.countedAtMs ?? atMs
-  const scratch = createScratch({ config, clock, countedAtMs, verifier, shed, keyRing })
+  const scratch = createScratch({ config, now, countedAtMs, verifier, shed, keyRing })
   const { seed, stages } = scratch
   const proto = config.server.tls === undefined ? 'http' : 'https'
   const walked = await walkThrough(stages, question, {

@@ -26,12 +26,10 @@ import { createDecidingStages } from './request-policy.ts'
 
 export interface ScratchOptions {
   readonly config: Config
-  /** epochMs: Unix time in ms. nowMs: the same, or a clock that never goes back. */
-  readonly clock: { epochMs(): number; nowMs(): number }
-  /** The store's Unix time in ms, by which use is counted and bans end. Default: the clock of this process. */
+  /** Unix time in ms at which requests are decided. */
+  readonly now: () => number
+  /** The store's Unix time in ms, by which use is counted and bans end. Default: the same. */
   readonly countedAtMs?: () => number
-  /** Receives each charge and refusal. Default: they are not recorded. */
-  readonly tally?: Charges['tally']
   /** Default: the keys of the configuration, by their digests. */
   readonly keyRing?: Pick<KeyRing, 'find'>
   readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
@@ -50,30 +48,28 @@ const NO_TALLY: Charges['tally'] = {
 const SEED = 'seed'
 
 export function createScratch(options: ScratchOptions) {
-  const { config, clock, tally = NO_TALLY, shed = 'nothing', verifier } = options
-  const { epochMs } = clock
-  const { countedAtMs = epochMs } = options
+  const { config, now, countedAtMs = now, shed = 'nothing', verifier } = options
   // No client is dropped: one that is forgotten would have all of its day again.
   const authority = createMemoryAuthority({ clock: { epochMs: countedAtMs }, maxClients: Infinity })
   const lessee = new Lessee({
     authority,
     processId: 'scratch',
-    clock,
+    clock: { epochMs: now, nowMs: now },
     outage: config.store.onOutage,
     timers: NO_TIMERS,
   })
   const { bans, seedBan } = createBans(config, countedAtMs)
-  const addresses = createAddressCounter({ now: epochMs })
+  const addresses = createAddressCounter({ now })
   let turnsTaken = 0
   // No request waits for others of its client.
   const turns = {
     of: () => new ClientTurns(),
     take: (_: unknown, limit: number) => turnsTaken < limit,
   }
-  const { keyRing = createKeyRing(config.clients, new UsedKeys(), isStructured(config)) } = options
-  const charges = { lessee, tally, timestamps: { next: epochMs } }
-  const load = { shed }
-  const parts = { ...charges, epochMs, bans, addresses, turns, load, keyRing }
+  const { structuredQuotaHeaders: isStructured } = config.server
+  const { keyRing = createKeyRing(config.clients, new UsedKeys(), isStructured) } = options
+  const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
+  const parts = { ...charges, epochMs: now, bans, addresses, turns, load: { shed }, keyRing }
   return {
     lessee,
     stages: createDecidingStages(config, parts, { upstream: {}, verifier }),
@@ -108,8 +104,6 @@ function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number
     void authority.take({ client, ...process, limits, minute, day, need: 0, want: 0 })
   }
 }
-
-const isStructured = ({ server }: Config): boolean => server.structuredQuotaHeaders
 
 function createBans(config: Config, now: () => number) {
   let listener: BanStoreListener | undefined

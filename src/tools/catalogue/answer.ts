@@ -1,4 +1,5 @@
 /** Answers of the service: a resource, or one of the faults in a fixed table. */
+import type { z } from 'zod'
 
 export interface Answer {
   readonly status: number
@@ -24,22 +25,24 @@ const faultKinds = {
   },
   internal_error: { status: 500, message: 'The service could not complete the request' },
 } as const
+type FaultCode = keyof typeof faultKinds
 
-/** A request that cannot be served. It is a value: only bugs and a failing database throw. */
-export interface Fault {
-  readonly fault: keyof typeof faultKinds
-  /** Names the fields or parameters to correct; never repeats what the client sent. */
-  readonly detail?: string
-  readonly headers?: Readonly<Record<string, string>>
+/** Ends a request that cannot be served, with the Error resource as its answer. */
+export class Fault extends Error {
+  readonly answer: Answer
+
+  /** detail: names the fields or parameters to correct, and never repeats what the client sent. */
+  constructor(code: FaultCode, detail?: string, headers: Answer['headers'] = {}) {
+    const { status, message: kind } = faultKinds[code]
+    const message = detail ? `${kind}: ${detail}.` : `${kind}.`
+    super(message)
+    this.answer = { status, body: JSON.stringify({ code, message, status }), headers }
+  }
 }
 
-export function isFault(value: unknown): value is Fault {
-  return typeof value === 'object' && value !== null && 'fault' in value
-}
-
-/** The Error resource, with its `status` equal to the status of the answer. */
-export function faultAnswer({ fault, detail, headers = {} }: Fault): Answer {
-  const { status, message } = faultKinds[fault]
-  const body = { code: fault, message: detail ? `${message}: ${detail}.` : `${message}.`, status }
-  return { status, body: JSON.stringify(body), headers }
+/** Returns what the client sent in the schema's form, or throws a fault with all problems. */
+export function parse<T>(schema: z.ZodType<T>, sent: unknown, code: FaultCode): T {
+  const { data, error } = schema.safeParse(sent)
+  if (error === undefined) return data
+  throw new Fault(code, error.issues.map(({ message }) => message).join('; '))
 }

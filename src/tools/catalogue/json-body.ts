@@ -1,7 +1,8 @@
 /** Reads a request body as JSON, with integers as bigints that keep every digit. */
+import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { MIMEType } from 'node:util'
-import type { Fault } from './answer.ts'
+import { Fault } from './answer.ts'
 import { parseInt64 } from './parameters.ts'
 
 const maxBodyBytes = 1024 * 1024
@@ -9,24 +10,18 @@ const maxBodyBytes = 1024 * 1024
 const maxDiscardedBytes = 8 * maxBodyBytes
 
 /**
- * Returns the parsed value, or a fault. Each number spelled as an int64 becomes a bigint, any other stays a
- * number. Rejects only if the client leaves before the end of its body.
+ * Resolves with the parsed value; each number spelled as an int64 becomes a bigint, any other stays a number.
+ * Rejects with a Fault, or if the client leaves before the end of its body.
  */
-export async function readJsonBody(request: IncomingMessage): Promise<{ json: unknown } | Fault> {
-  if (hasNoBody(request)) return { fault: 'invalid_body', detail: 'a JSON object is required' }
-  if (!isPlainJson(request)) return { fault: 'unsupported_media_type' }
+export async function readJsonBody(request: IncomingMessage): Promise<unknown> {
+  if (hasNoBody(request)) throw new Fault('invalid_body', 'a JSON object is required')
+  if (!isPlainJson(request)) throw new Fault('unsupported_media_type')
   const bytes = await readBytes(request)
-  if (bytes === undefined) return { fault: 'body_too_large', headers: { connection: 'close' } }
-  let text: string
+  if (!isUtf8(bytes)) throw new Fault('invalid_body', 'it must be UTF-8')
   try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    return JSON.parse(new TextDecoder().decode(bytes), exactIntegers) as unknown
   } catch {
-    return { fault: 'invalid_body', detail: 'it must be UTF-8' }
-  }
-  try {
-    return { json: JSON.parse(text, exactIntegers) as unknown }
-  } catch {
-    return { fault: 'invalid_body', detail: 'it must be JSON of reasonable depth' }
+    throw new Fault('invalid_body', 'it must be JSON of reasonable depth')
   }
 }
 
@@ -49,8 +44,7 @@ function isPlainJson({ headers }: IncomingMessage): boolean {
   }
 }
 
-/** The whole body, or undefined if it is over the limit. */
-async function readBytes(request: IncomingMessage): Promise<Buffer | undefined> {
+async function readBytes(request: IncomingMessage): Promise<Buffer> {
   let chunks: Buffer[] = []
   let receivedBytes = 0
   const parts = request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
@@ -60,7 +54,8 @@ async function readBytes(request: IncomingMessage): Promise<Buffer | undefined> 
     else chunks = []
     if (receivedBytes > maxDiscardedBytes) break
   }
-  return receivedBytes <= maxBodyBytes ? Buffer.concat(chunks) : undefined
+  if (receivedBytes <= maxBodyBytes) return Buffer.concat(chunks)
+  throw new Fault('body_too_large', undefined, { connection: 'close' })
 }
 
 /** JSON.parse rounds beyond 2^53, but hands its reviver the digits as they were sent (Node 22 and later). */

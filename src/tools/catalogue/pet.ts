@@ -1,12 +1,11 @@
 /** An animal as the service takes, stores and returns it. */
 import { z } from 'zod'
-import type { Fault } from './answer.ts'
 
 const petStatuses = ['available', 'pending', 'sold'] as const
 export const petStatus = z.enum(petStatuses, {
   error: `status must be one of ${petStatuses.join(', ')}`,
 })
-export type PetStatus = z.infer<typeof petStatus>
+type PetStatus = z.infer<typeof petStatus>
 
 const MAX_NAME_CHARACTERS = 200
 
@@ -21,7 +20,7 @@ const typeError =
  * animal it was given; an `id` among them has no effect. The last one of a repeated member counts,
  * as in JSON.parse (RFC 8259, section 4, leaves it open).
  */
-const newPet = z.object(
+export const newPet = z.object(
   {
     name: z
       .string({ error: typeError('name', 'a string that is not empty') })
@@ -51,19 +50,14 @@ const newPet = z.object(
 )
 export type NewPet = Readonly<z.infer<typeof newPet>>
 
-export interface Pet extends NewPet {
+export interface Pet extends Omit<NewPet, 'status'> {
   /** An int64 that the service assigns in rising order and never twice. */
   readonly id: bigint
-}
-
-export function parseNewPet(body: unknown): NewPet | Fault {
-  const { data, error } = newPet.safeParse(body)
-  if (error === undefined) return data
-  return { fault: 'invalid_body', detail: error.issues.map(({ message }) => message).join('; ') }
+  readonly status: PetStatus | null
 }
 
 /** Writes the Pet resource as JSON text; JSON.stringify has no integers beyond 2^53. */
 export function petJson({ id, name, categoryId, status }: Pet): string {
-  const optional = status === undefined ? '' : `,"status":"${status}"`
+  const optional = status === null ? '' : `,"status":"${status}"`
   return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId}${optional}}`
 }

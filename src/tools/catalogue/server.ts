@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { inspect } from 'node:util'
-import { faultAnswer, isFault, type Answer } from './answer.ts'
+import { Fault, type Answer } from './answer.ts'
 import { answerRequest } from './operations.ts'
 import type { NewPet } from './pet.ts'
 import { openPetStore, type PetStore } from './store.ts'
@@ -53,7 +53,7 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
     (request, response) => {
       unused.delete(request.socket)
       void answerOrFail(store, request, log).then((answer) => {
-        send(response, answer, { lastOnConnection: closing !== undefined })
+        send(response, answer, closing !== undefined)
       })
     },
   )
@@ -82,19 +82,19 @@ async function answerOrFail(
   log: (line: string) => void,
 ): Promise<Answer> {
   try {
-    const answer = await answerRequest(store, request)
-    return isFault(answer) ? faultAnswer(answer) : answer
+    return await answerRequest(store, request)
   } catch (error) {
+    if (error instanceof Fault) return error.answer
     const clientLeft = request.destroyed && !request.complete
     if (!clientLeft) log(`catalogue: ${request.method} failed: ${inspect(error)}`)
-    return faultAnswer({ fault: 'internal_error' })
+    return new Fault('internal_error').answer
   }
 }
 
 function send(
   response: ServerResponse,
   { status, body, headers = {} }: Answer,
-  { lastOnConnection }: { lastOnConnection: boolean },
+  isLast: boolean,
 ): void {
   // Without a listener, writing to a client that has just left would end the process.
   response.on('error', () => {})
@@ -102,7 +102,7 @@ function send(
     'content-type': 'application/json; charset=utf-8',
     'content-length': Buffer.byteLength(body),
     ...headers,
-    ...(lastOnConnection ? { connection: 'close' } : {}),
+    ...(isLast && { connection: 'close' }),
   })
   // node:http omits the body of an answer to HEAD.
   response.end(body)

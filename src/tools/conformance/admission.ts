@@ -88,11 +88,7 @@ async function methods(setup: Setup, caller: Caller): Promise<Finding> {
     : compared(admitted, base)
 }
 
-export const admission: Checks = {
-  exact: { keys: 1, run: exact },
-  concurrent: { keys: 3, run: concurrent },
-  methods: { keys: 1, run: methods },
-}
+export const admission: Checks = { exact, concurrent, methods }
 
 /** Checks that one key takes nothing from another. It runs first: if it is broken, the other checks mean nothing. */
 export async function isolation({ limits }: Setup, one: Caller, other: Caller): Promise<Finding> {

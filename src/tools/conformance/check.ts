@@ -29,12 +29,9 @@ export interface Setup extends Target {
   readonly journals: readonly Caller[]
 }
 
-/** Checks by name. keys: how many keys it is run with at once, which no other check uses; 0: with one that no check counts; last: it sends nothing, and judges the answers to all callers. */
+/** Checks by name. */
 export type Checks = Readonly<Record<string, Check>>
-export interface Check {
-  readonly keys: number | 'last'
-  run(setup: Setup, caller: Caller): Finding | Promise<Finding>
-}
+export type Check = (setup: Setup, caller: Caller) => Finding | Promise<Finding>
 
 export const answersOf = (callers: readonly Caller[]): KeyedAnswer[] =>
   callers.flatMap(({ journal }) => journal)

@@ -54,9 +54,9 @@ const cases: Readonly<Record<string, readonly [Demand, Bytes]>> = {
   'two-hosts': ['refused', (head) => `${head}\r\nHost: other.example\r\n\r\n`],
 }
 
-const checkOf = ([demand, bytes]: readonly [Demand, Bytes]): Check => ({
-  keys: 0,
-  async run({ spare }) {
+const checkOf =
+  ([demand, bytes]: readonly [Demand, Bytes]): Check =>
+  async ({ spare }) => {
     const connection = await spare.open()
     connection.send(bytes(spare.head(), `${spare.head()}\r\n\r\n`))
     // An answer that announces the end of the connection counts as the end.
@@ -79,8 +79,7 @@ const checkOf = ([demand, bytes]: readonly [Demand, Bytes]): Check => ({
       both: (isOne && isClosed) || statuses.length === 2,
     }
     return isRight[demand] ? holds(seen) : broken(seen, { answers: statuses.length })
-  },
-})
+  }
 
 export const framing: Checks = Object.fromEntries(
   Object.entries(cases).map(([name, each]) => [name, checkOf(each)]),

@@ -105,10 +105,10 @@ const refusals = (setup: Setup): Finding =>
   )
 
 export const headers: Checks = {
-  remaining: { keys: 1, run: remaining },
-  limit: { keys: 'last', run: limit },
-  'reset-fixed': { keys: 'last', run: resetFixed },
-  fields: { keys: 'last', run: fields },
-  agree: { keys: 'last', run: agree },
-  'on-429': { keys: 'last', run: refusals },
+  remaining,
+  limit,
+  'reset-fixed': resetFixed,
+  fields,
+  agree,
+  'on-429': refusals,
 }

@@ -83,9 +83,9 @@ const lifecycle = ({ journals }: Setup): Finding =>
   )
 
 export const responses: Checks = {
-  'on-401': { keys: 0, run: unauthorized },
-  'same-401': { keys: 0, run: sameRefusal },
-  'error-body': { keys: 'last', run: errorBody },
-  'request-id': { keys: 'last', run: requestId },
-  lifecycle: { keys: 'last', run: lifecycle },
+  'on-401': unauthorized,
+  'same-401': sameRefusal,
+  'error-body': errorBody,
+  'request-id': requestId,
+  lifecycle,
 }

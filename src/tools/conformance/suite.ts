@@ -26,7 +26,7 @@ export interface Options {
   readonly only: readonly string[]
 }
 
-export type Row = Finding & (typeof rules)[number]
+export type Row = Finding & Omit<(typeof rules)[number], 'keys'>
 
 export interface Report {
   readonly target: string
@@ -103,33 +103,36 @@ async function play(
       return faultOf(findings.get('reset'))
     },
   }
-  const find = async ({ keys, run }: Check): Promise<Finding> => {
-    const isOwn = keys !== 'last' && keys > 0
-    const callers = isOwn ? Array.from({ length: keys }, nextCaller) : [given.spare]
-    const all = Promise.all(callers.map(async (caller) => run(setup, caller)))
+  const find = async (check: Check, callers: readonly Caller[]): Promise<Finding> => {
+    const all = Promise.all(callers.map(async (caller) => check(setup, caller)))
     return Promise.race([all.then(worstOf), tooLate]).catch((error: unknown) => {
       if (error instanceof Unexpected) return cannotTell(error.message)
       throw error
     })
   }
-  const run = (_: Setup, caller: Caller) => isolation(setup, caller, nextCaller())
-  const first = await find({ keys: 1, run })
+  const [one, other] = [nextCaller(), nextCaller()]
+  const first = await find(() => isolation(setup, one, other), [one])
   const isAsked = (group: string): boolean => only.length === 0 || only.includes(group)
   const rows = rules.filter(({ group, name }) => isAsked(group) || name === 'isolation')
   for (const last of [false, true]) {
-    for (const { name } of rows) {
+    for (const { keys, name } of rows) {
       const check = checks[name]
-      if (check === undefined || (check.keys === 'last') !== last) continue
-      const isMoot = first.verdict === 'broken' && check.keys !== 0
+      if (check === undefined || (keys === 'last') !== last) continue
+      const isMoot = first.verdict === 'broken' && keys !== '0'
       const moot = cannotTell('the keys share their counters')
-      findings.set(name, isMoot ? Promise.resolve(moot) : find(check))
+      const own = last ? [] : Array.from({ length: Number(keys) }, nextCaller)
+      const callers = own.length > 0 ? own : [given.spare]
+      findings.set(name, isMoot ? Promise.resolve(moot) : find(check, callers))
     }
     // Where nothing was found the limit itself is the base.
     void Promise.resolve(findings.get('exact')).then(() => setBase(given.limits.perMinute))
     await Promise.all(findings.values())
   }
   return Promise.all(
-    rows.map(async (row) => ({ ...row, ...((await findings.get(row.name)) ?? first) })),
+    rows.map(async (row) => {
+      const { keys: _, ...said } = row
+      return { ...said, ...((await findings.get(said.name)) ?? first) }
+    }),
   )
 }
 

@@ -186,10 +186,4 @@ async function day(setup: Setup, caller: Caller): Promise<Finding> {
     : holds(`counts down by one from ${first}; ${unreached}`)
 }
 
-export const windows: Checks = {
-  reset: { keys: 1, run: reset },
-  edge: { keys: 2, run: edge },
-  'retry-after': { keys: 2, run: waiting },
-  'refused-free': { keys: 2, run: free },
-  day: { keys: 1, run: day },
-}
+export const windows: Checks = { reset, edge, 'retry-after': waiting, 'refused-free': free, day }

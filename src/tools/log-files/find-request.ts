@@ -1,8 +1,8 @@
 /** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
-import { bytesOf, findLogs } from './input.ts'
-import { Lines, MAX_LINE_CHARS } from './lines.ts'
-import { unpacked } from './unpack.ts'
+import { findLogs } from './input.ts'
+import { MAX_LINE_CHARS } from './lines.ts'
+import { noCounts, Source } from './source.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -35,23 +35,23 @@ export async function findRequests(file: string, id: string): Promise<FoundReque
   const bans = new Map<string, BanRecord>()
   const needles = [JSON.stringify(id), ...around]
   let revision: string | undefined
-  let count = 0
-  const lines = new Lines((line) => {
-    count += 1
+  const counts = noCounts()
+  const look = (line: string): undefined => {
     if (line.length > MAX_LINE_CHARS || !needles.some((needle) => line.includes(needle))) return
     const fields = read(line)
     const { event, key } = fields
     if (event === 'configTaken') revision = textOf(fields['revision'])
     if (event === 'keyBanned' || event === 'audit') note(bans, fields)
     if (event !== 'access' || fields['id'] !== id || found.length === MOST_FOUND) return
-    found.push({ line: count, fields, revision, ban: bans.get(String(key)) })
-  })
-  const progress = { file, readBytes: 0, isCutOff: false }
-  for (const log of findLogs([file])) {
-    for await (const chunk of unpacked(bytesOf(log, progress), progress)) lines.push(chunk)
+    found.push({ line: counts.lines + 1, fields, revision, ban: bans.get(String(key)) })
   }
-  lines.end()
-  return { found, lines: count, isCutOff: progress.isCutOff }
+  const ignored = { take: () => undefined, note: () => undefined }
+  const parts = { counts, read: look, ...ignored }
+  for (const log of findLogs([file])) {
+    const source = new Source(log, parts, -Infinity)
+    while (await source.pull());
+  }
+  return { found, lines: counts.lines, isCutOff: counts.cutOff.length > 0 }
 }
 
 export const textOf = (value: unknown): string | undefined =>

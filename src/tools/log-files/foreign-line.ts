@@ -1,5 +1,5 @@
 /** Reads lines of other servers: the combined format of nginx and Apache, and JSON with given fields. */
-import { isStatus, type RequestRow, type Unreadable } from './row.ts'
+import { isStatus, type RequestRow } from './row.ts'
 import { isTime, parseTime, unixMs } from './times.ts'
 
 export interface FieldNames {
@@ -23,15 +23,14 @@ const readable = /^\[\d\d:\d\d:\d\d\.\d{3}\] [A-Z]+\b/
 /** Statuses of requests without a valid credential, which use no quota. */
 const NO_CALLER: ReadonlySet<number> = new Set([401, 403])
 
-const NO_FORM: Unreadable = { why: 'is neither JSON nor in the combined format' }
-const READABLE: Unreadable = {
-  why: 'is in the form for terminals, which lacks fields: log with log.format: json',
-}
-const NO_FIELD: Unreadable = { why: 'the combined format has the client fields user and address' }
-const NO_TIME: Unreadable = { why: 'has no time that can be read' }
-const NO_STATUS: Unreadable = { why: 'has no status' }
+const NO_FORM = 'is neither JSON nor in the combined format'
+const READABLE = 'is in the form for terminals, which lacks fields: log with log.format: json'
+const NO_FIELD = 'the combined format has the client fields user and address'
+const NO_TIME = 'has no time that can be read'
+const NO_STATUS = 'has no status'
 
-type Read = RequestRow | Unreadable
+/** Text: why the line cannot be read. */
+type Read = RequestRow | string
 
 export function createForeignLines(fields: FieldNames | undefined) {
   const take = (client: string | number | undefined, atMs: number, status: number): Read => {

@@ -37,9 +37,10 @@ const STDIN = '-'
 
 export interface LogFile {
   readonly file: string
-  /** undefined: a stream, which can be read only once. */
-  readonly disk:
-    { readonly bytes: number; readonly device: number; readonly inode: number } | undefined
+  /** Tells a file on disk from others, whatever their names; of a stream, its name. */
+  readonly identity: string
+  /** Size on disk; undefined: a stream, which can be read only once. */
+  readonly bytes: number | undefined
 }
 
 /** Throws a LogFileFault for a file that does not exist, cannot be read or is named twice. */
@@ -47,51 +48,40 @@ export function findLogs(files: readonly string[]): LogFile[] {
   const seen = new Map<string, string>()
   return files.map((file) => {
     const found = findLog(file)
-    const other = seen.get(identityOf(found))
+    const other = seen.get(found.identity)
     if (other !== undefined)
       throw new LogFileFault(file, `it is the same as ${other}`, 'name each log once')
-    seen.set(identityOf(found), file)
+    seen.set(found.identity, file)
     return found
   })
 }
 
-const identityOf = ({ file, disk }: LogFile): string =>
-  disk ? `${disk.device}:${disk.inode}` : file
-
 function findLog(file: string): LogFile {
-  if (file === STDIN) return { file, disk: undefined }
+  const stream = { file, identity: file, bytes: undefined }
+  if (file === STDIN) return stream
   try {
     const stats = statSync(file)
     if (stats.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' })
     // Opening a pipe would wait for its other end.
-    if (!stats.isFile()) return { file, disk: undefined }
+    if (!stats.isFile()) return stream
     closeSync(openSync(file, 'r'))
-    return { file, disk: { bytes: stats.size, device: stats.dev, inode: stats.ino } }
+    return { file, identity: `${stats.dev}:${stats.ino}`, bytes: stats.size }
   } catch (error) {
     throw faultOf(file, error)
   }
 }
 
-/** What was read of a log so far. */
-export interface Progress {
-  readonly file: string
-  /** Bytes, still packed. */
-  readBytes: number
-  /** The packed data ends too early, or is damaged from some byte on. */
-  isCutOff: boolean
-}
-
-/** Yields the bytes of a log. Throws a LogFileFault. */
+/** Yields the bytes of a log, as they are on disk, and counts them. Throws a LogFileFault. */
 export async function* bytesOf(
-  { file, disk }: LogFile,
-  progress: Progress,
+  { file, identity, bytes }: LogFile,
+  counts: { readBytes: number },
 ): AsyncGenerator<Buffer, undefined> {
-  if (disk !== undefined && identityOf(findLog(file)) !== identityOf({ file, disk }))
+  if (bytes !== undefined && findLog(file).identity !== identity)
     throw new LogFileFault(file, 'another file has taken its name meanwhile', 'begin again')
   try {
     const stream = file === STDIN ? process.stdin : createReadStream(file)
     for await (const chunk of stream as AsyncIterable<Buffer>) {
-      progress.readBytes += chunk.length
+      counts.readBytes += chunk.length
       yield chunk
     }
   } catch (error) {

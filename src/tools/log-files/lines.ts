@@ -2,7 +2,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import { createForeignLines, type FieldNames } from './foreign-line.ts'
 import { readOwnLine } from './own-line.ts'
-import type { RequestRow, Unreadable } from './row.ts'
+import type { RequestRow } from './row.ts'
 
 /** Ten times as much as Tollgate writes on a line. */
 export const MAX_LINE_CHARS = 64 * 1024
@@ -58,12 +58,12 @@ export interface LogNote {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-const NO_JSON: Unreadable = { why: 'begins as JSON and is none' }
-const TOO_LONG: Unreadable = { why: 'is longer than 64 KiB' }
-const NO_EVENT: Unreadable = { why: "has no event: it is not of Tollgate's log" }
+const NO_JSON = 'begins as JSON and is none'
+const TOO_LONG = 'is longer than 64 KiB'
+const NO_EVENT = "has no event: it is not of Tollgate's log"
 
-/** undefined: the line is empty, or an event of Tollgate that explains no decision. */
-type ReadLine = RequestRow | LogNote | Unreadable | undefined
+/** Text: why the line cannot be read. undefined: it is empty, or an event of Tollgate that explains no decision. */
+type ReadLine = RequestRow | LogNote | string | undefined
 
 /** Makes the function that reads lines. file: identifies the process that wrote a note. */
 export function createLineReader(fields: FieldNames | undefined) {

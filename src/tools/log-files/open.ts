@@ -1,10 +1,9 @@
-/** Opens access logs, whose requests come in the order of decision. */
+/** Opens access logs and merges them by time in bounded memory: a log is opened when its time has come, and is read no further than the others. */
 import type { FieldNames } from './foreign-line.ts'
-import { findLogs } from './input.ts'
+import { findLogs, type LogFile } from './input.ts'
 import { createLineReader, type LogNote } from './lines.ts'
-import { merge } from './merge.ts'
 import type { RequestRow } from './row.ts'
-import { noCounts, type Counts } from './source.ts'
+import { noCounts, Source, type Counts, type SourceParts } from './source.ts'
 
 export interface LogOptions {
   /** How many ms later than a request one that was decided before it may be logged. Default 60,000. */
@@ -29,6 +28,10 @@ export interface OpenedLogs {
 
 const WINDOW_MS = 60_000
 const MAX_NOTES = 100_000
+/** Most requests that wait for earlier ones, some 250 MB; more of them shorten the window. */
+const MAX_WAITING = 500_000
+/** Bytes at the beginning of a log in which its first request is looked for. */
+const LOOK_BYTES = 2 ** 20
 
 /** Throws a LogFileFault for a log that does not exist. */
 export function openLogs(
@@ -42,15 +45,75 @@ export function openLogs(
     if (notes.length < MAX_NOTES) notes.push(line)
     else counts.notesDropped++
   }
-  const disks = logs.map(({ disk }) => disk?.bytes)
-  const totalBytes = disks.includes(undefined)
+  const sizes = logs.map(({ bytes }) => bytes)
+  const totalBytes = sizes.includes(undefined)
     ? undefined
-    : disks.reduce((sum: number, bytes = 0) => sum + bytes, 0)
+    : sizes.reduce((sum: number, bytes = 0) => sum + bytes, 0)
   return {
     notes,
     get reading() {
       return { files, totalBytes, ...counts }
     },
-    batches: () => merge(logs, { windowMs, read: createLineReader(fields), counts, note }),
+    batches: () => merge(logs, windowMs, { read: createLineReader(fields), counts, note }),
   }
+}
+
+/** Yields requests in the order of decision, some at a time. windowMs: how many ms later than a request one that was decided before it may be logged. */
+async function* merge(
+  logs: readonly LogFile[],
+  windowMs: number,
+  options: Omit<SourceParts, 'take'>,
+): AsyncGenerator<readonly RequestRow[], void> {
+  let waiting: RequestRow[] = []
+  let releasedMs = -Infinity
+  const take = (row: RequestRow): void => {
+    if (row.atMs < releasedMs) options.counts.late++
+    waiting.push(row)
+  }
+  const parts = { ...options, take }
+  const sources = new Set<Source>()
+  for (const log of logs)
+    sources.add(new Source(log, parts, logs.length === 1 ? -Infinity : await firstMsOf(log, parts)))
+  let left = 0
+  try {
+    for (let source = furthestBehind(sources); source; source = furthestBehind(sources)) {
+      if (!(await source.pull())) sources.delete(source)
+      // Rows are sorted when twice as many wait as were left, so each is sorted only a few times.
+      if (waiting.length < Math.min(2 * left, MAX_WAITING)) continue
+      waiting.sort(inOrder)
+      // All logs have reached this time; an earlier request may only come within the window.
+      const surelyMs = (furthestBehind(sources)?.positionMs ?? Infinity) - windowMs
+      let count = waiting.length < MAX_WAITING ? 0 : MAX_WAITING / 2
+      while ((waiting[count]?.atMs ?? Infinity) < surelyMs) count++
+      releasedMs = Math.max(releasedMs, waiting[count - 1]?.atMs ?? -Infinity)
+      yield waiting.slice(0, count)
+      waiting = waiting.slice(count)
+      left = waiting.length
+    }
+    yield waiting.sort(inOrder)
+  } finally {
+    for (const source of sources) await source.close()
+  }
+}
+
+/** Rows are nearly in order, which the engine's sort makes use of. Where times are the same it keeps their order. */
+const inOrder = (one: RequestRow, other: RequestRow): number => one.atMs - other.atMs
+
+function furthestBehind(sources: ReadonlySet<Source>): Source | undefined {
+  let least: Source | undefined
+  for (const source of sources)
+    if (least === undefined || source.positionMs < least.positionMs) least = source
+  return least
+}
+
+/** Unix time in ms of the first request. -Infinity: read the log at once; it is a stream, or has no request near its beginning. */
+async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
+  if (log.bytes === undefined) return -Infinity
+  const counts = noCounts()
+  const times: number[] = []
+  const take = (row: RequestRow): void => void times.push(row.atMs)
+  const source = new Source(log, { ...parts, counts, take, note: () => undefined }, -Infinity)
+  while (times.length === 0 && counts.readBytes < LOOK_BYTES && (await source.pull()));
+  await source.close()
+  return times.length === 0 ? -Infinity : Math.min(...times)
 }

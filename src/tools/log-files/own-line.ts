@@ -1,14 +1,14 @@
 /** Reads requests from Tollgate's own lines: the caller, the time of the decision, and the outcome. */
-import { isStatus, type LoggedOutcome, type RequestRow, type Unreadable } from './row.ts'
+import { isStatus, type LoggedOutcome, type RequestRow } from './row.ts'
 import { isTime, parseTime } from './times.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-const NO_TIME: Unreadable = { why: 'has no time' }
-const NO_STATUS: Unreadable = { why: 'has no status' }
+const NO_TIME = 'has no time'
+const NO_STATUS = 'has no status'
 
-/** Reads the line of a request. */
-export function readOwnLine(fields: Fields): RequestRow | Unreadable {
+/** Reads the line of a request; text: why it cannot be read. */
+export function readOwnLine(fields: Fields): RequestRow | string {
   const { time, status } = fields
   const writtenMs = typeof time === 'string' ? parseTime(time) : Number.NaN
   if (!isTime(writtenMs)) return NO_TIME

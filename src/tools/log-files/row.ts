@@ -37,11 +37,6 @@ export interface RequestRow {
   readonly dayLeft: number | undefined
 }
 
-/** A line that is none of a log, with the reason. */
-export interface Unreadable {
-  readonly why: string
-}
-
 /** Tollgate logs 0 if the client left before there was an answer. */
 export const isStatus = (status: unknown): boolean =>
   status === 0 || (Number.isInteger(status) && Number(status) >= 100 && Number(status) <= 999)

@@ -1,5 +1,5 @@
 /** Reads one log chunk by chunk: requests and notes are handed over, other lines are counted. */
-import { bytesOf, type LogFile, type Progress } from './input.ts'
+import { bytesOf, type LogFile } from './input.ts'
 import { Lines, type createLineReader, type LogNote } from './lines.ts'
 import type { RequestRow } from './row.ts'
 import { unpacked } from './unpack.ts'
@@ -40,29 +40,30 @@ export interface SourceParts {
   readonly note: (note: LogNote) => void
 }
 
+/** The file is opened when the first chunk is read. */
 export class Source {
-  /** Unix time in ms when the last request read was written. */
-  positionMs = -Infinity
+  /** Unix time in ms when the last request read was written; before the first, that of the first one. */
+  positionMs: number
+  readonly #file: string
   readonly #counts: Counts
-  readonly #progress: Progress
   readonly #chunks: AsyncGenerator<Buffer, undefined>
   readonly #lines: Lines
 
-  constructor(log: LogFile, parts: SourceParts) {
-    const { counts, read, take, note } = parts
+  constructor(log: LogFile, { counts, read, take, note }: SourceParts, firstMs: number) {
     const { file } = log
+    this.positionMs = firstMs
+    this.#file = file
     this.#counts = counts
-    this.#progress = { file, readBytes: 0, isCutOff: false }
-    this.#chunks = unpacked(bytesOf(log, this.#progress), this.#progress)
+    this.#chunks = unpacked(bytesOf(log, counts), file, counts.cutOff)
     let lineNumber = 0
     this.#lines = new Lines((text) => {
       const line = read(text, file)
       counts.lines++
       lineNumber++
       if (line === undefined) counts.otherLines++
-      else if ('why' in line) {
+      else if (typeof line === 'string') {
         counts.unreadable++
-        counts.firstUnreadable ??= { file, line: lineNumber, why: line.why }
+        counts.firstUnreadable ??= { file, line: lineNumber, why: line }
       } else if ('event' in line) {
         counts.otherLines++
         note(line)
@@ -75,19 +76,16 @@ export class Source {
 
   /** Reads one chunk. false: there was none left. */
   async pull(): Promise<boolean> {
-    const counts = this.#counts
-    const { readBytes } = this.#progress
     const { value: chunk } = await this.#chunks.next()
-    counts.readBytes += this.#progress.readBytes - readBytes
     if (chunk !== undefined) {
       this.#lines.push(chunk)
       return true
     }
-    const { unreadable } = counts
+    const { unreadable, cutOff } = this.#counts
     this.#lines.end()
     // An unreadable last line without a newline was cut off.
-    const { file, isCutOff } = this.#progress
-    if (isCutOff || counts.unreadable > unreadable) counts.cutOff.push(file)
+    if (this.#counts.unreadable > unreadable && !cutOff.includes(this.#file))
+      cutOff.push(this.#file)
     return false
   }
 

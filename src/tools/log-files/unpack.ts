@@ -1,6 +1,6 @@
 /** Unpacks logs. Their first bytes show how they are packed; their names do not matter. */
 import { createGunzip, createZstdDecompress, type Gunzip, type ZstdDecompress } from 'node:zlib'
-import { LogFileFault, type Progress } from './input.ts'
+import { LogFileFault } from './input.ts'
 
 type Pieces = AsyncGenerator<Buffer, undefined>
 
@@ -22,8 +22,8 @@ const CHUNK_BYTES = 64 * 1024
 /** What is unpacked at once, of which a thousand times as much may come. */
 const PART_BYTES = 16 * 1024
 
-/** Yields unpacked bytes. */
-export async function* unpacked(pieces: Pieces, progress: Progress): Pieces {
+/** Yields unpacked bytes. cutOff: gets the file if its packed data ends too early, or is damaged from some byte on. */
+export async function* unpacked(pieces: Pieces, file: string, cutOff: string[]): Pieces {
   try {
     const first = await firstOf(pieces)
     if (first === undefined) return
@@ -33,12 +33,12 @@ export async function* unpacked(pieces: Pieces, progress: Progress): Pieces {
       yield first
       yield* pieces
     } else if (packing === 'gzip' || packing === 'zstd')
-      yield* unpackedBy(packing, first, pieces, progress)
+      yield* unpackedBy(packing, first, pieces, () => cutOff.push(file))
     else
       throw new LogFileFault(
-        progress.file,
+        file,
         `it is packed by ${packing}, which is not read`,
-        `unpack it on the way: ${packing === 'unzip' ? 'unzip -p' : `${packing} -dc`} ${progress.file} | tollgate replay ... -`,
+        `unpack it on the way: ${packing === 'unzip' ? 'unzip -p' : `${packing} -dc`} ${file} | tollgate replay ... -`,
       )
   } finally {
     await pieces.return(undefined)
@@ -60,12 +60,12 @@ async function* unpackedBy(
   packing: 'gzip' | 'zstd',
   first: Buffer,
   pieces: Pieces,
-  progress: Progress,
+  onFault: () => void,
 ): Pieces {
   const create = packing === 'gzip' ? createGunzip : createZstdDecompress
   let rest: Buffer | undefined = first
   while (rest !== undefined) {
-    rest = yield* through(create({ chunkSize: CHUNK_BYTES }), rest, pieces, progress)
+    rest = yield* through(create({ chunkSize: CHUNK_BYTES }), rest, pieces, onFault)
     // Node.js before 26 stops after the first frame of zstd. The last member of gzip is followed by padding at most.
     if (packing === 'gzip') return
   }
@@ -76,14 +76,16 @@ async function* through(
   stream: Gunzip | ZstdDecompress,
   first: Buffer,
   pieces: Pieces,
-  progress: Progress,
+  onFault: () => void,
 ): AsyncGenerator<Buffer, Buffer | undefined> {
   const out: Buffer[] = []
   let settle = (): void => undefined
   stream.on('data', (chunk: Buffer) => out.push(chunk))
   stream.on('end', () => settle())
+  let isFaulty = false
   stream.on('error', () => {
-    progress.isCutOff = true
+    isFaulty = true
+    onFault()
     settle()
   })
   let givenBytes = 0
@@ -98,7 +100,7 @@ async function* through(
           stream.write(part, () => resolve())
         })
         yield* out.splice(0)
-        if (progress.isCutOff) return undefined
+        if (isFaulty) return undefined
         const untaken = givenBytes - stream.bytesWritten
         if (untaken > 0) return piece.subarray(at + part.length - untaken)
       }

@@ -1,5 +1,5 @@
 /** Counts the requests of each client, as the report has them. */
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { windows } from '../../config/time.ts'
 import type { Decided } from './policy.ts'
 import type { Outcome, ReplayedClient } from './report.ts'
 
@@ -52,7 +52,7 @@ export class ClientCounts {
     if (client.before !== undefined && before !== undefined) addTo(client.before, before)
     if (decided !== 'admitted' && decided !== 'free')
       client.first[decided] ??= new Date(Math.floor(atMs)).toISOString()
-    for (const [window, lengthMs] of windows) {
+    for (const { name: window, lengthMs } of windows) {
       const requests = requestsIn(latest[window], Math.floor(atMs / lengthMs))
       client.peak[window] = Math.max(client.peak[window], requests)
     }
@@ -63,11 +63,6 @@ export class ClientCounts {
     return { admitted: 0, refused, ...(this.#hasBefore && { other: 0 }) }
   }
 }
-
-const windows = [
-  ['minute', MINUTE_MS],
-  ['day', DAY_MS],
-] as const
 
 function addTo(outcome: Mutable<Outcome>, decided: Decided): void {
   if (decided === 'admitted') outcome.admitted++

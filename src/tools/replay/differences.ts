@@ -3,13 +3,34 @@
  * the windows that the answer depends on. What the log itself counts beyond a limit is never explained by what others held of it.
  */
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
-import { Facts, NEWS_MS, type FactsOptions } from './facts.ts'
-import type { LoggedRequest } from './logged.ts'
+import type { RequestRow } from '../log-files/row.ts'
+import type { BansConfig, Limits } from '../../config/config.ts'
+import { Facts, NEWS_MS } from './facts.ts'
 import type { Decided } from './policy.ts'
 import type { Cause, ReplayReport } from './report.ts'
 import { WindowCounts } from './window-counts.ts'
 
 type Comparison = NonNullable<ReplayReport['log']>
+
+/** A line of Tollgate's own log on a request that the replay decides, too. */
+export interface LoggedRequest extends Pick<
+  RequestRow,
+  'atMs' | 'refundedAtMs' | 'isDegraded' | 'revision' | 'process' | 'minuteLeft' | 'dayLeft'
+> {
+  readonly client: string
+  readonly keyId: string
+  /** Limits in force when the request was logged. */
+  readonly limits: Limits
+  readonly logged: Decided
+}
+
+interface DifferencesOptions {
+  /** The revision in short, as in lines of the log. */
+  readonly revision: string
+  /** Whether a restart loses all use. */
+  readonly forgets: boolean
+  readonly bans: Pick<BansConfig, 'withinMs' | 'forgetAfterMs'>
+}
 
 /** A difference that is unexplained so far; a line that comes late may explain it. sinceMs: the earliest time it may depend on. */
 interface Waiting {
@@ -41,9 +62,9 @@ const MOST_WAITING = 50_000
 const MOST_OF_ONE = 1_000
 
 export class Differences {
-  readonly #options: FactsOptions
+  readonly #options: DifferencesOptions
   /** Takes notes as soon as they are read: one may explain an answer that was logged before it. */
-  readonly facts: Facts
+  readonly facts = new Facts()
   readonly #clients = new Map<string, History>()
   readonly #strikes = new Map<string, Latest>()
   readonly #bans = new Map<string, Latest>()
@@ -55,9 +76,8 @@ export class Differences {
   #same = 0
   #waiting = 0
 
-  constructor(options: FactsOptions) {
+  constructor(options: DifferencesOptions) {
     this.#options = options
-    this.facts = new Facts(options)
   }
 
   /** Whether nothing was used before: the log begins with the start of a gateway that keeps no use over a restart. */
@@ -66,7 +86,7 @@ export class Differences {
   }
 
   get #isFromStart(): boolean {
-    return this.facts.hasStartedBy(this.#firstMs)
+    return this.facts.during('start', -Infinity, this.#firstMs) !== undefined
   }
 
   /** Notes that a client had used something when the log begins. */
@@ -184,24 +204,25 @@ export class Differences {
     const { atMs, client, isDegraded } = request
     const window = history.day.isBeyond(request) ? 'day' : 'minute'
     const sinceMs = startOf(atMs, window === 'day' ? DAY_MS : MINUTE_MS)
-    const isOther =
-      history.foreignRevisionMs >= sinceMs || this.facts.isReset(client, window, sinceMs, atMs)
+    const reset = this.facts.during(`reset of ${window} ${client}`, sinceMs, atMs)
+    const isOther = history.foreignRevisionMs >= sinceMs || reset !== undefined
     if (isOther || isDegraded || !history[window].isBeyondStore(request)) return 'limits'
-    return this.facts.hasForgotten(this.#firstMs, sinceMs, atMs) ? 'missing' : 'unexplained'
+    return this.#hasForgotten(sinceMs, atMs) ? 'missing' : 'unexplained'
   }
 
   #causeOfUse(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
-    const { atMs, client, logged, isDegraded, isUsedUp } = request
+    const { atMs, client, logged, isDegraded, minuteLeft, dayLeft } = request
     const isRefusedNow = replayed === 'minute' || replayed === 'day'
-    const isReset = isRefusedNow && this.facts.isReset(client, replayed, sinceMs, atMs)
-    const isLost = history.degradedMs >= sinceMs || this.facts.wasLost(sinceMs, atMs)
-    if (history.foreignRevisionMs >= sinceMs || isReset || isDegraded || isLost) return 'limits'
+    const reset = isRefusedNow && this.facts.during(`reset of ${replayed} ${client}`, sinceMs, atMs)
+    const isLost = this.#wasLost(history, sinceMs, atMs)
+    if (history.foreignRevisionMs >= sinceMs || reset || isDegraded || isLost) return 'limits'
     if (this.#hasHole(sinceMs, atMs)) return 'missing'
     const counts = isOfDay(request, replayed) ? history.day : history.minute
     const usedMs = this.#usedBefore.get(client) ?? -Infinity
     // A difference may only follow from earlier ones.
     const isFollowing = logged === 'admitted' ? counts.ahead > 0 : counts.ahead < 0
     const followed = isFollowing ? counts.cause : undefined
+    const isUsedUp = minuteLeft === 0 || dayLeft === 0
     const byOthers = counts.isShared && (replayed === 'admitted' ? isUsedUp : logged !== 'admitted')
     // If the log begins with the start, the use that a client's first line reports may be what others held, or the use of later lines.
     const isHeld = counts.isShared && usedMs > -Infinity
@@ -213,17 +234,16 @@ export class Differences {
   #causeOfBan(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
     const { atMs, logged, keyId, isDegraded } = request
     if (history.foreignRevisionMs >= sinceMs) return 'limits'
-    if (this.facts.hasOperatorBan(keyId, sinceMs, atMs)) return 'strikes'
+    if (this.facts.during(`operator ban ${keyId}`, sinceMs, atMs)) return 'strikes'
     const { forgetAfterMs } = this.#options.bans
-    const ban = this.facts.banOf(keyId, atMs)
+    const ban = this.facts.during(`ban ${keyId}`, atMs, atMs)
     const strike = this.#strikes.get(keyId)
     if (strike && strike.cause !== 'unexplained' && strike.atMs >= sinceMs) return strike.cause
     // Earlier bans make a ban for strikes longer, until they are forgotten.
     const before = replayed === 'ban' || ban !== undefined ? this.#bans.get(keyId) : undefined
     if (before && before.cause !== 'unexplained' && before.atMs >= atMs - forgetAfterMs)
       return before.cause
-    const isLost = history.degradedMs >= sinceMs || this.facts.wasLost(sinceMs, atMs)
-    if (isDegraded || isLost) return 'strikes'
+    if (isDegraded || this.#wasLost(history, sinceMs, atMs)) return 'strikes'
     if (this.#hasHole(sinceMs, atMs)) return 'missing'
     // In the middle of a ban, other processes refuse the key, too.
     const isNews =
@@ -238,13 +258,23 @@ export class Differences {
   }
 
   #hasHole(sinceMs: number, atMs: number): boolean {
-    const hasForgotten = this.facts.hasForgotten(this.#firstMs, sinceMs, atMs)
-    return hasForgotten || !this.facts.isWhole(sinceMs, atMs)
+    const gap = this.facts.during('gap', sinceMs, atMs)
+    return gap !== undefined || this.#hasForgotten(sinceMs, atMs)
+  }
+
+  #wasLost({ degradedMs }: History, sinceMs: number, atMs: number): boolean {
+    return degradedMs >= sinceMs || this.facts.during('outage', sinceMs, atMs) !== undefined
+  }
+
+  /** Whether a restart has lost all use between these times; the first start comes before the first request. */
+  #hasForgotten(sinceMs: number, atMs: number): boolean {
+    const afterFirstMs = Math.max(sinceMs, this.#firstMs + 1)
+    return this.#options.forgets && this.facts.during('start', afterFirstMs, atMs) !== undefined
   }
 
   /** Earliest time of the strikes that a ban depends on. */
   #strikesSinceMs({ keyId, atMs }: LoggedRequest): number {
-    const ban = this.facts.banOf(keyId, atMs)
+    const ban = this.facts.during(`ban ${keyId}`, atMs, atMs)
     return Math.min(ban?.fromMs ?? atMs, atMs) - this.#options.bans.withinMs
   }
 }

@@ -1,20 +1,20 @@
 /** Collects the log lines that explain why requests were answered as they were. */
-import type { BansConfig } from '../../config/config.ts'
 import type { LogNote } from '../log-files/lines.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 
-/** A span in Unix time in ms; both ends belong to it. */
+/** What happened: an outage of a store, missing lines, the start of a gateway; of a key: a ban for strikes, or by an operator; of a client: a reset. */
+type FactName =
+  | 'outage'
+  | 'gap'
+  | 'start'
+  | `ban ${string}`
+  | `operator ban ${string}`
+  | `reset of ${'minute' | 'day'} ${string}`
+
+/** The time in which a fact may show in answers, in Unix time in ms; both ends belong to it. */
 interface Span {
   readonly fromMs: number
   untilMs: number
-}
-
-export interface FactsOptions {
-  /** The revision in short, as in lines of the log. */
-  readonly revision: string
-  /** Whether a restart loses all use. */
-  readonly forgets: boolean
-  readonly bans: Pick<BansConfig, 'withinMs' | 'forgetAfterMs'>
 }
 
 /** News of a ban, and of use after an outage, reach all processes within a second; a busy machine takes twice as long. */
@@ -32,47 +32,55 @@ const endEvents: ReadonlySet<LogNote['event']> = new Set([
 ])
 
 export class Facts {
-  readonly #options: FactsOptions
-  /** Unix times in ms at which operators reset use, by window and client. */
-  readonly #resets = new Map<string, number[]>()
-  /** Bans and lifts by operators, by key; lifts end at once. */
-  readonly #operatorBans = new Map<string, Span[]>()
-  /** Bans for strikes, by key. */
-  readonly #bans = new Map<string, Span[]>()
-  readonly #outages: Span[] = []
+  readonly #spans = new Map<FactName, Span[]>()
   /** Outages that are not over, by store (of quotas or bans) and process. */
   readonly #lost = new Map<string, Span>()
-  /** Unix times in ms at which gateways were started. */
-  readonly #starts: number[] = []
-  /** Minutes in which lines are missing. */
-  readonly #gaps = new Set<number>()
 
-  constructor(options: FactsOptions) {
-    this.#options = options
+  /** The first of these facts that may show in answers between these times. */
+  during(name: FactName, sinceMs: number, atMs: number): Span | undefined {
+    const spans = this.#spans.get(name)
+    return spans?.find(({ fromMs, untilMs }) => fromMs <= atMs && untilMs >= sinceMs)
   }
 
   applyNote({ event, atMs, process, fields }: LogNote): void {
     const [, store = '', change] = /^(store|banStore)(Lost|Back)$/.exec(event) ?? []
     if (change !== undefined) this.#end(atMs, (name) => name === `${store} ${process}`)
-    if (change === 'Lost') {
-      const outage = { fromMs: atMs, untilMs: Infinity }
-      this.#outages.push(outage)
-      this.#lost.set(`${store} ${process}`, outage)
-    }
+    if (change === 'Lost')
+      this.#lost.set(`${store} ${process}`, this.#add('outage', atMs - NEWS_MS, Infinity))
     if (endEvents.has(event)) {
       // The outage of a store is logged before the listeners.
-      const beforeMs = event === 'listening' ? atMs - START_MS : Infinity
+      const beforeMs = event === 'listening' ? atMs - NEWS_MS - START_MS : Infinity
       this.#end(atMs, (name, { fromMs }) => isOf(name, process) && fromMs < beforeMs)
     }
     if (event === 'linesSuppressed' || event === 'linesDropped' || event === 'clockWentBack')
-      for (const gapMs of [atMs - NEWS_MS, atMs]) this.#gaps.add(Math.floor(gapMs / MINUTE_MS))
-    if (event === 'listening') this.#starts.push(atMs)
+      this.#addGap(atMs)
+    if (event === 'listening') this.#add('start', atMs, atMs)
     // A refused action has changed nothing.
     if (event === 'audit' && fields['status'] === 200) this.#applyAction(atMs, fields)
     if (event === 'keyBanned') {
       const untilMs = atMs + Number(fields['forMs']) + NEWS_MS
-      pushTo(this.#bans, String(fields['key']), { fromMs: atMs - NEWS_MS, untilMs })
+      this.#add(`ban ${String(fields['key'])}`, atMs - NEWS_MS, untilMs)
     }
+  }
+
+  #add(name: FactName, fromMs: number, untilMs: number): Span {
+    const span = { fromMs, untilMs }
+    const spans = this.#spans.get(name)
+    if (spans === undefined) this.#spans.set(name, [span])
+    else spans.push(span)
+    return span
+  }
+
+  /** The note comes up to a minute after the lines that are missing. */
+  #addGap(atMs: number): void {
+    const startOf = (ms: number): number => Math.floor(ms / MINUTE_MS) * MINUTE_MS
+    const fromMs = startOf(atMs - NEWS_MS) - MINUTE_MS
+    const untilMs = startOf(atMs) + MINUTE_MS - 1
+    const last = this.#spans.get('gap')?.at(-1)
+    // Notes that follow each other make one long gap, however many they are.
+    if (last === undefined || fromMs < last.fromMs || fromMs > last.untilMs)
+      this.#add('gap', fromMs, untilMs)
+    else last.untilMs = Math.max(last.untilMs, untilMs)
   }
 
   #end(atMs: number, isEnded: (name: string, outage: Span) => boolean): void {
@@ -85,64 +93,17 @@ export class Facts {
 
   #applyAction(atMs: number, { action, id, key, window, after }: LogNote['fields']): void {
     if (action === 'resetUsage')
-      for (const one of window === 'both' ? ['minute', 'day'] : [String(window)])
-        pushTo(this.#resets, `${one} ${String(id)}`, atMs)
+      for (const one of ['minute', 'day'] as const)
+        if (window === 'both' || window === one)
+          this.#add(`reset of ${one} ${String(id)}`, atMs - NEWS_MS, atMs)
     if (action !== 'ban' && action !== 'liftBan') return
+    const name = `operator ban ${String(key)}` as const
     const { until = '' } = Object(after) as { until?: string }
-    const last = this.#operatorBans.get(String(key))?.at(-1)
-    // Another action on the key ends its earlier ban.
-    if (last !== undefined) last.untilMs = Math.min(last.untilMs, atMs)
-    pushTo(this.#operatorBans, String(key), { fromMs: atMs, untilMs: Date.parse(until) || atMs })
+    const last = this.#spans.get(name)?.at(-1)
+    // Another action on the key ends its earlier ban; a lift ends at once.
+    if (last !== undefined) last.untilMs = Math.min(last.untilMs, atMs + NEWS_MS)
+    this.#add(name, atMs - NEWS_MS, (Date.parse(until) || atMs) + NEWS_MS)
   }
-
-  hasStartedBy(atMs: number): boolean {
-    return this.#starts.some((startMs) => startMs <= atMs)
-  }
-
-  /** The ban for strikes that a key has at this time. */
-  banOf(keyId: string, atMs: number): Span | undefined {
-    return this.#bans.get(keyId)?.find((one) => atMs >= one.fromMs && atMs <= one.untilMs)
-  }
-
-  isReset(client: string, window: 'minute' | 'day', sinceMs: number, atMs: number): boolean {
-    const resets = this.#resets.get(`${window} ${client}`) ?? []
-    return resets.some((ms) => ms >= sinceMs && ms <= atMs + NEWS_MS)
-  }
-
-  /** Whether a ban of the key by an operator was in force or ended between these times. */
-  hasOperatorBan(keyId: string, sinceMs: number, atMs: number): boolean {
-    const bans = this.#operatorBans.get(keyId) ?? []
-    return bans.some(
-      ({ fromMs, untilMs }) => fromMs <= atMs + NEWS_MS && untilMs + NEWS_MS >= sinceMs,
-    )
-  }
-
-  wasLost(sinceMs: number, atMs: number): boolean {
-    return this.#outages.some(
-      ({ fromMs, untilMs }) => fromMs - NEWS_MS <= atMs && untilMs >= sinceMs,
-    )
-  }
-
-  isWhole(sinceMs: number, atMs: number): boolean {
-    if (this.#gaps.size === 0) return true
-    for (let ms = sinceMs; ms <= atMs + MINUTE_MS; ms += MINUTE_MS)
-      if (this.#gaps.has(Math.floor(ms / MINUTE_MS))) return false
-    return true
-  }
-
-  /** Whether a restart, not the first start, has lost all use between these times. */
-  hasForgotten(firstMs: number, sinceMs: number, atMs: number): boolean {
-    return (
-      this.#options.forgets &&
-      this.#starts.some((ms) => ms > firstMs && ms >= sinceMs && ms <= atMs)
-    )
-  }
-}
-
-function pushTo<T>(lists: Map<string, T[]>, name: string, value: T): void {
-  const list = lists.get(name)
-  if (list === undefined) lists.set(name, [value])
-  else list.push(value)
 }
 
 /** Whether an outage is that of this process, or of a worker of it. */

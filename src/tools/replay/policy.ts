@@ -34,7 +34,7 @@ export class ReplayedPolicy {
     this.config = config
     this.callerOf = createCallers(config)
     const now = (): number => this.#nowMs
-    this.#scratch = createScratch({ config, clock: { epochMs: now, nowMs: now } })
+    this.#scratch = createScratch({ config, now })
     this.#routes = withdrawnRoutes(config)
   }
 

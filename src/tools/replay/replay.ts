@@ -1,13 +1,12 @@
 /** Decides the requests of logs again, under one configuration or under two side by side, and reports the outcome. */
-import type { Config } from '../../config/config.ts'
+import type { Config, Limits } from '../../config/config.ts'
 import { LogFileFault } from '../log-files/input.ts'
 import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { ClientCounts } from './client-counts.ts'
-import { Differences } from './differences.ts'
-import { isSameWindow, usedBefore, type LoggedRequest } from './logged.ts'
+import { Differences, type LoggedRequest } from './differences.ts'
 import { OverTime } from './over-time.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
 import type { ReplayReport } from './report.ts'
@@ -143,14 +142,10 @@ class Replaying {
   }
 
   #own(row: RequestRow, { caller, before = caller }: Identity, logged: Decided): LoggedRequest {
-    const { atMs, refundedAtMs, isDegraded, revision, process, minuteLeft, dayLeft } = row
-    if (revision !== undefined) this.#revisions.add(revision)
+    if (row.revision !== undefined) this.#revisions.add(row.revision)
     this.#isOwn = true
     const { clientId: client, keyId } = caller
-    const { limits } = before
-    const isUsedUp = minuteLeft === 0 || dayLeft === 0
-    const line = { atMs, refundedAtMs, isDegraded, revision, process, isUsedUp }
-    return { ...line, client, keyId, limits, logged }
+    return { ...row, client, keyId, limits: before.limits, logged }
   }
 
   #count(known: Identity, atMs: number, decided: Decided, before: Decided | undefined): void {
@@ -244,5 +239,23 @@ class Replaying {
     await Promise.all([this.#policy.close(), this.#before?.close()])
   }
 }
+
+/** What the windows of `firstMs` had counted before this request, computed from the rest that its line reports. */
+function usedBefore(
+  { atMs, minuteLeft = Infinity, dayLeft = Infinity, outcome }: RequestRow,
+  limits: Limits,
+  firstMs: number,
+) {
+  const own = Number(outcome === 'admitted')
+  const used = (lengthMs: number, limit: number, left: number): number =>
+    isSameWindow(lengthMs, atMs, firstMs) ? Math.max(0, limit - left - own) : 0
+  return {
+    minute: used(MINUTE_MS, limits.perMinute, minuteLeft),
+    day: used(DAY_MS, limits.perDay, dayLeft),
+  }
+}
+
+const isSameWindow = (lengthMs: number, oneMs: number, otherMs: number): boolean =>
+  Math.floor(oneMs / lengthMs) === Math.floor(otherMs / lengthMs)
 
 const shortOf = (revision: string): string => revision.slice(0, 6)

@@ -1,4 +1,5 @@
 /** The report of a replay, as `--json` prints it. Times are RFC 3339 in UTC. */
+import type { Limits } from '../../config/config.ts'
 import type { LogReading } from '../log-files/open.ts'
 
 export interface Outcome {
@@ -35,18 +36,13 @@ type RefusedOverTime = Readonly<Record<'minute' | 'day' | 'ban', readonly number
 export interface SuggestedPlan {
   readonly plan: string
   /** null: each client of the plan states its own. */
-  readonly limits: { readonly perMinute: number; readonly perDay: number } | null
+  readonly limits: Limits | null
   readonly clients: number
   readonly requests: number
   /** Percentiles of the clients' busiest minutes, and of their busiest days. */
   readonly peaks: { readonly minute: Percentiles; readonly day: Percentiles }
   /** Limits in the proportion of the plan's own, with the requests and the share that they refuse; null: the plan has none, or no requests to try. */
-  readonly atShare: {
-    readonly perMinute: number
-    readonly perDay: number
-    readonly refused: number
-    readonly share: number
-  } | null
+  readonly atShare: (Limits & { readonly refused: number; readonly share: number }) | null
 }
 
 export interface Suggestions {

@@ -1,6 +1,6 @@
 /** Finds the plan that each client needs, and limits for each plan. Limits are not calculated but tried on the requests of each client and minute. */
 import type { Config, Limits } from '../../config/config.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, windows } from '../../config/time.ts'
 import type { Demand } from './demand.ts'
 import type { ReplayedClient, ReplayReport, SuggestedPlan, Suggestions } from './report.ts'
 
@@ -165,8 +165,7 @@ export const percentOf = (share: number | undefined): string =>
 
 /** The two windows of a suggested plan, each a row of a table. */
 export const windowsOf = ({ plan, clients, peaks, limits, atShare }: SuggestedPlan) =>
-  (['minute', 'day'] as const).map((window) => {
-    const of = window === 'minute' ? 'perMinute' : 'perDay'
+  windows.map(({ name: window, limit: of }) => {
     const found = { limit: limits?.[of], atShare: atShare?.[of], refused: atShare?.share }
     return { plan, window, clients, peaks: peaks[window], ...found }
   })

@@ -1,6 +1,6 @@
 /** Counts what the log itself reports of a client in its current window. */
 import { DAY_MS } from '../../config/time.ts'
-import type { LoggedRequest } from './logged.ts'
+import type { LoggedRequest } from './differences.ts'
 import type { Cause } from './report.ts'
 
 export class WindowCounts {

@@ -83,9 +83,9 @@ it('a scratch policy takes the routes that another of the same configuration has
     },
   })
   const same = { ...config, routes }
-  const clock = { epochMs: Date.now, nowMs: Date.now }
-  for (let asked = 0; asked < 3; asked += 1) await createScratch({ config: same, clock }).close()
+  const now = Date.now
+  for (let asked = 0; asked < 3; asked += 1) await createScratch({ config: same, now }).close()
   expect(compiled).toBe(1)
-  await createScratch({ config: { ...same }, clock }).close()
+  await createScratch({ config: { ...same }, now }).close()
   expect(compiled).toBe(2)
 })

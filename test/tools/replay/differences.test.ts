@@ -1,7 +1,6 @@
 /** Which causes a log is believed to show for answers that are not the replay's, and which not. */
 import { describe, expect, it } from 'vitest'
-import { Differences } from '../../../src/tools/replay/differences.ts'
-import type { LoggedRequest } from '../../../src/tools/replay/logged.ts'
+import { Differences, type LoggedRequest } from '../../../src/tools/replay/differences.ts'
 import type { Decided } from '../../../src/tools/replay/policy.ts'
 
 const FROM = Date.parse('2026-11-02T10:00:00Z')
@@ -16,7 +15,8 @@ const usual = {
   limits: { perMinute: 1_000, perDay: 1_000 },
   refundedAtMs: Number.NaN,
   isDegraded: false,
-  isUsedUp: false,
+  minuteLeft: undefined,
+  dayLeft: undefined,
   revision: REVISION,
 }
 
@@ -96,8 +96,8 @@ describe('the cause of a difference', () => {
     (...given) => {
       const [, startedAt, causes] = given
       const differing: Line[] = [
-        { at: 1_500, logged: 'minute', replayed: 'ban', isUsedUp: true },
-        { at: 1_501, logged: 'minute', replayed: 'admitted', isUsedUp: true },
+        { at: 1_500, logged: 'minute', replayed: 'ban', minuteLeft: 0 },
+        { at: 1_501, logged: 'minute', replayed: 'admitted', minuteLeft: 0 },
       ]
       const held = { limits: { perMinute: 3, perDay: 1_000 } }
       const lines = [...before, ...differing].map((line) => ({ ...held, ...line }))

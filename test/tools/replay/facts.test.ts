@@ -30,11 +30,10 @@ it.each<[string, number, [number, LogNote['event'], string][], boolean]>([
     false,
   ],
 ])('an outage of a worker: %s', (_, at, notes, isLost) => {
-  const bans = { withinMs: 10_000, forgetAfterMs: 1_000 }
-  const facts = new Facts({ revision: 'abcdef', forgets: false, bans })
+  const facts = new Facts()
   const note = (event: LogNote['event'], atMs: number, process: string): void =>
     facts.applyNote({ event, atMs: FROM + atMs, process, fields: {} })
   note('storeLost', BEGIN, 'a.log/2')
   for (const [atMs, event, process] of notes) note(event, atMs, process)
-  expect(facts.wasLost(FROM + at - 1_000, FROM + at)).toBe(isLost)
+  expect(facts.during('outage', FROM + at - 1_000, FROM + at) !== undefined).toBe(isLost)
 })

@@ -7,6 +7,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { reportPage } from '../../../src/tools/replay/html/page.ts'
 import type { Outcome, ReplayedClient, ReplayReport } from '../../../src/tools/replay/report.ts'
+import { outcomeOf, plansOf } from '../../../src/tools/replay/totals.ts'
 import { openBrowser } from '../../support/browser.ts'
 import { temporaryFolder } from '../../support/processes.ts'
 
@@ -28,21 +29,10 @@ const HOSTILE = [
 const FROM = '2026-11-02T00:00:00Z'
 const DAY_MS = 86_400_000
 const at = (second: number): string => new Date(Date.parse(FROM) + second * 1_000).toISOString()
-const outcomeOf = (admitted: number, minute: number, day: number, ban: number): Outcome => ({
+const outcome = (admitted: number, minute: number, day: number, ban: number): Outcome => ({
   admitted,
   refused: { minute, day, ban },
 })
-const sumOf = (outcomes: readonly Outcome[]): Outcome => {
-  const sum = (of: (each: Outcome) => number): number =>
-    outcomes.reduce((all, each) => all + of(each), 0)
-  return outcomeOf(
-    sum(({ admitted }) => admitted),
-    sum(({ refused }) => refused.minute),
-    sum(({ refused }) => refused.day),
-    sum(({ refused }) => refused.ban),
-  )
-}
-
 /** clients: how many; the later ones are refused nothing. */
 function madeReport(
   clients: number,
@@ -51,13 +41,13 @@ function madeReport(
   const all = Array.from({ length: clients }, (_, nth): ReplayedClient => {
     const worse = nth < 41 ? 41 - nth : 0
     const requests = 109_310 - nth * 50
-    const before = outcomeOf(requests - worse * 227, worse * 120, worse * 107, 0)
-    const after = outcomeOf(requests - worse * 714, worse * 300, worse * 400, worse * 14)
+    const before = outcome(requests - worse * 227, worse * 120, worse * 107, 0)
+    const after = outcome(requests - worse * 714, worse * 300, worse * 400, worse * 14)
     return {
       client: HOSTILE[nth - 3] ?? `client-${nth}`,
       plan: ['business', 'pro', 'free'][nth % 3] ?? '',
       requests,
-      ...(isCompared || worse > 0 ? after : outcomeOf(requests, 0, 0, 0)),
+      ...(isCompared || worse > 0 ? after : outcome(requests, 0, 0, 0)),
       first: {
         minute: worse > 0 ? at(3_600 * (nth % 20) + 7) : null,
         day: worse > 0 ? at(69_127 + nth) : null,
@@ -68,37 +58,23 @@ function madeReport(
       suggest: nth % 4 === 0 ? null : 'business',
     }
   })
-  const now = sumOf(all)
-  const before = sumOf(all.flatMap((each) => each.before ?? []))
   const wave = (height: number, turn: number): number[] =>
     Array.from({ length: steps }, (_, step) =>
       Math.max(0, Math.round(height * Math.sin((step / steps) * 9 + turn) + height / 2)),
     )
-  const plans = ['business', 'pro', 'free'].map((plan) => {
-    const own = all.filter((each) => each.plan === plan)
-    const sum = sumOf(own.flatMap((each) => each.before ?? []))
-    const requests = own.reduce((total, each) => total + each.requests, 0)
-    return {
-      plan,
-      clients: own.length,
-      requests,
-      ...sumOf(own),
-      ...(isCompared && { before: sum }),
-    }
-  })
   const requests = all.reduce((total, each) => total + each.requests, 0)
   return {
     requests,
-    ...now,
+    ...outcomeOf(all, isCompared),
     notJudged: 312,
     unknownClients: { requests: 17, names: HOSTILE },
     unreadable: 3,
     from: FROM,
     to: at(86_399),
     revision: '8b01e4',
-    ...(isCompared && { against: '3f9c21', before }),
+    ...(isCompared && { against: '3f9c21' }),
     clients: all,
-    plans,
+    plans: plansOf(all, isCompared),
     overTime: {
       from: FROM,
       stepSeconds: Math.round(DAY_MS / 1_000 / steps),

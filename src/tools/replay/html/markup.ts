@@ -46,41 +46,36 @@ export const named = (name: string): Markup =>
 export const data = (value: unknown): Markup =>
   new Markup(JSON.stringify(value).replaceAll('<', String.raw`\u003c`))
 
-export interface Column<Row> {
-  readonly head: string
-  /** Place of the cell in the cards of a narrow screen. */
-  readonly kind?: 'title' | 'wide'
-  readonly isNumber?: boolean
-  cell(row: Row): Content
-}
+/** Head of a column. wide: its cells take a line of their own in the cards of a narrow screen. */
+export type Head = string | { readonly text: string; readonly kind: 'number' | 'wide' }
+/** Head of a column of numbers, or of texts that stand for numbers. */
+export const number = (text: string): Head => ({ text, kind: 'number' })
 
-/** A column of whole numbers. */
-export const numbers = <Row>(head: string, of: (row: Row) => number | undefined): Column<Row> => ({
-  head,
-  isNumber: true,
-  cell: (row) => count(of(row)),
-})
-
-/** Renders a table. id: lets the page's script find it. */
-export function table<Row>(
+/** Renders a table, whose first column names the rows. id: lets the page's script find it. */
+export function table(
   caption: string,
-  columns: readonly Column<Row>[],
-  rows: readonly Row[],
+  heads: readonly Head[],
+  rows: readonly (readonly Content[])[],
   id?: string,
 ): Markup {
-  const classOf = ({ kind, isNumber = false }: Column<Row>): string =>
-    [kind, isNumber && 'number'].filter(Boolean).join(' ')
-  const cell = (row: Row, column: Column<Row>): Markup =>
-    markup`<td role="cell" class="${classOf(column)}" data-head="${column.head}">${column.cell(row)}</td>`
-  const line = (row: Row): Markup =>
-    markup`<tr role="row">${columns.map((column) => cell(row, column))}</tr>\n`
-  const heads = columns.map(
-    (column) =>
-      markup`<th scope="col" role="columnheader" class="${classOf(column)}">${column.head}</th>`,
+  const columns = heads.map((head, at) => {
+    const { text, kind } = typeof head === 'string' ? { text: head, kind: '' } : head
+    return { text, kind: at === 0 ? 'title' : kind }
+  })
+  const line = (row: readonly Content[]): Markup => {
+    const cells = columns.map(({ text, kind }, at) => {
+      const cell = row[at]
+      const isCount = typeof cell === 'number' || (kind === 'number' && cell === undefined)
+      return markup`<td role="cell" class="${kind}" data-head="${text}">${isCount ? count(cell) : cell}</td>`
+    })
+    return markup`<tr role="row">${cells}</tr>\n`
+  }
+  const heading = columns.map(
+    ({ text, kind }) => markup`<th scope="col" role="columnheader" class="${kind}">${text}</th>`,
   )
   return markup`<div class="table"${id && markup` id="${id}" role="region" aria-label="${caption}, table" tabindex="0"`}>
 <table role="table" aria-label="${caption}">
-<thead role="rowgroup"><tr role="row">${heads}</tr></thead>
+<thead role="rowgroup"><tr role="row">${heading}</tr></thead>
 <tbody role="rowgroup">${rows.map(line)}</tbody>
 </table></div>`
 }

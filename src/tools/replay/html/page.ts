@@ -2,20 +2,9 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { libraries, withoutRemarks } from '../../../admin/page-assets.ts'
-import { duration } from '../../../insight/format.js'
 import type { ReplayReport } from '../report.ts'
-import { clientsTable, limitsTable, plansTable } from './clients.ts'
-import { data, markup, Markup, named, type Content } from './markup.ts'
-import { logTable, moment, outcomeTable, readList, verdict } from './sections.ts'
-
-/** Values on the page that the report does not have. */
-export interface Titles {
-  /** Path of the configuration; `against` is that of the one given by --against. */
-  readonly config: string
-  readonly against?: string
-  readonly version: string
-  readonly madeAtMs: number
-}
+import { data, markup, Markup } from './markup.ts'
+import { body, type Titles } from './sections.ts'
 
 const file = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8')
 /** Joins modules into one scope; each follows those that it imports. */
@@ -60,34 +49,4 @@ ${body(report, titles)}
 </body>
 </html>
 `.html
-}
-
-const section = (title: string, ...content: Content[]): Markup => {
-  const id = `t-${title.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`
-  return markup`<section aria-labelledby="${id}"><h2 id="${id}">${title}</h2>
-${content}</section>`
-}
-
-function body(report: ReplayReport, { config, against, version, madeAtMs }: Titles): Markup {
-  const madeAt = moment(new Date(madeAtMs).toISOString())
-  const step = duration(report.overTime.stepSeconds * 1_000)
-  const versus = against === undefined ? '' : markup` against ${named(against)}`
-  return markup`<a class="skip" href="#report">Skip to content</a>
-<header><div class="bar"><strong class="brand">Tollgate</strong>
-<span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
-<main id="report" tabindex="-1">
-<h1>Replay of ${named(config)}${versus}</h1>
-${verdict(report)}
-${outcomeTable(report)}
-${section(
-  'Over time',
-  markup`<p class="muted">A point is ${step}. All times are UTC.</p>
-<div id="charts" class="charts"><noscript>The plots need JavaScript; all numbers are in the tables.</noscript></div>`,
-)}
-${section('By plan', plansTable(report))}
-${report.suggestions && section('Limits that would fit', limitsTable(report.suggestions))}
-${section('Clients', clientsTable(report))}
-${report.log && section('Differs from the log', logTable(report.log))}
-${section('Read', readList(report))}
-</main>`
 }
