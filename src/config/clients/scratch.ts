@@ -10,7 +10,7 @@ import {
   type Counts,
 } from './columns.ts'
 import { limitKeys } from '../time.ts'
-import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
+import { fill, slotsFor } from './index-slots.ts'
 import type { ClientTableParts } from './client-table.ts'
 
 /** Shortest text of a client, and of a key. */
@@ -105,9 +105,9 @@ export class Scratch {
     if (this.#isLarge) this.#buffer.transfer(0)
     const report = (kind: Same['kind']) => (number: number, earlier: number) =>
       onSame({ kind, number, earlier })
-    fillIds(to.clientIds, clients, report('client'))
-    fillIds(to.keyIds, keys, report('key'))
-    fillDigests(to, keys, report('digest'))
+    fill(to.clientIds, clients, report('client'))
+    fill(to.keyIds, keys, report('key'))
+    fill(to.keyDigests, keys, report('digest'))
     return { buffer, counts, planNames: [...this.#plans.keys()] }
   }
 

@@ -5,7 +5,7 @@ import { ConfigError } from '../problems.ts'
 import type { Job, Jobs } from './aside.ts'
 import { build } from './builder.ts'
 import { loadConfig, readRevision } from './load.ts'
-import { clientTableOf, toPlainConfig } from './client-table.ts'
+import { toPlainConfig } from './client-table.ts'
 import { readSettingLocations } from './setting-locations.ts'
 
 const NICE = 10
@@ -29,7 +29,7 @@ function answer(value: Jobs[keyof Jobs][1], sent: Transferable[] = []): void {
 async function load({ file, env }: Jobs['load'][0]): Promise<Jobs['load'][1]> {
   try {
     const config = await loadConfig(file, env)
-    return { plain: toPlainConfig(config), buffer: clientTableOf(config).parts.buffer }
+    return { plain: toPlainConfig(config), buffer: config.clients.parts.buffer }
   } catch (error) {
     if (error instanceof ConfigError) return { problems: error.problems }
     throw error
