@@ -6,8 +6,9 @@ import {
   type ConfigProblem,
   type PathProblem,
 } from '../problems.ts'
+import type { Reading } from '../document.ts'
 import { textAt } from '../tree.ts'
-import { readClients, type EntryReader, type ExactEntry } from './entries.ts'
+import { readClients, type Entry } from './entries.ts'
 
 export type FileFault = ConfigProblem & { readonly file: string }
 
@@ -23,41 +24,21 @@ export class Faults {
     if (this.list.length < PROBLEMS_AT_MOST) this.list.push(fault)
     else this.dropped++
   }
-
-  /** Drops all but the first `count` faults. */
-  rewind(count: number): void {
-    this.list = this.list.slice(0, count)
-    this.dropped = Math.max(0, count - PROBLEMS_AT_MOST)
-  }
 }
 
-/** A fault of a client's own text, with its place in the file. */
-export const placedFault = (
-  file: string,
-  { path, line, index }: ExactEntry,
-  fault: ExactEntry['reading']['faults'][number],
-): FileFault => ({
+type Placed = Reading['faults'][number]
+
+/** A fault with its place in the file; its path begins at the client, which `index` others stand before. */
+export const faultOf = (file: string, index: number, { path, ...fault }: Placed): FileFault => ({
+  ...fault,
   file,
-  line: fault.line + line - 1,
-  column: fault.column,
-  path: formatPath(['clients', index, ...fault.path.slice(path.length)]),
-  message: fault.message,
+  path: formatPath(['clients', index, ...path]),
 })
 
-/** A problem of a client with its place in the file; its path begins at the client. */
-export const placed = (file: string, entry: ExactEntry, problem: PathProblem): FileFault => {
-  const { reading, path, line, index } = entry
-  const whole = [...path, ...problem.path]
-  const written = reading.tree === undefined ? undefined : textAt(reading.tree, ...whole)
-  const { message } = showValue(problem, written)
-  const place = reading.locate({ path: whole, at: problem.at })
-  return {
-    file,
-    line: place.line + line - 1,
-    column: place.column,
-    path: formatPath(['clients', index, ...problem.path]),
-    message,
-  }
+/** A problem of the client that has been read, as faultOf has it. */
+export const placed = (reading: Reading, problem: PathProblem): Placed => {
+  const { message } = showValue(problem, textAt(reading.tree, ...problem.path))
+  return { ...reading.locate(problem), path: problem.path, message }
 }
 
 /** A problem of the client with that id at that line. */
@@ -76,32 +57,26 @@ export const placesIn = (
 ): FileFault[] => {
   const byLine = Map.groupBy(sought, ({ line }) => line)
   const found = new Map<Sought, FileFault>()
-  const reader: EntryReader = {
-    plain: (_bytes, _span, line) => !byLine.has(line),
-    exact: (entry) => {
-      const { tree } = entry.reading
-      const id = textAt(tree, ...entry.path, 'id')
-      for (const one of byLine.get(entry.clientLine) ?? [])
-        // Where the id occurs twice in that line, the later client has the problem.
-        if (one.id === id && textAt(tree, ...entry.path, ...one.path) !== undefined)
-          found.set(one, placed(file.name, entry, one))
-    },
-    fault: () => undefined,
-    restart: () => found.clear(),
+  const entry = ({ line, index, parse }: Entry): void => {
+    const wanted = byLine.get(line) ?? []
+    const reading = wanted.length > 0 ? parse() : undefined
+    if (reading === undefined) return
+    const id = textAt(reading.tree, 'id')
+    for (const one of wanted)
+      // Where the id occurs twice in that line, the later client has the problem.
+      if (one.id === id && textAt(reading.tree, ...one.path) !== undefined)
+        found.set(one, faultOf(file.name, index, placed(reading, one)))
   }
   try {
-    readClients(file.path, reader)
+    readClients(file.path, { entry, fault: () => undefined })
   } catch {
     // The file cannot be read to its end, as another problem reports: the lines are known.
-    for (const one of sought) if (!found.has(one)) found.set(one, atLine(file.name, one))
+    for (const one of sought)
+      if (!found.has(one)) {
+        const { line, path, message } = one
+        const at = { line, column: 1, path: formatPath(path) }
+        found.set(one, { ...at, file: file.name, message })
+      }
   }
   return [...found.values()]
 }
-
-const atLine = (file: string, { line, path, message }: Sought): FileFault => ({
-  file,
-  line,
-  column: 1,
-  path: formatPath(path),
-  message,
-})

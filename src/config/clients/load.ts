@@ -13,7 +13,7 @@ import { buildAside } from './aside.ts'
 import { build, type BuildRequest, type Built } from './builder.ts'
 import { isJsonLines } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
-import { readPieces } from './pieces.ts'
+import { readPieces } from './cut-file.ts'
 import { ClientTable } from './client-table.ts'
 
 /** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */

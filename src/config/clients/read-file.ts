@@ -1,10 +1,13 @@
 /** Reads one client file into the scratch: plain clients as bytes, all others through the schema. */
+import type { WrittenClient } from '../config.ts'
+import type { Place } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
-import { valueAt, type Group } from '../tree.ts'
-import { isJsonLines, readClients, type EntryReader } from './entries.ts'
-import { placed, placedFault, type Faults } from './faults.ts'
-import { TooLong } from './pieces.ts'
+import { formatPath } from '../problems.ts'
+import type { Group } from '../tree.ts'
+import { TooLong, type Span } from './cut-file.ts'
+import { isJsonLines, readClients, type Entry } from './entries.ts'
+import { faultOf, placed, type Faults } from './faults.ts'
 import { parsePlainItem, parsePlainLine, PlainClients } from './plain-clients.ts'
 import type { Scratch } from './scratch.ts'
 
@@ -23,44 +26,36 @@ interface Into {
 
 /** Returns the SHA-256 of the file in hex; undefined where it cannot be read, as the faults say. */
 export const readFile = (file: ClientFile, into: Into): string | undefined => {
-  const { faults } = into
-  const refuse = (message: string): undefined => {
-    faults.add({ file: file.name, line: 1, column: 1, path: '(file)', message })
+  const { scratch, faults, plans } = into
+  const { name } = file
+  const fault = ({ line, column }: Place, message: string) =>
+    faults.add({ file: name, line, column, path: formatPath([]), message })
+  const plain = new PlainClients(plans)
+  const parsePlain = isJsonLines(file.path) ? parsePlainLine : parsePlainItem
+  /** Only ASCII is plain, so the bytes need no decoding. */
+  const readPlain = (span: Span | undefined): WrittenClient | undefined =>
+    span && plain.read(parsePlain(span.bytes.toString('latin1', span.start, span.end)))
+  const readExactly = ({ index, parse }: Entry): WrittenClient | undefined => {
+    const reading = parse()
+    const before = faults.count
+    for (const each of reading?.faults ?? []) faults.add(faultOf(name, index, each))
+    if (reading?.tree === undefined) return undefined
+    const { client, problems } = readEntry(reading.tree, plans)
+    for (const each of problems)
+      if (!reading.isHole(each.path)) faults.add(faultOf(name, index, placed(reading, each)))
+    return faults.count === before ? client : undefined
+  }
+  const entry = (one: Entry): void => {
+    const client = readPlain(one.span) ?? readExactly(one)
+    if (client !== undefined) scratch.add(client, one.line)
   }
   try {
-    return readClients(file.path, entryReader(file, into))
+    return readClients(file.path, { entry, fault })
   } catch (error) {
-    if (error instanceof TooLong) return refuse('has a client of more than 16MiB; divide it')
+    const start = { line: 1, column: 1 }
+    if (error instanceof TooLong)
+      return void fault(start, 'has a client of more than 16MiB; divide it')
     if ((error as NodeJS.ErrnoException).code === undefined) throw error
-    return refuse(unreadable(error))
-  }
-}
-
-const entryReader = (file: ClientFile, { scratch, faults, plans }: Into): EntryReader => {
-  const atStart = { scratch: scratch.mark(), faults: faults.count }
-  const plain = new PlainClients(plans)
-  const parse = isJsonLines(file.path) ? parsePlainLine : parsePlainItem
-  return {
-    plain: (bytes, { start, end }, line) => {
-      // Only ASCII is plain, so the bytes need no decoding.
-      const client = plain.read(parse(bytes.toString('latin1', start, end)))
-      if (client !== undefined) scratch.add(client, line)
-      return client !== undefined
-    },
-    exact: (entry) => {
-      const { reading, path, clientLine } = entry
-      const before = faults.count
-      for (const fault of reading.faults) faults.add(placedFault(file.name, entry, fault))
-      if (reading.tree === undefined) return
-      const { client, problems } = readEntry(valueAt(reading.tree, ...path) ?? '', plans)
-      for (const each of problems)
-        if (!reading.isHole([...path, ...each.path])) faults.add(placed(file.name, entry, each))
-      if (client !== undefined && faults.count === before) scratch.add(client, clientLine)
-    },
-    fault: (place, message) => faults.add({ file: file.name, ...place, path: '(file)', message }),
-    restart: () => {
-      scratch.rewind(atStart.scratch)
-      faults.rewind(atStart.faults)
-    },
+    return void fault(start, unreadable(error))
   }
 }

@@ -24,8 +24,6 @@ export interface Same {
   readonly earlier: number
 }
 
-export type Mark = Pick<Counts, 'clients' | 'keys' | 'idBytes'>
-
 export class Scratch {
   readonly columns: Columns
   /** The distinct limits that clients have of their own, and their index. */
@@ -52,17 +50,6 @@ export class Scratch {
     this.#isLarge = isLarge
     this.#buffer = newBuffer(columnBytes(counts), isLarge)
     this.columns = columnsOf(this.#buffer, counts)
-  }
-
-  /** Returns how far it is filled, to return to later. */
-  mark(): Mark {
-    return { clients: this.clients, keys: this.#keys, idBytes: this.#idBytes }
-  }
-
-  rewind({ clients, keys, idBytes }: Mark): void {
-    this.clients = clients
-    this.#keys = keys
-    this.#idBytes = idBytes
   }
 
   /** Adds a valid client; digests may be in either case. line: see clientLine of the columns. */
