@@ -4,7 +4,7 @@ import type { ParsedConfig, WrittenClient } from './config.ts'
 import { completed } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { checkClient, client } from './plans.ts'
-import { problem, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
+import { problem, problemsOf, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { redisForm } from './redis.ts'
 import { configSchema, crossChecks, type ConfigFile } from './schema.ts'
 import { byLimit, limitKeys } from './time.ts'
@@ -65,10 +65,10 @@ interface Entry {
 export const readEntry = (entry: Tree, plans: Tree): Entry => {
   const { data, error } = client.safeParse(entry)
   const shape = error?.issues.flatMap((issue) => toProblems(issue, { entry })) ?? []
-  const between = checkClient({ plans, clients: [entry] }, ['clients', 0])
+  const between = problemsOf((refuse) => checkClient({ plans, entry }, ['entry'], refuse))
   return {
     client: data,
-    problems: [...shape, ...between.map((each) => ({ ...each, path: each.path.slice(2) }))],
+    problems: [...shape, ...between.map((each) => ({ ...each, path: each.path.slice(1) }))],
   }
 }
 

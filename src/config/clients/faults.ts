@@ -1,12 +1,6 @@
 /** Faults of client files with their places, up to a number that a person can still use. */
-import {
-  formatPath,
-  PROBLEMS_AT_MOST,
-  showValue,
-  type ConfigProblem,
-  type PathProblem,
-} from '../problems.ts'
-import type { Reading } from '../document.ts'
+import { formatPath, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
+import { placed, type Reading } from '../document.ts'
 import { textAt } from '../tree.ts'
 import { readClients, type Entry } from './entries.ts'
 
@@ -26,20 +20,12 @@ export class Faults {
   }
 }
 
-type Placed = Reading['faults'][number]
-
 /** A fault with its place in the file; its path begins at the client, which `index` others stand before. */
-export const faultOf = (file: string, index: number, { path, ...fault }: Placed): FileFault => ({
-  ...fault,
-  file,
-  path: formatPath(['clients', index, ...path]),
-})
-
-/** A problem of the client that has been read, as faultOf has it. */
-export const placed = (reading: Reading, problem: PathProblem): Placed => {
-  const { message } = showValue(problem, textAt(reading.tree, ...problem.path))
-  return { ...reading.locate(problem), path: problem.path, message }
-}
+export const faultOf = (
+  file: string,
+  index: number,
+  { path, ...fault }: Reading['faults'][number],
+): FileFault => ({ ...fault, file, path: formatPath(['clients', index, ...path]) })
 
 /** A problem of the client with that id at that line. */
 export interface Sought extends PathProblem {
@@ -65,7 +51,7 @@ export const placesIn = (
     for (const one of wanted)
       // Where the id occurs twice in that line, the later client has the problem.
       if (one.id === id && textAt(reading.tree, ...one.path) !== undefined)
-        found.set(one, faultOf(file.name, index, placed(reading, one)))
+        found.set(one, faultOf(file.name, index, placed(one, reading)))
   }
   try {
     readClients(file.path, { entry, fault: () => undefined })

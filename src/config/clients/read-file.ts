@@ -1,13 +1,13 @@
 /** Reads one client file into the scratch: plain clients as bytes, all others through the schema. */
 import type { WrittenClient } from '../config.ts'
-import type { Place } from '../document.ts'
+import { placed, type Place } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
 import { formatPath } from '../problems.ts'
 import type { Group } from '../tree.ts'
 import { TooLong, type Span } from './cut-file.ts'
 import { isJsonLines, readClients, type Entry } from './entries.ts'
-import { faultOf, placed, type Faults } from './faults.ts'
+import { faultOf, type Faults } from './faults.ts'
 import { parsePlainItem, parsePlainLine, PlainClients } from './plain-clients.ts'
 import type { Scratch } from './scratch.ts'
 
@@ -42,7 +42,7 @@ export const readFile = (file: ClientFile, into: Into): string | undefined => {
     if (reading?.tree === undefined) return undefined
     const { client, problems } = readEntry(reading.tree, plans)
     for (const each of problems)
-      if (!reading.isHole(each.path)) faults.add(faultOf(name, index, placed(reading, each)))
+      if (!reading.isHole(each.path)) faults.add(faultOf(name, index, placed(each, reading)))
     return faults.count === before ? client : undefined
   }
   const entry = (one: Entry): void => {
