@@ -2,22 +2,13 @@
 import { readFileSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { ParsedConfig } from './config.ts'
-import { readYaml } from './document.ts'
+import { placed, readYaml, type Reading } from './document.ts'
 import type { Environment } from './environment.ts'
 import { resolveFiles, unreadable } from './files.ts'
 import { parseConfig } from './parse.ts'
-import { ConfigError, formatPath, PROBLEMS_AT_MOST, showValue } from './problems.ts'
+import { ConfigError, formatPath, PROBLEMS_AT_MOST } from './problems.ts'
 import type { ConfigProblem, PathProblem } from './problems.ts'
-import { isGroup, textAt } from './tree.ts'
-import type { Group } from './tree.ts'
-
-interface Source {
-  /** Name of the file, for messages. */
-  readonly file: string
-  readonly env: Environment
-  /** Checks the files that the tree names. Default: none is looked at. */
-  readonly checkFiles?: (tree: Group) => readonly PathProblem[]
-}
+import { isGroup, type Group } from './tree.ts'
 
 export interface ReadConfig {
   readonly problems: readonly ConfigProblem[]
@@ -29,16 +20,16 @@ export interface ReadConfig {
   readonly place: (problem: PathProblem) => ConfigProblem
 }
 
-/** Reads the text of a file. Throws ConfigError where nothing can be read. */
-export const readConfig = (
-  text: string,
-  { file, env, checkFiles = () => [] }: Source,
-): ReadConfig => {
-  const { tree, faults, locate, isHole, isForeign } = readYaml(text, env)
-  const problems: ConfigProblem[] = faults.map(({ path, ...fault }) => ({
-    ...fault,
-    path: formatPath(path),
-  }))
+const inWords = ({ path, ...fault }: Reading['faults'][number]): ConfigProblem => ({
+  ...fault,
+  path: formatPath(path),
+})
+
+/** Reads the text of a file; file: its name, for messages. Throws ConfigError where nothing can be read. */
+export const readConfig = (text: string, file: string, env: Environment): ReadConfig => {
+  const reading = readYaml(text, env)
+  const { tree, faults, isHole } = reading
+  const problems: ConfigProblem[] = faults.map(inWords)
   if (tree === undefined || !isGroup(tree)) {
     const isEmpty = tree === '' && problems.length === 0
     const fault = isEmpty
@@ -50,14 +41,9 @@ export const readConfig = (
   }
   resolveFiles(tree, dirname(file))
   const { complete, config, problems: parsed } = parseConfig(tree)
-  const place = (problem: PathProblem): ConfigProblem => {
-    const { path } = problem
-    const value = isForeign(path) ? undefined : textAt(complete, ...path)
-    const { message } = showValue(problem, value)
-    return { ...locate(problem), path: formatPath(path), message }
-  }
-  const found = [...parsed, ...checkFiles(tree)].filter(({ path }) => !isHole(path))
-  for (const each of found.slice(0, PROBLEMS_AT_MOST)) problems.push(place(each))
+  const place = (problem: PathProblem) => inWords(placed(problem, reading, complete))
+  const found = parsed.filter(({ path }) => !isHole(path)).slice(0, PROBLEMS_AT_MOST)
+  problems.push(...found.map(place))
   return { problems, config: problems.length > 0 ? undefined : config, tree: complete, place }
 }
 

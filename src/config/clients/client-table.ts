@@ -1,13 +1,6 @@
 /** The clients of a configuration, in the order of the file, read from columns: there may be a million, so each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
-import {
-  columnsOf,
-  countEnding,
-  DIGEST_BYTES,
-  idOf,
-  type Columns,
-  type Counts,
-} from './columns.ts'
+import { columnsOf, countEnding, DIGEST_BYTES, idOf, type Columns, type Counts } from './columns.ts'
 import { byLimit, limitKeys, windows } from '../time.ts'
 import { find, findSame, isSame } from './index-slots.ts'
 

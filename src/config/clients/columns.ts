@@ -110,9 +110,8 @@ export const columnBytes = (counts: Counts): number =>
     0,
   )
 
-/** glibc keeps freed blocks below this size, so memory would grow with each reload; larger blocks go back at once, and untouched pages cost nothing. */
-const LEAST_LARGE_BYTES = 33 * 2 ** 20
+/** glibc keeps freed blocks below the second size, so memory would grow with each reload; larger blocks go back at once, and untouched pages cost nothing. Small tables may stay small. */
+const [SMALL_BYTES, LEAST_LARGE_BYTES] = [2 ** 20, 33 * 2 ** 20]
 
-/** isLarge: the buffer belongs to a large file, so its memory must go back to the system. */
-export const newBuffer = (bytes: number, isLarge: boolean): ArrayBuffer =>
-  new ArrayBuffer(isLarge ? Math.max(bytes, LEAST_LARGE_BYTES) : bytes)
+export const newBuffer = (bytes: number): ArrayBuffer =>
+  new ArrayBuffer(bytes > SMALL_BYTES ? Math.max(bytes, LEAST_LARGE_BYTES) : bytes)

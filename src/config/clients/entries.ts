@@ -51,7 +51,10 @@ export const readClients = (path: string, reader: EntryReader): string => {
   return cutFile(path, kindOf, (span, line) => {
     const parse = (): Reading | undefined => {
       const text = decoded(span.bytes.subarray(span.start, span.end))
-      if (text === undefined) return void reader.fault({ line, column: 1 }, notText)
+      if (text === undefined) {
+        reader.fault({ line, column: 1 }, notText)
+        return undefined
+      }
       return isJson
         ? readingAt(readJson(text), [], line)
         : readingAt(readYaml(text, undefined), [0], line)

@@ -88,11 +88,12 @@ const readCount = (given: unknown, most: number): number => {
 }
 
 /** Parses a line of JSONL; undefined: it is no JSON, or is not written as JSON.stringify writes it, with blanks if wanted. */
-export const parsePlainLine = (text: string): unknown => {
+export const parsePlainLine = (line: string): unknown => {
+  const text = line.endsWith('\r') ? line.slice(0, -1) : line
   try {
     const given: unknown = JSON.parse(text)
     // The parser hides keys that are written twice, escapes and other spellings of numbers; the schema judges those.
-    return JSON.stringify(given) === text.replace(/\r$/, '').replaceAll(' ', '') ? given : undefined
+    return JSON.stringify(given) === text.replaceAll(' ', '') ? given : undefined
   } catch {
     return undefined
   }

@@ -2,7 +2,7 @@
 import { basename } from 'node:path'
 import type { Environment } from '../environment.ts'
 import { readYaml, type Reading } from '../document.ts'
-import { readConfigText } from '../load.ts'
+import { readConfigText } from '../files.ts'
 import type { Path } from '../problems.ts'
 import { isGroup, listAt, textAt, valueAt } from '../tree.ts'
 import type { Span } from './cut-file.ts'

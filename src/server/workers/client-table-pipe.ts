@@ -18,8 +18,6 @@ export const START_TABLE = 0
 
 const PIECE_BYTES = 256 * 1024
 const READ_BYTES = 64 * 1024
-/** Larger tables have a buffer of their own kind; see newBuffer. */
-const LARGE_BYTES = 2 ** 20
 
 /** Head of each piece: the number of its table and its own bytes, 32 bits each, and the bytes of the table as a double. */
 const HEAD_BYTES = 16
@@ -154,7 +152,7 @@ export class TableReader {
     this.#unreadBytes = this.#head.readUInt32LE(4)
     if (this.#isGivenUp(number) || this.#current?.number === number) return
     const length = this.#head.readDoubleLE(8)
-    const buffer = newBuffer(length, length > LARGE_BYTES)
+    const buffer = newBuffer(length)
     this.#current = { number, bytes: new Uint8Array(buffer, 0, length), filled: 0 }
   }
 
