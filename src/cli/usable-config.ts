@@ -1,6 +1,6 @@
 /** Loads a configuration that a gateway may start with: the keys of the demonstration are public, so they are refused where others than this machine could use them. */
 import { createHash } from 'node:crypto'
-import { loadConfigAside, RELOAD_DEADLINE_MS } from '../config/clients/aside.ts'
+import { loadConfigAside } from '../config/clients/aside.ts'
 import { loadConfig } from '../config/clients/load.ts'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
@@ -16,9 +16,7 @@ export async function loadUsableConfig(
   env: Environment,
   { isServing = false } = {},
 ): Promise<Config> {
-  const config = isServing
-    ? await loadConfigAside(file, env, RELOAD_DEADLINE_MS)
-    : await loadConfig(file, env)
+  const config = await (isServing ? loadConfigAside : loadConfig)(file, env)
   const complaint = refuseDemoKeys(config)
   if (complaint === undefined) return config
   throw new ConfigError(file, [{ line: 1, column: 1, path: 'server.listen', message: complaint }])
