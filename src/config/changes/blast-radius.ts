@@ -83,21 +83,17 @@ export function* blastRadiusInSteps(
   longest: number,
 ): Generator<void, BoundedRadius> {
   const counts: Record<string, number> = {}
-  const lists: { readonly [Path in keyof ClientChanges]: ClientChanges[Path][] } = {
-    'clients.added': [],
-    'clients.removed': [],
-    'clients.moved': [],
-    'limits.lowered': [],
-    'limits.raised': [],
-    'keys.added': [],
-    'keys.revoked': [],
-    'keys.changed': [],
+  const lists: ByClient = {
+    clients: { added: [], removed: [], moved: [] },
+    limits: { lowered: [], raised: [] },
+    keys: { added: [], revoked: [], changed: [] },
   }
   for (const change of clientChanges(current.clients, next.clients)) {
     yield
     if (change === undefined) continue
-    const [path, item] = change
-    const list: unknown[] = lists[path]
+    const [group, kind, item] = change
+    const list = (lists[group] as Record<typeof kind, unknown[]>)[kind]
+    const path = `${group}.${kind}`
     counts[path] = (counts[path] ?? 0) + 1
     if (list.length < longest) list.push(item)
   }
@@ -105,17 +101,7 @@ export function* blastRadiusInSteps(
   return {
     from: current.revision,
     to: next.revision,
-    clients: {
-      added: lists['clients.added'],
-      removed: lists['clients.removed'],
-      moved: lists['clients.moved'],
-    },
-    limits: { lowered: lists['limits.lowered'], raised: lists['limits.raised'] },
-    keys: {
-      added: lists['keys.added'],
-      revoked: lists['keys.revoked'],
-      changed: lists['keys.changed'],
-    },
+    ...lists,
     routes: changedRoutes(current.routes, next.routes),
     settings,
     needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
@@ -123,21 +109,17 @@ export function* blastRadiusInSteps(
   }
 }
 
-/** What may change for a client or a key, by its path in a BlastRadius. */
-interface ClientChanges {
-  'clients.added': string
-  'clients.removed': string
-  'clients.moved': BlastRadius['clients']['moved'][number]
-  'limits.lowered': ChangedLimits
-  'limits.raised': ChangedLimits
-  'keys.added': NamedKey
-  'keys.revoked': NamedKey
-  'keys.changed': NamedKey
-}
+/** The lists that grow with the number of clients. */
+type ByClient = Pick<BlastRadius, 'clients' | 'limits' | 'keys'>
 
+/** An item of one of those lists. */
 type ClientChange = {
-  [Path in keyof ClientChanges]: readonly [Path, ClientChanges[Path]]
-}[keyof ClientChanges]
+  [Group in keyof ByClient]: {
+    [Kind in keyof ByClient[Group]]: ByClient[Group][Kind] extends readonly (infer Item)[]
+      ? readonly [group: Group, kind: Kind, item: Item]
+      : never
+  }[keyof ByClient[Group]]
+}[keyof ByClient]
 
 /** Yields each change of a client or key; undefined: a step of the search. */
 function* clientChanges(
@@ -148,33 +130,33 @@ function* clientChanges(
     yield undefined
     if (is === undefined) continue
     const was = current.get(is.id)
-    if (was === undefined) yield ['clients.added', is.id]
+    if (was === undefined) yield ['clients', 'added', is.id]
     else yield* changedTerms(was, is)
     for (const key of is.keys) {
       const owned = { client: is, key }
       const before = current.keyById(key.id)
-      if (before === undefined || isReplaced(before, owned)) yield ['keys.added', named(owned)]
-      else if (before.key.expiresAtMs !== key.expiresAtMs) yield ['keys.changed', named(owned)]
+      if (before === undefined || isReplaced(before, owned)) yield ['keys', 'added', named(owned)]
+      else if (before.key.expiresAtMs !== key.expiresAtMs) yield ['keys', 'changed', named(owned)]
     }
   }
   for (const was of differing(current, next)) {
     yield undefined
     if (was === undefined) continue
-    if (next.get(was.id) === undefined) yield ['clients.removed', was.id]
+    if (next.get(was.id) === undefined) yield ['clients', 'removed', was.id]
     for (const key of was.keys) {
       const owned = { client: was, key }
       const after = next.keyById(key.id)
-      if (after === undefined || isReplaced(owned, after)) yield ['keys.revoked', named(owned)]
+      if (after === undefined || isReplaced(owned, after)) yield ['keys', 'revoked', named(owned)]
     }
   }
 }
 
 function* changedTerms(was: ClientConfig, is: ClientConfig): Generator<ClientChange> {
   const { id: client, plan } = is
-  if (was.plan !== plan) yield ['clients.moved', { client, from: was.plan, to: plan }]
+  if (was.plan !== plan) yield ['clients', 'moved', { client, from: was.plan, to: plan }]
   const changed = { client, plan, from: was.limits, to: is.limits }
-  if (isLowered(was.limits, is.limits)) yield ['limits.lowered', changed]
-  else if (isLowered(is.limits, was.limits)) yield ['limits.raised', changed]
+  if (isLowered(was.limits, is.limits)) yield ['limits', 'lowered', changed]
+  else if (isLowered(is.limits, was.limits)) yield ['limits', 'raised', changed]
 }
 
 /** Yields the clients of both configurations with lowered limits; undefined: a step of the search. */
@@ -183,7 +165,7 @@ export function* loweredIn(
   next: ComparableClients,
 ): Generator<ChangedLimits | undefined> {
   for (const change of clientChanges(current, next))
-    yield change?.[0] === 'limits.lowered' ? change[1] : undefined
+    yield change?.[1] === 'lowered' ? change[2] : undefined
 }
 
 /** Whether the limit of at least one window is lower. */
