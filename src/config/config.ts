@@ -1,9 +1,11 @@
 /** The parsed configuration: what the rest of the gateway sees. schema.ts has the keys with their bounds and defaults. */
 import type { CertificateEnd } from './certificates.ts'
+import type { ClientTable } from './clients/client-table.ts'
 import type { ConfigFile } from './schema.ts'
 import type { LimitKey } from './time.ts'
 
 export type { HostPort, HostPort as ListenAddress } from './addresses.ts'
+export type { ClientTable as Clients } from './clients/client-table.ts'
 
 type ReadonlyDeep<T> = T extends object ? { readonly [K in keyof T]: ReadonlyDeep<T[K]> } : T
 type File = ReadonlyDeep<ConfigFile>
@@ -34,29 +36,6 @@ export interface OwnedKey {
   readonly key: KeyConfig
 }
 
-/** All configured clients, in the order of the file; there may be a million. Answers are made on demand, and none is kept. */
-export interface Clients extends Iterable<ClientConfig> {
-  readonly size: number
-  /** Keys of all clients together. */
-  readonly keyCount: number
-  get(clientId: string): ClientConfig | undefined
-  /** Name of the client's plan, at less cost than the client. */
-  planOf(clientId: string): string | undefined
-  /** Clients from one index to before the other. */
-  slice(from: number, to: number): Iterable<ClientConfig>
-  /** sha256: digest of the key, in lower-case hex. */
-  keyByDigest(sha256: string): OwnedKey | undefined
-  keyById(keyId: string): OwnedKey | undefined
-  /** Number of keys that end from the one moment to before the other, both Unix time in ms. */
-  countEnding(fromMs: number, beforeMs: number): number
-  /** The first key that ends after that moment, Unix time in ms. */
-  firstEnding(afterMs: number): OwnedKey | undefined
-  /** Number of clients per plan; plans without clients are left out. */
-  countByPlan(): ReadonlyMap<string, number>
-  /** Clients that the other lacks or has differently, in this order; undefined now and then, so that the caller can pause. */
-  notIn(other: Clients): Iterable<ClientConfig | undefined>
-}
-
 export type CorsConfig = NonNullable<File['cors']>
 export type JwtConfig = NonNullable<File['jwt']>
 export type BansConfig = File['bans']
@@ -83,7 +62,7 @@ export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {
 
 export interface Config extends Omit<ParsedConfig, 'clients'> {
   /** Clients of the file and of its client files. */
-  readonly clients: Clients
+  readonly clients: ClientTable
   /** First 12 hex digits of the SHA-256 of the file's text, or of the text and its client files: names this configuration in logs and metrics. */
   readonly revision: string
   /** Warnings as lines to print: `FILE:line:col path: warning: fault; remedy`. */

@@ -3,10 +3,9 @@ import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, stringify,
 import type { Document, Pair as YamlPair } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
-import { PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
+import { PROBLEMS_AT_MOST, showValue, type Path, type PathProblem } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
-import { emptyGroup } from './tree.ts'
-import type { Tree } from './tree.ts'
+import { textAt, type Tree } from './tree.ts'
 import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
 export { stringify }
@@ -29,6 +28,13 @@ export interface Reading {
   readonly isHole: (path: Path) => boolean
   /** Whether the value at the path comes from the environment: it may be a secret. */
   readonly isForeign: (path: Path) => boolean
+}
+
+/** A problem with its place and its value, unless that may be a secret. tree: with the defaults, which a problem may refer to. */
+export const placed = (problem: PathProblem, reading: Reading, tree = reading.tree) => {
+  const { path } = problem
+  const value = reading.isForeign(path) ? undefined : textAt(tree, ...path)
+  return { ...reading.locate(problem), path, message: showValue(problem, value).message }
 }
 
 /** Deeper than any key of the schema; this limit keeps a hostile file from exhausting the stack. */
@@ -80,7 +86,7 @@ const toTree = (walk: Walk, node: unknown, { path, from }: { path: Path; from: n
     if (text !== written) walk.foreign.add(JSON.stringify(path))
     return text
   }
-  const group = emptyGroup()
+  const group: Record<string, Tree> = {}
   for (const pair of node.items) {
     const key = keyText(pair)
     const keyPath = [...path, key]

@@ -20,14 +20,15 @@ const quantity = (units: Readonly<Record<string, number>>) => {
   }
 }
 
-export const {
-  shape: durationShape,
-  parse: parseDurationMs,
-  format: formatDurationMs,
-} = quantity({ y: 31_536_000_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 })
+export const durations = quantity({
+  y: 31_536_000_000,
+  d: 86_400_000,
+  h: 3_600_000,
+  m: 60_000,
+  s: 1000,
+  ms: 1,
+})
+export const { parse: parseDurationMs, format: formatDurationMs } = durations
 
-export const {
-  shape: sizeShape,
-  parse: parseSizeBytes,
-  format: formatSizeBytes,
-} = quantity({ GiB: 1_073_741_824, MiB: 1_048_576, KiB: 1024, B: 1 })
+export const sizes = quantity({ GiB: 1_073_741_824, MiB: 1_048_576, KiB: 1024, B: 1 })
+export const { parse: parseSizeBytes, format: formatSizeBytes } = sizes

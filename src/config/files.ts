@@ -1,10 +1,8 @@
-/** Files that a configuration names: their paths are relative to the folder of the file that names them. */
-import { readFileSync } from 'node:fs'
+/** The text of a configuration, and the files that it names: their paths are relative to the folder of the file that names them. */
+import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { problem } from './problems.ts'
-import type { Path, PathProblem } from './problems.ts'
-import { groupAt, textAt } from './tree.ts'
-import type { Group, Tree } from './tree.ts'
+import { ConfigError, formatPath, problem, type Path, type PathProblem } from './problems.ts'
+import { groupAt, textAt, type Group, type Tree } from './tree.ts'
 
 const tls: readonly Path[] = [
   ['store', 'redis', 'tls'],
@@ -45,3 +43,28 @@ export const unreadableFiles = (tree: Group): PathProblem[] =>
       return [problem(path, unreadable(error))]
     }
   })
+
+/** Reading a longer file would take several hundred times as much memory. */
+const FILE_BYTES_AT_MOST = 4 * 2 ** 20
+
+/** The text of a configuration itself. Throws ConfigError. */
+export const readConfigText = (file: string): string => readText(file, FILE_BYTES_AT_MOST)
+
+/** Throws ConfigError. */
+export const readText = (file: string, bytesAtMost = Infinity): string => {
+  const refuse = (message: string): ConfigError =>
+    new ConfigError(file, [{ line: 1, column: 1, path: formatPath([]), message }])
+  let bytes: Buffer
+  try {
+    if (statSync(file).size > bytesAtMost)
+      throw refuse('has more than 4MiB; write its clients into files that clientFiles names')
+    bytes = readFileSync(file)
+  } catch (error) {
+    throw error instanceof ConfigError ? error : refuse(unreadable(error))
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    throw refuse('is not UTF-8 text; save it in that encoding')
+  }
+}

@@ -1,7 +1,7 @@
 /** Groups and lists of the schema, with the words for what is none, and the defaults that they hold. */
 import { z } from 'zod'
 import { faultOr } from './scalars.ts'
-import { emptyGroup, isGroup, isList, type Tree } from './tree.ts'
+import { isGroup, isList, type Tree } from './tree.ts'
 
 /** A group of known keys. Where others are written, the message lists the known ones: schema.ts makes the sentence, per key. */
 export const group = <Shape extends z.core.$ZodLooseShape>(shape: Shape) => {
@@ -33,7 +33,7 @@ export const completed = (tree: Tree | undefined, schema: z.core.$ZodType): Tree
   if (def.type === 'array' && isList(tree))
     return tree.map((item) => completed(item, def.element) ?? item)
   if (def.type !== 'object' || !isGroup(tree)) return tree
-  const whole = Object.assign(emptyGroup(), tree)
+  const whole = { ...tree } as Record<string, Tree>
   for (const [key, inner] of Object.entries(def.shape)) {
     const value = completed(tree[key], inner)
     if (value !== undefined) whole[key] = value

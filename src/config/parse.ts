@@ -1,10 +1,10 @@
 /** Tree in, configuration or every problem out: pure, and taken whole or refused whole. */
 import type { z } from 'zod'
-import type { ParsedConfig, WrittenClient } from './config.ts'
+import type { ParsedConfig } from './config.ts'
 import { completed } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { checkClient, client } from './plans.ts'
-import { problem, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
+import { problem, problemsOf, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
 import { redisForm } from './redis.ts'
 import { configSchema, crossChecks, type ConfigFile } from './schema.ts'
 import { byLimit, limitKeys } from './time.ts'
@@ -53,22 +53,14 @@ export const readSchema = (
   return { file: data && problems.length === 0 ? { ...data, clients } : undefined, problems }
 }
 
-/** A client of a client file, judged as one under `clients`. */
-interface Entry {
-  /** undefined: its shape is wrong. */
-  readonly client: WrittenClient | undefined
-  /** Problems whose paths begin at the client. */
-  readonly problems: readonly PathProblem[]
-}
-
-/** plans: the group `plans` of the configuration. */
-export const readEntry = (entry: Tree, plans: Tree): Entry => {
+/** Judges a client of a client file as one under `clients`: the client unless its shape is wrong, and problems whose paths begin at it. plans: the group `plans` of the configuration. */
+export const readEntry = (entry: Tree, plans: Tree) => {
   const { data, error } = client.safeParse(entry)
   const shape = error?.issues.flatMap((issue) => toProblems(issue, { entry })) ?? []
-  const between = checkClient({ plans, clients: [entry] }, ['clients', 0])
+  const between = problemsOf((refuse) => checkClient({ plans, entry }, ['entry'], refuse))
   return {
     client: data,
-    problems: [...shape, ...between.map((each) => ({ ...each, path: each.path.slice(2) }))],
+    problems: [...shape, ...between.map((each) => ({ ...each, path: each.path.slice(1) }))],
   }
 }
 

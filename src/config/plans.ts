@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { group, list } from './groups.ts'
 import { suggest } from './nearest.ts'
-import { formatPath, problem, type Path, type PathProblem } from './problems.ts'
+import { formatPath, type Path, type Refuse } from './problems.ts'
 import {
   clientId,
   dateMs,
@@ -18,12 +18,13 @@ import { byLimit, limitKeys, windows } from './time.ts'
 import {
   below,
   groupAt,
+  has,
+  isAbove,
   isGroup,
   itemsAt,
   readAt,
   repeated,
   textAt,
-  unlessOrdered,
   valueAt,
   type Group,
 } from './tree.ts'
@@ -74,80 +75,69 @@ export const client = group({
 /** A count without the bounds of its key. */
 const count: Leaf<number> = integer({ min: 0, max: 1e15 })
 
-const checkWindows = (tree: Group, path: Path): PathProblem[] =>
-  windows.slice(1).flatMap(({ name, limit }, index) => {
+const checkWindows = (tree: Group, path: Path, refuse: Refuse): void => {
+  for (const [index, { name, limit }] of windows.slice(1).entries()) {
     const shorter = windows[index]
-    if (shorter === undefined) return []
-    const message = `is below ${shorter.limit}; a ${name} allows at least what its ${shorter.name} does`
-    const inOrder = [
-      [...path, shorter.limit],
-      [...path, limit],
-    ] as const
-    return unlessOrdered(tree, count, inOrder, problem([...path, limit], message))
-  })
+    if (shorter !== undefined && isAbove(tree, count, [...path, shorter.limit], [...path, limit]))
+      refuse(
+        [...path, limit],
+        `is below ${shorter.limit}; a ${name} allows at least what its ${shorter.name} does`,
+      )
+  }
+}
 
 const allLimits = limitKeys.join(' and ')
 
-const checkPlan = (tree: Group, name: string): PathProblem[] => {
-  const path = ['plans', name]
+const checkPlan = (tree: Group, path: Path, refuse: Refuse): void => {
+  checkWindows(tree, [...path, 'shadow'], refuse)
   const given = valueAt(tree, ...path)
-  if (!isGroup(given)) return []
-  const own = limitKeys.filter((key) => valueAt(given, key) !== undefined)
+  if (!isGroup(given)) return
+  const own = limitKeys.filter((key) => has(given, key))
   const custom = textAt(given, 'custom')
-  if (custom === 'false') {
-    return [problem([...path, 'custom'], `is not needed; write true, or give ${allLimits}`)]
-  }
-  if (custom !== undefined) {
-    return own.map((key) =>
-      problem([...path, key], 'does not go with custom; remove one of the two', 'key'),
-    )
-  }
-  if (valueAt(given, 'custom') !== undefined || own.length === limitKeys.length)
-    return checkWindows(tree, path)
-  return [problem(path, `has no full limits; give ${allLimits}, or custom: true`, 'key')]
+  if (custom === 'false')
+    refuse([...path, 'custom'], `is not needed; write true, or give ${allLimits}`)
+  else if (custom !== undefined)
+    for (const key of own)
+      refuse([...path, key], 'does not go with custom; remove one of the two', 'key')
+  else if (has(given, 'custom') || own.length === limitKeys.length) checkWindows(tree, path, refuse)
+  else refuse(path, `has no full limits; give ${allLimits}, or custom: true`, 'key')
 }
 
-export const checkPlans = (tree: Group): PathProblem[] =>
-  Object.keys(groupAt(tree, 'plans')).flatMap((name) => [
-    ...checkPlan(tree, name),
-    ...checkWindows(tree, ['plans', name, 'shadow']),
-  ])
+export const checkPlans = (tree: Group, refuse: Refuse): void => {
+  for (const name of Object.keys(groupAt(tree, 'plans'))) checkPlan(tree, ['plans', name], refuse)
+}
 
-/** Faults between the client at the path and the plans of the tree. */
-export const checkClient = (tree: Group, path: Path): PathProblem[] => {
+/** Refuses faults between the client at the path and the plans of the tree. */
+export const checkClient = (tree: Group, path: Path, refuse: Refuse): void => {
   const planName = readAt(tree, [...path, 'plan'], label)
-  if (planName === undefined) return []
-  const own = valueAt(tree, ...path, 'limits')
+  if (planName === undefined) return
+  const limits = [...path, 'limits']
+  const hasOwn = has(tree, ...limits)
   const known = valueAt(tree, 'plans', planName)
+  const isCustom = textAt(known, 'custom') === 'true'
   if (known === undefined) {
     const names = Object.keys(groupAt(tree, 'plans')).map((name) => formatPath([name]))
     const all = names.length > 0 ? `the plans are ${names.join(', ')}` : 'define it under plans'
-    return [problem([...path, 'plan'], `is not a defined plan; ${suggest(planName, names)}${all}`)]
-  }
-  const custom = textAt(known, 'custom') === 'true'
-  if (custom && own === undefined) {
-    return [problem([...path, 'limits'], 'is missing; a client of a custom plan states its own')]
-  }
-  if (!custom && own !== undefined && isGroup(known)) {
-    return [
-      problem([...path, 'limits'], 'is for custom plans only; remove it or change the plan', 'key'),
-    ]
-  }
-  return checkWindows(tree, [...path, 'limits'])
+    refuse([...path, 'plan'], `is not a defined plan; ${suggest(planName, names)}${all}`)
+  } else if (isCustom && !hasOwn)
+    refuse(limits, 'is missing; a client of a custom plan states its own')
+  else if (!isCustom && hasOwn && isGroup(known))
+    refuse(limits, 'is for custom plans only; remove it or change the plan', 'key')
+  else checkWindows(tree, limits, refuse)
 }
 
 export const sameId = (earlier: string): string => `is the same id as ${earlier}; give each its own`
 export const sameDigest = (earlier: string): string =>
   `is the same digest as ${earlier}; one key belongs to one client, once`
 
-export const checkClients = (tree: Group): PathProblem[] => {
+export const checkClients = (tree: Group, refuse: Refuse): void => {
   const clients = itemsAt(tree, 'clients')
   const keys = clients.flatMap((path) => itemsAt(tree, ...path, 'keys'))
   const written = (path: Path) => textAt(tree, ...path)
-  return [
-    ...clients.flatMap((path) => checkClient(tree, path)),
-    ...repeated(below(clients, 'id'), written, sameId),
-    ...repeated(below(keys, 'id'), written, sameId),
-    ...repeated(below(keys, 'sha256'), (path) => written(path)?.toLowerCase(), sameDigest),
-  ]
+  const digest = (path: Path) => written(path)?.toLowerCase()
+  for (const path of clients) checkClient(tree, path, refuse)
+  for (const ids of [below(clients, 'id'), below(keys, 'id')])
+    for (const [path, earlier] of repeated(ids, written)) refuse(path, sameId(earlier))
+  for (const [path, earlier] of repeated(below(keys, 'sha256'), digest))
+    refuse(path, sameDigest(earlier))
 }

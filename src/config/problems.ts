@@ -18,6 +18,15 @@ export const problem = (
   at: PathProblem['at'] = 'value',
 ): PathProblem => ({ path, at, message })
 
+export type Refuse = (...fault: Parameters<typeof problem>) => void
+
+/** All problems that a check refuses a configuration for. */
+export const problemsOf = (check: (refuse: Refuse) => void): PathProblem[] => {
+  const problems: PathProblem[] = []
+  check((...fault) => problems.push(problem(...fault)))
+  return problems
+}
+
 /** Most problems that are reported; looking for more would cost much and help nobody. */
 export const PROBLEMS_AT_MOST = 100
 

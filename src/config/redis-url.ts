@@ -1,16 +1,6 @@
 /** Addresses of Redis servers, as URLs or HOST:PORT, taken apart. */
 
-export interface RedisUrl {
-  /** IPv6 without brackets. */
-  readonly host: string
-  readonly port: number
-  readonly db: number
-  /** Percent-decoded, as the password is; undefined: the default user. */
-  readonly username: string | undefined
-  readonly password: string | undefined
-  /** rediss:// */
-  readonly tls: boolean
-}
+export type RedisUrl = NonNullable<ReturnType<typeof parseRedisUrl>>
 
 const DEFAULT_PORT = 6379
 
@@ -25,9 +15,10 @@ const decoded = (text: string): string | undefined => {
 
 /**
  * redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss:// for TLS; undefined for anything else.
- * A query is refused: in other programs it overrides options of the client library.
+ * A query is refused: in other programs it overrides options of the client library. The host has no brackets, user and password
+ * are percent-decoded; without a user it is the default one.
  */
-export function parseRedisUrl(text: string): RedisUrl | undefined {
+export function parseRedisUrl(text: string) {
   // Visible ASCII only: the URL parser would silently drop tabs and line breaks.
   if (!/^rediss?:\/\/[!-[\]-~]+$/.test(text) || !URL.canParse(text)) return undefined
   const url = new URL(text)

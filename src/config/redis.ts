@@ -3,11 +3,11 @@ import { z } from 'zod'
 import { parseHostPort } from './addresses.ts'
 import type { HostPort } from './addresses.ts'
 import { group, list } from './groups.ts'
-import { problem, type Path, type PathProblem } from './problems.ts'
+import type { Path, Refuse } from './problems.ts'
 import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
 import type { RedisUrl } from './redis-url.ts'
 import { faultOr, integer, line, notSingle, text } from './scalars.ts'
-import { isGroup, listAt, textAt, valueAt, type Group, type Tree } from './tree.ts'
+import { has, isGroup, listAt, textAt, valueAt, type Group, type Tree } from './tree.ts'
 import { tlsFiles } from './upstream.ts'
 
 const formFault =
@@ -152,8 +152,6 @@ export const redisForm = (tree: Tree | undefined): number | undefined => {
   return kind === -1 ? undefined : kind + 1
 }
 
-const root = ['store', 'redis']
-
 /** Pairs whose first key is of no use without the second. */
 const pairs: readonly (readonly [Path, string, string])[] = [
   [['username'], 'password', ''],
@@ -162,52 +160,41 @@ const pairs: readonly (readonly [Path, string, string])[] = [
   [['tls', 'key'], 'cert', '; a key is of no use without'],
 ]
 
-const checkPairs = (redis: Group): PathProblem[] =>
-  pairs.flatMap(([path, other, why]) =>
-    valueAt(redis, ...path) === undefined ||
-    valueAt(redis, ...path.slice(0, -1), other) !== undefined
-      ? []
-      : [problem([...root, ...path], `needs ${other} beside it${why}`, 'key')],
-  )
-
 /** Whether an address asks for TLS; undefined where it does not say. */
 const asksForTls = (written: string | undefined): boolean | undefined => {
   const scheme = /^(rediss?):\/\//.exec(written ?? '')?.[1]
   return scheme === undefined ? undefined : scheme === 'rediss'
 }
 
-const otherScheme = 'has another scheme than those before; write rediss:// in all or in none'
-
-const checkTls = (redis: Group): PathProblem[] => {
-  const kind = redisKinds.find((key) => redis[key] !== undefined) ?? 'url'
+const checkTls = (redis: Group, refuse: Refuse): void => {
+  const kind = redisKinds.find((key) => has(redis, key)) ?? 'url'
   const paths: Path[] =
     kind === 'url' ? [[kind]] : listAt(redis, kind).map((_, index) => [kind, index])
   const asked = paths.map((path) => ({ path, tls: asksForTls(textAt(redis, ...path)) }))
   const first = asked.find(({ tls }) => tls !== undefined)?.tls
-  const problems = asked
-    .filter(({ tls }) => tls !== undefined && tls !== first)
-    .map(({ path }) => problem([...root, ...path], otherScheme))
-  if (first === false && isGroup(redis['tls'])) {
-    const message = 'does not go with redis://; write rediss:// in the address'
-    problems.push(problem([...root, 'tls'], message, 'key'))
-  }
-  return problems
+  for (const { path, tls } of asked)
+    if (tls !== undefined && tls !== first)
+      refuse(path, 'has another scheme than those before; write rediss:// in all or in none')
+  if (first === false && isGroup(redis['tls']))
+    refuse(['tls'], 'does not go with redis://; write rediss:// in the address', 'key')
 }
 
-export const checkRedis = (tree: Group): PathProblem[] => {
+export const checkRedis = (tree: Group, refuse: Refuse): void => {
+  const root = ['store', 'redis']
   const redis = valueAt(tree, ...root)
-  if (!isGroup(redis)) return []
-  const problems = [...checkPairs(redis), ...checkTls(redis)]
-  const kinds = redisKinds.filter((key) => redis[key] !== undefined)
-  if (kinds.length > 1) {
-    const message = `has ${kinds.join(' and ')}, which are different kinds of Redis; keep one of them`
-    problems.push(problem(root, message))
-  }
+  if (!isGroup(redis)) return
+  const refuseIn: Refuse = (path, ...fault) => refuse([...root, ...path], ...fault)
+  for (const [path, other, why] of pairs)
+    if (has(redis, ...path) && !has(redis, ...path.slice(0, -1), other))
+      refuseIn(path, `needs ${other} beside it${why}`, 'key')
+  checkTls(redis, refuseIn)
+  const kinds = redisKinds.filter((key) => has(redis, key))
+  if (kinds.length > 1)
+    refuse(root, `has ${kinds.join(' and ')}, which are different kinds of Redis; keep one of them`)
   const hasLogin = parseRedisUrl(textAt(redis, 'url') ?? '')?.password !== undefined
-  if (hasLogin && (redis['username'] ?? redis['password']) !== undefined) {
-    const message =
-      'has a user or password, and username or password is written beside it too; keep one of the two'
-    problems.push(problem([...root, 'url'], message))
-  }
-  return problems
+  if (hasLogin && (has(redis, 'username') || has(redis, 'password')))
+    refuseIn(
+      ['url'],
+      'has a user or password, and username or password is written beside it too; keep one of the two',
+    )
 }

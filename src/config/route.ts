@@ -1,18 +1,9 @@
 /** The shape of a route: which requests it names, and what holds for them; with the checks between the values of `routes`. */
 import { absoluteLink, successorLink } from './addresses.ts'
 import { group, inMs, list } from './groups.ts'
-import { formatPath, problem, type Path, type PathProblem } from './problems.ts'
+import { formatPath, type Path, type Refuse } from './problems.ts'
 import { choice, dateMs, day, duration, flag, label, share, text } from './scalars.ts'
-import {
-  below,
-  itemsAt,
-  readAt,
-  repeated,
-  textAt,
-  unlessOrdered,
-  valueAt,
-  type Group,
-} from './tree.ts'
+import { below, has, isAbove, itemsAt, readAt, repeated, textAt, type Group } from './tree.ts'
 
 interface RouteMatch {
   readonly method: string
@@ -82,59 +73,45 @@ export const route = group({
 }))
 
 /** path: path of the deprecation. */
-const checkDeprecation = (tree: Group, path: Path): PathProblem[] => {
+const checkDeprecation = (tree: Group, path: Path, refuse: Refuse): void => {
   const isGone = textAt(tree, ...path, 'afterSunset') === 'gone'
-  const sunset = readAt(tree, [...path, 'sunset'], dateMs)
+  const [since, sunset] = [
+    [...path, 'since'],
+    [...path, 'sunset'],
+  ] as const
+  if (isAbove(tree, dateMs, since, sunset))
+    refuse(sunset, 'is before since; a route is deprecated first and removed later')
+  if (isGone && !has(tree, ...sunset))
+    refuse([...path, 'afterSunset'], 'needs a time to go; add sunset')
   const brownouts = itemsAt(tree, ...path, 'brownouts').map((at) => ({
     at,
     from: readAt(tree, [...at, 'from'], dateMs) ?? NaN,
     to: readAt(tree, [...at, 'to'], dateMs) ?? NaN,
   }))
-  const problems = unlessOrdered(
-    tree,
-    dateMs,
-    [
-      [...path, 'since'],
-      [...path, 'sunset'],
-    ],
-    problem([...path, 'sunset'], 'is before since; a route is deprecated first and removed later'),
-  )
-  const refuse = (at: Path, message: string) => void problems.push(problem(at, message))
-  if (isGone && valueAt(tree, ...path, 'sunset') === undefined)
-    refuse([...path, 'afterSunset'], 'needs a time to go; add sunset')
   for (const [index, { at, from, to }] of brownouts.entries()) {
     const earlier = brownouts.slice(0, index).find((one) => one.from < to && from < one.to)
     if (to <= from) refuse([...at, 'to'], 'is not after from; a brownout ends later than it begins')
-    else if (isGone && sunset !== undefined && to > sunset)
+    else if (isGone && isAbove(tree, dateMs, [...at, 'to'], sunset))
       refuse([...at, 'to'], 'is after sunset, when the operation is gone; end it before')
     else if (earlier !== undefined)
       refuse([...at, 'from'], `overlaps with ${formatPath(earlier.at)}; end one before the other`)
   }
-  return problems
 }
 
-const checkRoute = (tree: Group, path: Path): PathProblem[] => {
-  const problems = checkDeprecation(tree, [...path, 'deprecated'])
-  const match = readAt(tree, [...path, 'match'], routeMatch)
-  const isWebSocket = textAt(tree, ...path, 'websocket') === 'true'
-  if (!isWebSocket || match === undefined || match.method === 'GET') return problems
-  const message = 'needs a GET route, as a WebSocket opens with GET; change match or remove it'
-  return [...problems, problem([...path, 'websocket'], message)]
-}
-
-export const checkRoutes = (tree: Group): PathProblem[] => {
+export const checkRoutes = (tree: Group, refuse: Refuse): void => {
   const routes = itemsAt(tree, 'routes')
-  return [
-    ...routes.flatMap((path) => checkRoute(tree, path)),
-    ...repeated(
-      below(routes, 'name'),
-      (path) => textAt(tree, ...path),
-      (earlier) => `is the same name as ${earlier}; give each its own`,
-    ),
-    ...repeated(
-      below(routes, 'match'),
-      (path) => readAt(tree, path, routeMatch)?.shape,
-      (earlier) => `matches the same requests as ${earlier}; remove one`,
-    ),
-  ]
+  const matchAt = (path: Path) => readAt(tree, path, routeMatch)
+  for (const path of routes) {
+    checkDeprecation(tree, [...path, 'deprecated'], refuse)
+    const { method = 'GET' } = matchAt([...path, 'match']) ?? {}
+    if (method !== 'GET' && textAt(tree, ...path, 'websocket') === 'true')
+      refuse(
+        [...path, 'websocket'],
+        'needs a GET route, as a WebSocket opens with GET; change match or remove it',
+      )
+  }
+  for (const [path, earlier] of repeated(below(routes, 'name'), (path) => textAt(tree, ...path)))
+    refuse(path, `is the same name as ${earlier}; give each its own`)
+  for (const [path, earlier] of repeated(below(routes, 'match'), (path) => matchAt(path)?.shape))
+    refuse(path, `matches the same requests as ${earlier}; remove one`)
 }

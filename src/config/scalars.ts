@@ -1,14 +1,7 @@
 /** Leaves of the schema: each takes the text as written, and returns the typed value or `fault; remedy`. Their meta says how YAML reads such text. */
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import {
-  durationShape,
-  formatDurationMs,
-  formatSizeBytes,
-  parseDurationMs,
-  parseSizeBytes,
-  sizeShape,
-} from './durations.ts'
+import { durations, sizes } from './durations.ts'
 import { suggest } from './nearest.ts'
 
 /** One value of the file: every scalar arrives as the text written. */
@@ -56,23 +49,25 @@ export const shaped = <T>(shape: RegExp, fault: string, read: (text: string) => 
 const within = ({ min, max }: Bounds, fault: string) =>
   z.number({ error: fault }).min(min, fault).max(max, fault)
 
-/** Digits only: 1e3, 0x10, 1_000 and .inf are other spellings of numbers and are refused. */
-export const integer = ({ min, max }: Bounds) =>
-  text
-    .regex(/^-?(0|[1-9][0-9]*)$/, 'is not a whole number; write digits only, such as 1000')
-    .transform(Number)
-    .pipe(within({ min, max }, `is out of range; write a whole number from ${min} to ${max}`))
-    .meta({ type: ['integer', 'string'], minimum: min, maximum: max })
+const number =
+  (type: 'integer' | 'number', words: string, [shape, fault]: readonly [RegExp, string]) =>
+  ({ min, max }: Bounds) =>
+    text
+      .regex(shape, fault)
+      .transform(Number)
+      .pipe(within({ min, max }, `is out of range; write a ${words} from ${min} to ${max}`))
+      .meta({ type: [type, 'string'], minimum: min, maximum: max })
 
-export const decimal = ({ min, max }: Bounds) =>
-  text
-    .regex(
-      /^-?(0|[1-9][0-9]*)(\.[0-9]+)?$/,
-      'is not a number; write digits with an optional fraction, such as 1.5',
-    )
-    .transform(Number)
-    .pipe(within({ min, max }, `is out of range; write a number from ${min} to ${max}`))
-    .meta({ type: ['number', 'string'], minimum: min, maximum: max })
+/** Digits only: 1e3, 0x10, 1_000 and .inf are other spellings of numbers and are refused. */
+export const integer = number('integer', 'whole number', [
+  /^-?(0|[1-9][0-9]*)$/,
+  'is not a whole number; write digits only, such as 1000',
+])
+
+export const decimal = number('number', 'number', [
+  /^-?(0|[1-9][0-9]*)(\.[0-9]+)?$/,
+  'is not a number; write digits with an optional fraction, such as 1.5',
+])
 
 /** A share in percent; the value is a fraction of 1. */
 export const share = shaped(
@@ -91,26 +86,24 @@ export const workers = shaped(
   },
 ).meta({ type: ['integer', 'string'], minimum: 1, maximum: MAX_WORKERS })
 
+const measured =
+  ({ shape, parse, format }: typeof durations, words: string, such: string) =>
+  (bounds: Bounds) => {
+    const [min, max] = [format(bounds.min), format(bounds.max)]
+    const fault = `is not a ${words}; write a whole number and a unit, such as ${such}`
+    return shaped(shape, fault, parse).pipe(
+      within(bounds, `is out of range; write a ${words} from ${min} to ${max}`),
+    )
+  }
+
 /** Bounds in ms, value in ms. */
-export const duration = (bounds: Bounds) => {
-  const [min, max] = [formatDurationMs(bounds.min), formatDurationMs(bounds.max)]
-  const fault = 'is not a duration; write a whole number and a unit, such as 250ms, 15s or 2h'
-  return shaped(durationShape, fault, parseDurationMs).pipe(
-    within(bounds, `is out of range; write a duration from ${min} to ${max}`),
-  )
-}
+export const duration = measured(durations, 'duration', '250ms, 15s or 2h')
 
 /** A duration without the bounds of its key. */
 export const unboundedMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
 /** Bounds in bytes, value in bytes. */
-export const size = (bounds: Bounds) => {
-  const [min, max] = [formatSizeBytes(bounds.min), formatSizeBytes(bounds.max)]
-  const fault = 'is not a size; write a whole number and a unit, such as 512B, 16KiB or 1MiB'
-  return shaped(sizeShape, fault, parseSizeBytes).pipe(
-    within(bounds, `is out of range; write a size from ${min} to ${max}`),
-  )
-}
+export const size = measured(sizes, 'size', '512B, 16KiB or 1MiB')
 
 /** gone: former options, each with the one that takes its place. */
 export const choice = <const T extends string>(

@@ -3,7 +3,7 @@ import type { z } from 'zod'
 import { absoluteLink, collectorUrl, jwksUri, webOrigin } from './addresses.ts'
 import { filledList, group, inMs, list } from './groups.ts'
 import { checkClients, checkPlans, client, perMinute, plans } from './plans.ts'
-import { problem, type PathProblem } from './problems.ts'
+import { problemsOf, type PathProblem, type Refuse } from './problems.ts'
 import { checkRedis, redis } from './redis.ts'
 import { checkRoutes, route } from './route.ts'
 import {
@@ -24,7 +24,7 @@ import {
   webhookSecret,
 } from './scalars.ts'
 import { admin, checkListeners, server } from './server.ts'
-import { isGroup, itemsAt, textAt, unlessOrdered, valueAt, type Group } from './tree.ts'
+import { has, isAbove, isGroup, itemsAt, textAt, valueAt, type Group } from './tree.ts'
 import { checkUpstream, upstream } from './upstream.ts'
 
 /** A request is decided within 250 ms, and may have to wait for two calls and a pause. */
@@ -122,41 +122,43 @@ export const configSchema = group({
 /** The file after the schema; parse.ts gives each client its limits. */
 export type ConfigFile = z.output<typeof configSchema>
 
-const checkJwt = (tree: Group): PathProblem[] => {
-  const given = valueAt(tree, 'jwt')
-  if (!isGroup(given)) return []
-  const uri = valueAt(given, 'jwksUri') !== undefined
-  const file = valueAt(given, 'jwksFile') !== undefined
-  if (uri && file) {
-    return [problem(['jwt', 'jwksFile'], 'does not go with jwksUri; remove one of the two', 'key')]
-  }
-  return uri || file ? [] : [problem(['jwt'], 'has no keys; give jwksUri or jwksFile', 'key')]
+const checkJwt = (tree: Group, refuse: Refuse): void => {
+  if (!isGroup(valueAt(tree, 'jwt'))) return
+  const [uri, file] = [has(tree, 'jwt', 'jwksUri'), has(tree, 'jwt', 'jwksFile')]
+  if (uri && file)
+    refuse(['jwt', 'jwksFile'], 'does not go with jwksUri; remove one of the two', 'key')
+  if (!uri && !file) refuse(['jwt'], 'has no keys; give jwksUri or jwksFile', 'key')
 }
 
-const checkCors = (tree: Group): PathProblem[] => {
+const checkCors = (tree: Group, refuse: Refuse): void => {
   const any = itemsAt(tree, 'cors', 'origins').find((path) => textAt(tree, ...path) === '*')
-  if (any === undefined || textAt(tree, 'cors', 'credentials') !== 'true') return []
-  return [problem(any, 'does not go with credentials: true; name the origins')]
+  if (any !== undefined && textAt(tree, 'cors', 'credentials') === 'true')
+    refuse(any, 'does not go with credentials: true; name the origins')
 }
 
-const checkBans = (tree: Group): PathProblem[] => {
+const checkBans = (tree: Group, refuse: Refuse): void => {
   const longest = ['bans', 'maxDuration']
-  const fault = problem(longest, 'is below bans.duration; raise it or lower that')
-  return unlessOrdered(tree, unboundedMs, [['bans', 'duration'], longest], fault)
+  if (isAbove(tree, unboundedMs, ['bans', 'duration'], longest))
+    refuse(longest, 'is below bans.duration; raise it or lower that')
 }
+
+const checks = [
+  checkListeners,
+  checkUpstream,
+  checkRedis,
+  checkPlans,
+  checkClients,
+  checkCors,
+  checkJwt,
+  checkBans,
+  checkRoutes,
+]
 
 /**
  * Every fault between values of a tree that has its defaults. The checks read the tree itself, so that a fault elsewhere
  * hides none of theirs.
  */
-export const crossChecks = (tree: Group): PathProblem[] => [
-  ...checkListeners(tree),
-  ...checkUpstream(tree),
-  ...checkRedis(tree),
-  ...checkPlans(tree),
-  ...checkClients(tree),
-  ...checkCors(tree),
-  ...checkJwt(tree),
-  ...checkBans(tree),
-  ...checkRoutes(tree),
-]
+export const crossChecks = (tree: Group): PathProblem[] =>
+  problemsOf((refuse) => {
+    for (const check of checks) check(tree, refuse)
+  })

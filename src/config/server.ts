@@ -3,7 +3,7 @@ import { basePath, host, listenAddress, network, type HostPort } from './address
 import { DEFAULT_CONNECTIONS } from './config.ts'
 import { asFiles, group, inBytes, inMs, list } from './groups.ts'
 import { isLoopback } from './hosts.ts'
-import { problem, type PathProblem } from './problems.ts'
+import type { Refuse } from './problems.ts'
 import {
   choice,
   day,
@@ -19,7 +19,7 @@ import {
   unboundedMs,
   workers,
 } from './scalars.ts'
-import { listAt, readAt, textAt, unlessOrdered, valueAt, type Group } from './tree.ts'
+import { has, isAbove, listAt, readAt, textAt, type Group } from './tree.ts'
 
 const year = 365 * day
 const KiB = 1024
@@ -99,71 +99,54 @@ export const admin = group({
   topClients: integer({ min: 0, max: 50 }).prefault('0'),
 }).prefault({})
 
-const checkHttp2 = (tree: Group): PathProblem[] => {
-  const path = ['server', 'http2']
-  const http2 = textAt(tree, ...path)
-  const hasTls = valueAt(tree, 'server', 'tls') !== undefined
-  if (http2 === 'true' && !hasTls)
-    return [problem(path, 'needs server.tls; add it, or write clear behind a trusted proxy')]
-  if (http2 !== 'clear') return []
-  if (hasTls) return [problem(path, 'does not go with server.tls; write true, or remove one')]
-  if (listAt(tree, 'server', 'trustedProxies').length > 0) return []
-  const message = 'needs server.trustedProxies: it is spoken with them alone; name the proxy'
-  return [problem(path, message)]
-}
-
-const checkTimeouts = (tree: Group): PathProblem[] => {
-  const timeouts = ['server', 'timeouts']
-  const headers = [...timeouts, 'headers']
-  const message = 'is longer than server.timeouts.request; the headers are part of the request'
-  const inOrder = [headers, [...timeouts, 'request']] as const
-  return unlessOrdered(tree, unboundedMs, inOrder, problem(headers, message))
-}
-
-const checkHsts = (tree: Group): PathProblem[] => {
-  const hasTls = valueAt(tree, 'server', 'tls') !== undefined
-  if (hasTls || valueAt(tree, 'server', 'hsts') === undefined) return []
-  const message = 'is for TLS alone (RFC 6797 7.2); add server.tls, or remove it'
-  return [problem(['server', 'hsts'], message, 'key')]
-}
-
-const checkProxyProtocol = (tree: Group): PathProblem[] => {
-  if (textAt(tree, 'server', 'proxyProtocol') !== 'true') return []
-  if (listAt(tree, 'server', 'trustedProxies').length > 0) return []
-  const message =
-    'needs server.trustedProxies: connections of all others are reset; name the balancer'
-  return [problem(['server', 'proxyProtocol'], message)]
-}
-
 const sameHost = (a: HostPort, b: HostPort): boolean => {
   const everywhere = (host: string) => host === '0.0.0.0' || host === '::'
   const local = (host: string) => (host === 'localhost' ? '127.0.0.1' : host)
   return everywhere(a.host) || everywhere(b.host) || local(a.host) === local(b.host)
 }
 
+const checkServer = (tree: Group, refuse: Refuse): void => {
+  const at = (...path: string[]) => ['server', ...path]
+  const hasTls = has(tree, ...at('tls'))
+  const trustsNobody = listAt(tree, ...at('trustedProxies')).length === 0
+  const http2 = textAt(tree, ...at('http2'))
+  if (http2 === 'true' && !hasTls)
+    refuse(at('http2'), 'needs server.tls; add it, or write clear behind a trusted proxy')
+  if (http2 === 'clear' && hasTls)
+    refuse(at('http2'), 'does not go with server.tls; write true, or remove one')
+  else if (http2 === 'clear' && trustsNobody)
+    refuse(at('http2'), 'needs server.trustedProxies: it is spoken with them alone; name the proxy')
+  if (isAbove(tree, unboundedMs, at('timeouts', 'headers'), at('timeouts', 'request')))
+    refuse(
+      at('timeouts', 'headers'),
+      'is longer than server.timeouts.request; the headers are part of the request',
+    )
+  if (!hasTls && has(tree, ...at('hsts')))
+    refuse(at('hsts'), 'is for TLS alone (RFC 6797 7.2); add server.tls, or remove it', 'key')
+  if (textAt(tree, ...at('proxyProtocol')) === 'true' && trustsNobody)
+    refuse(
+      at('proxyProtocol'),
+      'needs server.trustedProxies: connections of all others are reset; name the balancer',
+    )
+}
+
 /** The operations that change quotas and bans must not be open to everybody. */
-const checkAdmin = (tree: Group): PathProblem[] => {
+const checkAdmin = (tree: Group, refuse: Refuse): void => {
   const path = ['admin', 'listen']
   const open = readAt(tree, ['server', 'listen'], listenAddress)
   const own = readAt(tree, path, listenAddress)
-  if (own === undefined) return []
-  const isTaken = own.port !== 0 && own.port === open?.port && sameHost(open, own)
-  const isGuarded =
-    valueAt(tree, 'admin', 'tokenSha256') !== undefined ||
-    valueAt(tree, 'admin', 'tls', 'clientCa') !== undefined
-  const taken = 'is taken by server.listen; give it an address of its own'
-  const unguarded =
-    'can be reached by others than this machine; set admin.tokenSha256 or admin.tls.clientCa, or listen on 127.0.0.1'
-  return [
-    ...(isTaken ? [problem(path, taken)] : []),
-    ...(isGuarded || isLoopback(own.host) ? [] : [problem(path, unguarded)]),
-  ]
+  if (own === undefined) return
+  if (own.port !== 0 && own.port === open?.port && sameHost(open, own))
+    refuse(path, 'is taken by server.listen; give it an address of its own')
+  const isGuarded = has(tree, 'admin', 'tokenSha256') || has(tree, 'admin', 'tls', 'clientCa')
+  if (!isGuarded && !isLoopback(own.host))
+    refuse(
+      path,
+      'can be reached by others than this machine; set admin.tokenSha256 or admin.tls.clientCa, or listen on 127.0.0.1',
+    )
 }
 
-export const checkListeners = (tree: Group): PathProblem[] => [
-  ...checkHttp2(tree),
-  ...checkTimeouts(tree),
-  ...checkHsts(tree),
-  ...checkProxyProtocol(tree),
-  ...checkAdmin(tree),
-]
+export const checkListeners = (tree: Group, refuse: Refuse): void => {
+  checkServer(tree, refuse)
+  checkAdmin(tree, refuse)
+}

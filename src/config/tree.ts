@@ -1,5 +1,5 @@
 /** The file as text, lists and groups: what the YAML reader hands to the schema. Every scalar is the exact text written. */
-import { formatPath, problem, type Path, type PathProblem } from './problems.ts'
+import { formatPath, type Path } from './problems.ts'
 import type { Leaf } from './scalars.ts'
 
 export interface Group {
@@ -23,6 +23,9 @@ export const valueAt = (tree: Tree | undefined, ...path: Path): Tree | undefined
   return value
 }
 
+export const has = (tree: Tree | undefined, ...path: Path): boolean =>
+  valueAt(tree, ...path) !== undefined
+
 /** The text at the path, undefined where there is none or something else. */
 export const textAt = (tree: Tree | undefined, ...path: Path): string | undefined => {
   const value = valueAt(tree, ...path)
@@ -41,29 +44,18 @@ export const groupAt = (tree: Tree | undefined, ...path: Path): Group => {
   return isGroup(value) ? value : {}
 }
 
-/** An empty group without a prototype, so that no key of a file can reach one. */
-export const emptyGroup = (): Record<string, Tree> => Object.create(null) as Record<string, Tree>
-
 /** Reads a value; undefined where it is absent or refused, as the schema reports. */
 export const readAt = <T>(tree: Tree, path: Path, leaf: Leaf<T>): T | undefined =>
   leaf.safeParse(textAt(tree, ...path)).data
 
-/** Reports every path whose mark an earlier one already has; paths without a mark are left alone. */
+/** Each path with a mark that an earlier one has, and the earliest in words; paths without a mark are left alone. */
 export const repeated = (
   paths: readonly Path[],
   markAt: (path: Path) => string | undefined,
-  message: (earlier: string) => string,
-): PathProblem[] => {
-  const seen = new Map<string, Path>()
-  return paths.flatMap((path) => {
-    const mark = markAt(path)
-    if (mark === undefined) return []
-    const earlier = seen.get(mark)
-    if (earlier !== undefined) return [problem(path, message(formatPath(earlier)))]
-    seen.set(mark, path)
-    return []
-  })
-}
+): (readonly [path: Path, earliest: string])[] =>
+  [...Map.groupBy(paths, markAt)].flatMap(([mark, [earliest = [], ...later]]) =>
+    mark === undefined ? [] : later.map((path) => [path, formatPath(earliest)] as const),
+  )
 
 /** The path of each item of the list at the path. */
 export const itemsAt = (tree: Group, ...path: Path): Path[] =>
@@ -72,13 +64,6 @@ export const itemsAt = (tree: Group, ...path: Path): Path[] =>
 export const below = (paths: readonly Path[], key: string): Path[] =>
   paths.map((path) => [...path, key])
 
-/** Reports the fault where the value at the first path is above the one at the second. */
-export const unlessOrdered = (
-  tree: Tree,
-  leaf: Leaf<number>,
-  [lower, upper]: readonly [Path, Path],
-  fault: PathProblem,
-): PathProblem[] => {
-  const [low, high] = [readAt(tree, lower, leaf), readAt(tree, upper, leaf)]
-  return low === undefined || high === undefined || low <= high ? [] : [fault]
-}
+/** Whether the value at the first path is above the one at the second. */
+export const isAbove = (tree: Tree, leaf: Leaf<number>, one: Path, other: Path): boolean =>
+  (readAt(tree, one, leaf) ?? -Infinity) > (readAt(tree, other, leaf) ?? Infinity)

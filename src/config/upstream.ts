@@ -1,7 +1,7 @@
 /** The shape of `upstream`: where the backends are, how they are chosen, and what is asked of them; with the checks between its values. */
 import { healthPath, hostField, origin } from './addresses.ts'
 import { asFiles, filledList, group, inMs } from './groups.ts'
-import { problem, type PathProblem } from './problems.ts'
+import type { Path, Refuse } from './problems.ts'
 import {
   choice,
   day,
@@ -15,7 +15,7 @@ import {
   share,
   unboundedMs,
 } from './scalars.ts'
-import { itemsAt, readAt, repeated, unlessOrdered, valueAt, type Group } from './tree.ts'
+import { has, isAbove, itemsAt, readAt, repeated, type Group } from './tree.ts'
 
 /** PEM files for a TLS connection that the gateway opens: the same keys to Redis and to backends. */
 export const tlsFiles = group({
@@ -71,27 +71,14 @@ export const upstream = group({
   .transform(inMs('connectionAge'))
   .prefault({})
 
-const longestEjection = ['upstream', 'eject', 'maxFor']
-
-const checkTls = (tree: Group): PathProblem[] => {
-  const path = ['upstream', 'tls']
-  const has = (key: string): boolean => valueAt(tree, ...path, key) !== undefined
-  return has('cert') === has('key')
-    ? []
-    : [problem(path, 'has one of cert and key; write both, or none', 'key')]
+export const checkUpstream = (tree: Group, refuse: Refuse): void => {
+  const at = (...path: string[]) => ['upstream', ...path]
+  const originAt = (path: Path) => readAt(tree, path, origin)
+  for (const [path, earlier] of repeated(itemsAt(tree, ...at('urls')), originAt))
+    refuse(path, `is the same backend as ${earlier}; remove one`)
+  const longest = at('eject', 'maxFor')
+  if (isAbove(tree, unboundedMs, at('eject', 'for'), longest))
+    refuse(longest, 'is shorter than `for`; raise maxFor, or lower for')
+  if (has(tree, ...at('tls', 'cert')) !== has(tree, ...at('tls', 'key')))
+    refuse(at('tls'), 'has one of cert and key; write both, or none', 'key')
 }
-
-export const checkUpstream = (tree: Group): PathProblem[] => [
-  ...repeated(
-    itemsAt(tree, 'upstream', 'urls'),
-    (path) => readAt(tree, path, origin),
-    (earlier) => `is the same backend as ${earlier}; remove one`,
-  ),
-  ...unlessOrdered(
-    tree,
-    unboundedMs,
-    [['upstream', 'eject', 'for'], longestEjection],
-    problem(longestEjection, 'is shorter than `for`; raise maxFor, or lower for'),
-  ),
-  ...checkTls(tree),
-]

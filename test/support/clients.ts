@@ -8,7 +8,7 @@ export const createClients = (list: readonly ClientConfig[]): Clients => {
     list.map(({ plan, concurrent }) => [plan, { name: plan, limits: undefined, concurrent }]),
   )
   const custom = Object.fromEntries([...plans.keys()].map((name) => [name, { custom: 'true' }]))
-  const { table } = build({ own: list, files: [], plans: custom, nowMs: 0, isLarge: false })
+  const { table } = build({ own: list, files: [], plans: custom, nowMs: 0 })
   if (table === undefined) throw new Error('the clients are wrong')
   return new ClientTable(table, plans)
 }

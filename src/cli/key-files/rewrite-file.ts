@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { basename, dirname, extname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readText } from '../../config/load.ts'
+import { readText } from '../../config/files.ts'
 
 const LOCK_AT_MOST_MS = 5_000
 const LOCK_EVERY_MS = 50

@@ -82,23 +82,26 @@ export function* blastRadiusInSteps(
   next: Comparable,
   longest: number,
 ): Generator<void, BoundedRadius> {
-  const changes = new ClientChanges(current.clients, next.clients, longest)
-  for (const client of differing(next.clients, current.clients)) {
-    yield
-    if (client !== undefined) changes.compare(client)
+  const counts: Record<string, number> = {}
+  const lists: ByClient = {
+    clients: { added: [], removed: [], moved: [] },
+    limits: { lowered: [], raised: [] },
+    keys: { added: [], revoked: [], changed: [] },
   }
-  for (const client of differing(current.clients, next.clients)) {
+  for (const change of clientChanges(current.clients, next.clients)) {
     yield
-    if (client !== undefined) changes.compareBack(client)
+    if (change === undefined) continue
+    const [group, kind, item] = change
+    const list = (lists[group] as Record<typeof kind, unknown[]>)[kind]
+    const path = `${group}.${kind}`
+    counts[path] = (counts[path] ?? 0) + 1
+    if (list.length < longest) list.push(item)
   }
-  const { clients, limits, keys, counts } = changes
   const settings = changedSettings(current, next)
   return {
     from: current.revision,
     to: next.revision,
-    clients,
-    limits,
-    keys,
+    ...lists,
     routes: changedRoutes(current.routes, next.routes),
     settings,
     needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
@@ -106,24 +109,64 @@ export function* blastRadiusInSteps(
   }
 }
 
+/** The lists that grow with the number of clients. */
+type ByClient = Pick<BlastRadius, 'clients' | 'limits' | 'keys'>
+
+/** An item of one of those lists. */
+type ClientChange = {
+  [Group in keyof ByClient]: {
+    [Kind in keyof ByClient[Group]]: ByClient[Group][Kind] extends readonly (infer Item)[]
+      ? readonly [group: Group, kind: Kind, item: Item]
+      : never
+  }[keyof ByClient[Group]]
+}[keyof ByClient]
+
+/** Yields each change of a client or key; undefined: a step of the search. */
+function* clientChanges(
+  current: ComparableClients,
+  next: ComparableClients,
+): Generator<ClientChange | undefined> {
+  for (const is of differing(next, current)) {
+    yield undefined
+    if (is === undefined) continue
+    const was = current.get(is.id)
+    if (was === undefined) yield ['clients', 'added', is.id]
+    else yield* changedTerms(was, is)
+    for (const key of is.keys) {
+      const owned = { client: is, key }
+      const before = current.keyById(key.id)
+      if (before === undefined || isReplaced(before, owned)) yield ['keys', 'added', named(owned)]
+      else if (before.key.expiresAtMs !== key.expiresAtMs) yield ['keys', 'changed', named(owned)]
+    }
+  }
+  for (const was of differing(current, next)) {
+    yield undefined
+    if (was === undefined) continue
+    if (next.get(was.id) === undefined) yield ['clients', 'removed', was.id]
+    for (const key of was.keys) {
+      const owned = { client: was, key }
+      const after = next.keyById(key.id)
+      if (after === undefined || isReplaced(owned, after)) yield ['keys', 'revoked', named(owned)]
+    }
+  }
+}
+
+function* changedTerms(was: ClientConfig, is: ClientConfig): Generator<ClientChange> {
+  const { id: client, plan } = is
+  if (was.plan !== plan) yield ['clients', 'moved', { client, from: was.plan, to: plan }]
+  const changed = { client, plan, from: was.limits, to: is.limits }
+  if (isLowered(was.limits, is.limits)) yield ['limits', 'lowered', changed]
+  else if (isLowered(is.limits, was.limits)) yield ['limits', 'raised', changed]
+}
+
 /** Yields the clients of both configurations with lowered limits; undefined: a step of the search. */
 export function* loweredIn(
   current: ComparableClients,
   next: ComparableClients,
 ): Generator<ChangedLimits | undefined> {
-  for (const is of differing(next, current)) {
-    const was = is && current.get(is.id)
-    const isFound = is && was && isLowered(was.limits, is.limits)
-    yield isFound ? changedLimits(was, is) : undefined
-  }
+  for (const change of clientChanges(current, next))
+    yield change?.[1] === 'lowered' ? change[2] : undefined
 }
-
-const changedLimits = (was: ClientConfig, is: ClientConfig): ChangedLimits => ({
-  client: is.id,
-  plan: is.plan,
-  from: was.limits,
-  to: is.limits,
-})
 
 /** Whether the limit of at least one window is lower. */
 export const isLowered = (from: Limits, to: Limits): boolean =>
@@ -137,69 +180,6 @@ const differing = (
   other: ComparableClients,
 ): Iterable<ClientConfig | undefined> =>
   isClientTable(one) && isClientTable(other) ? one.notIn(other) : one
-
-class ClientChanges {
-  readonly clients = { added: list<string>(), removed: list<string>(), moved: list<Moved>() }
-  readonly limits = { lowered: list<ChangedLimits>(), raised: list<ChangedLimits>() }
-  readonly keys = { added: list<NamedKey>(), revoked: list<NamedKey>(), changed: list<NamedKey>() }
-  readonly counts: Record<string, number> = {}
-  readonly #current: ComparableClients
-  readonly #next: ComparableClients
-  readonly #longest: number
-
-  constructor(current: ComparableClients, next: ComparableClients, longest: number) {
-    this.#current = current
-    this.#next = next
-    this.#longest = longest
-  }
-
-  /** Compares a client of the next configuration. */
-  compare(is: ClientConfig): void {
-    const was = this.#current.get(is.id)
-    if (was === undefined) this.#add('clients.added', this.clients.added, is.id)
-    else this.#compareTerms(was, is)
-    for (const key of is.keys) {
-      const owned = { client: is, key }
-      const before = this.#current.keyById(key.id)
-      if (before === undefined || isReplaced(before, owned))
-        this.#add('keys.added', this.keys.added, named(owned))
-      else if (before.key.expiresAtMs !== key.expiresAtMs)
-        this.#add('keys.changed', this.keys.changed, named(owned))
-    }
-  }
-
-  /** Compares a client of the current configuration. */
-  compareBack(was: ClientConfig): void {
-    if (this.#next.get(was.id) === undefined)
-      this.#add('clients.removed', this.clients.removed, was.id)
-    for (const key of was.keys) {
-      const owned = { client: was, key }
-      const after = this.#next.keyById(key.id)
-      if (after === undefined || isReplaced(owned, after))
-        this.#add('keys.revoked', this.keys.revoked, named(owned))
-    }
-  }
-
-  #compareTerms(was: ClientConfig, is: ClientConfig): void {
-    const { id: client, limits } = is
-    if (was.plan !== is.plan)
-      this.#add('clients.moved', this.clients.moved, { client, from: was.plan, to: is.plan })
-    const { perMinute, perDay } = was.limits
-    if (limits.perMinute === perMinute && limits.perDay === perDay) return
-    const changed = changedLimits(was, is)
-    if (isLowered(was.limits, limits)) this.#add('limits.lowered', this.limits.lowered, changed)
-    else this.#add('limits.raised', this.limits.raised, changed)
-  }
-
-  #add<Item>(path: string, to: Item[], item: Item): void {
-    this.counts[path] = (this.counts[path] ?? 0) + 1
-    if (to.length < this.#longest) to.push(item)
-  }
-}
-
-const list = <Item>(): Item[] => []
-
-type Moved = BlastRadius['clients']['moved'][number]
 
 const isReplaced = (was: OwnedKey, is: OwnedKey): boolean =>
   was.key.sha256 !== is.key.sha256 || was.client.id !== is.client.id

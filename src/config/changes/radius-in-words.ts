@@ -16,25 +16,40 @@ interface Known {
   readonly nearest?: readonly string[] | undefined
 }
 
+/** A sign, a noun with its kind of change, the path of a list in the radius, and what it names. */
+type Row = readonly [sign: string, what: string, path: string, names: readonly string[]]
+
 /** Returns a heading, then a line per kind of change; of limits a table by plan, and whom they hit. */
 export function inWords(radius: BlastRadius & Partial<BoundedRadius>, known: Known = {}): string[] {
   const { from, to, clients, limits, keys, routes, settings, needsRestart, counts = {} } = radius
-  const line = wordsWith(counts)
+  const inRows = (rows: readonly Row[]): string[] =>
+    rows.flatMap(([sign, what, path, names]) => {
+      const count = counts[path] ?? names.length
+      if (count === 0) return []
+      const counted = count === 1 ? what : what.replace(/^\w+/, '$&s')
+      const shown = names.slice(0, NAMES_SHOWN)
+      const rest = count > shown.length ? `, and ${count - shown.length} more` : ''
+      return [`${sign} ${count} ${counted}: ${shown.join(', ')}${rest}`]
+    })
   const lines = [
-    line('-', 'client', 'clients.removed', clients.removed),
-    line('+', 'client', 'clients.added', clients.added),
-    line('>', 'client moved', 'clients.moved', clients.moved, movedInWords),
+    ...inRows([
+      ['-', 'client', 'clients.removed', clients.removed],
+      ['+', 'client', 'clients.added', clients.added],
+      ['>', 'client moved', 'clients.moved', clients.moved.map(movedInWords)],
+    ]),
     ...limitsInWords('v', limits.lowered, counts['limits.lowered'], known),
     ...limitsInWords('^', limits.raised, counts['limits.raised'], known),
-    line('-', 'key', 'keys.revoked', keys.revoked, keyInWords),
-    line('+', 'key', 'keys.added', keys.added, keyInWords),
-    line('~', 'key with another expiry', 'keys.changed', keys.changed, keyInWords),
-    line('-', 'route', 'routes.removed', routes.removed),
-    line('+', 'route', 'routes.added', routes.added),
-    line('~', 'route', 'routes.changed', routes.changed),
-    line('~', 'setting', 'settings', settings),
-    line('!', `setting ${RESTART}`, 'needsRestart', needsRestart),
-  ].filter((text) => text !== undefined)
+    ...inRows([
+      ['-', 'key', 'keys.revoked', keys.revoked.map(keyInWords)],
+      ['+', 'key', 'keys.added', keys.added.map(keyInWords)],
+      ['~', 'key with another expiry', 'keys.changed', keys.changed.map(keyInWords)],
+      ['-', 'route', 'routes.removed', routes.removed],
+      ['+', 'route', 'routes.added', routes.added],
+      ['~', 'route', 'routes.changed', routes.changed],
+      ['~', 'setting', 'settings', settings],
+      ['!', `setting ${RESTART}`, 'needsRestart', needsRestart],
+    ]),
+  ]
   const head = from === to ? `${from}: the same file` : `${from} to ${to}`
   return [lines.length === 0 ? `${head}, nothing changes` : head, ...lines]
 }
@@ -77,26 +92,6 @@ const changeInWords = ({ from, to }: ChangedLimits): string =>
     .filter((key) => from[key] !== to[key])
     .map((key) => `${key} ${inDigits(from[key])} to ${inDigits(to[key])}`)
     .join(', ')
-
-/** counts: full lengths of cut lists, by path. The returned function takes a sign, a noun with its kind of change, the path and the list. */
-const wordsWith =
-  (counts: BoundedRadius['counts']) =>
-  <Item>(
-    ...[sign, what, path, items, name = String]: [
-      sign: string,
-      what: string,
-      path: string,
-      items: readonly Item[],
-      name?: (item: Item) => string,
-    ]
-  ): string | undefined => {
-    const count = counts[path] ?? items.length
-    if (count === 0) return undefined
-    const counted = count === 1 ? what : what.replace(/^\w+/, '$&s')
-    const names = items.slice(0, NAMES_SHOWN)
-    const rest = count > names.length ? `, and ${count - names.length} more` : ''
-    return `${sign} ${count} ${counted}: ${names.map(name).join(', ')}${rest}`
-  }
 
 const keyInWords = ({ key, client }: { key: string; client: string }): string =>
   `${key} (${client})`

@@ -4,43 +4,15 @@ import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import type { Environment } from '../environment.ts'
 import { ConfigError, type ConfigProblem } from '../problems.ts'
-import type { BuildRequest, Built } from './builder.ts'
-import { fromPlainConfig, type PlainConfig } from './client-table.ts'
-import type { AskedPlace, PlacesFound } from './setting-locations.ts'
-
-/** What a thread is asked to do, and what it answers. */
-export interface Jobs {
-  build: [request: BuildRequest, answer: Built]
-  load: [request: LoadRequest, answer: LoadAnswer]
-  locate: [request: LocationsRequest, answer: LocationsAnswer]
-}
-
-export type Job = { [Name in keyof Jobs]: { name: Name; request: Jobs[Name][0] } }[keyof Jobs]
-
-/** file: path of the configuration. */
-interface LoadRequest {
-  readonly file: string
-  readonly env: Environment
-}
-
-type LoadAnswer =
-  | { readonly plain: PlainConfig; readonly buffer: ArrayBuffer }
-  | { readonly problems: readonly ConfigProblem[] }
-
-interface LocationsRequest extends LoadRequest {
-  /** Revision in force. */
-  readonly revision: string
-  readonly asked: readonly AskedPlace[]
-}
-
-/** otherFiles: the files are no longer those in force. */
-export type LocationsAnswer = PlacesFound | 'otherFiles'
+import { fromPlainConfig } from './client-table.ts'
+import type { AskedPlace } from './setting-locations.ts'
+import type { Jobs } from './thread.ts'
 
 /** Finds the settings of a running gateway. Rejects where that takes longer than the deadline. */
 export type ReadSettingLocations = (
-  request: Pick<LocationsRequest, 'revision' | 'asked'>,
+  request: { readonly revision: string; readonly asked: readonly AskedPlace[] },
   deadlineMs: number,
-) => Promise<LocationsAnswer>
+) => Promise<ReturnType<Jobs['locate']>>
 
 /** The largest file that is read takes a tenth of it on a slow machine. */
 const LOAD_DEADLINE_MS = 60_000
@@ -48,13 +20,15 @@ const LOAD_DEADLINE_MS = 60_000
 /** Heap for all that is outside the buffers. A build makes much that lives for one line alone: small steps keep the process small. */
 const heap = { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 8 }
 
-export const buildAside = (request: BuildRequest): Promise<Built> => ask('build', request)
-
 /** Loads as loadConfig does; a file that exceeds the memory or the time of the thread is refused, too. */
-export async function loadConfigAside(file: string, env: Environment): Promise<Config> {
-  const answer = await ask('load', { file, env: { ...env } }, LOAD_DEADLINE_MS).catch(
-    (cause: unknown): LoadAnswer => ({ problems: [tooMuch(cause)] }),
-  )
+export async function loadConfigAside(
+  file: string,
+  env: Environment,
+  deadlineMs = LOAD_DEADLINE_MS,
+): Promise<Config> {
+  const answer = await ask('load', [file, { ...env }], deadlineMs).catch((cause: unknown) => ({
+    problems: [tooMuch(cause)],
+  }))
   if ('problems' in answer) throw new ConfigError(file, answer.problems)
   return fromPlainConfig(answer.plain, answer.buffer)
 }
@@ -68,22 +42,21 @@ const tooMuch = (cause: unknown): ConfigProblem => ({
 
 export const readSettingLocationsAside =
   (file: string, env: Environment): ReadSettingLocations =>
-  (request, deadlineMs) =>
-    ask('locate', { ...request, file, env: { ...env } }, deadlineMs)
+  ({ revision, asked }, deadlineMs) =>
+    ask('locate', [file, { ...env }, revision, asked], deadlineMs)
 
 /** Rejects where the thread ends without an answer, or gives none within deadlineMs. */
 const ask = <Name extends keyof Jobs>(
   name: Name,
-  request: Jobs[Name][0],
-  deadlineMs?: number,
-): Promise<Jobs[Name][1]> =>
+  given: Parameters<Jobs[Name]>,
+  deadlineMs: number,
+): Promise<ReturnType<Jobs[Name]>> =>
   new Promise((resolve, reject) => {
     // The extension is that of the source or of the build.
     const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
-    const workerData = { name, request }
+    const workerData = { name, given }
     const thread = new Worker(program, { workerData, resourceLimits: heap })
-    const late =
-      deadlineMs === undefined ? undefined : setTimeout(() => void thread.terminate(), deadlineMs)
+    const late = setTimeout(() => void thread.terminate(), deadlineMs)
     const fail = (cause?: unknown): void => {
       clearTimeout(late)
       const why = cause instanceof Error ? cause.message : `no answer within ${deadlineMs} ms`

@@ -5,8 +5,14 @@ import { formatPath, problem, PROBLEMS_AT_MOST, type Path } from '../problems.ts
 import type { Group } from '../tree.ts'
 import { EXPIRING_MS, keyIsOver } from './warnings.ts'
 import { columnsOf, countEnding, type Columns } from './columns.ts'
-import { Faults, placesIn, type FileFault, type Sought } from './faults.ts'
-import { readFile, type ClientFile } from './read-file.ts'
+import {
+  Faults,
+  placesIn,
+  readFile,
+  type ClientFile,
+  type FileFault,
+  type Sought,
+} from './read-file.ts'
 import type { ClientTableParts } from './client-table.ts'
 import { Scratch, type Same } from './scratch.ts'
 
@@ -18,8 +24,6 @@ export interface BuildRequest {
   /** The group `plans` of the configuration. */
   readonly plans: Group
   readonly nowMs: number
-  /** See newBuffer. */
-  readonly isLarge: boolean
 }
 
 export interface Built {
@@ -42,9 +46,9 @@ const WARNINGS_AT_MOST = 20
 type Ends = readonly number[]
 
 export const build = (request: BuildRequest): Built => {
-  const { own, files, plans, isLarge } = request
+  const { own, files, plans } = request
   const textBytes = files.reduce((sum, { bytes }) => sum + bytes, JSON.stringify(own).length)
-  const scratch = new Scratch(Object.keys(plans), textBytes, isLarge)
+  const scratch = new Scratch(Object.keys(plans), textBytes)
   const faults = new Faults()
   for (const [index, client] of own.entries()) scratch.add(client, index)
   const ends = [scratch.clients]

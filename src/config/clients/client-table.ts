@@ -1,8 +1,8 @@
-/** The clients of a configuration, read from columns: each object is made when it is asked for, and none is kept. */
-import type { ClientConfig, Clients, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
-import { columnsOf, countEnding, DIGEST_BYTES, type Columns, type Counts } from './columns.ts'
+/** The clients of a configuration, in the order of the file, read from columns: there may be a million, so each object is made when it is asked for, and none is kept. */
+import type { ClientConfig, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
+import { columnsOf, countEnding, DIGEST_BYTES, idOf, type Columns, type Counts } from './columns.ts'
 import { byLimit, limitKeys, windows } from '../time.ts'
-import { findDigest, findId, findSameId, isSameId } from './index-slots.ts'
+import { find, findSame, isSame } from './index-slots.ts'
 
 /** A whole table, as it goes from thread to thread and from process to process. */
 export interface ClientTableParts {
@@ -15,13 +15,10 @@ export interface ClientTableParts {
 /** Comparing so many clients takes some tenths of a millisecond. */
 const COMPARED_AT_ONCE = 500
 
-const DIGEST_WORDS = DIGEST_BYTES / 4
-
 /** The digest that is looked up. */
-const sought = new Uint32Array(DIGEST_WORDS)
-const soughtBytes = Buffer.from(sought.buffer)
+const sought = Buffer.alloc(DIGEST_BYTES)
 
-export class ClientTable implements Clients {
+export class ClientTable {
   readonly parts: ClientTableParts
   readonly #columns: Columns
   readonly #plans: readonly (PlanConfig | undefined)[]
@@ -36,34 +33,39 @@ export class ClientTable implements Clients {
     return this.parts.counts.clients
   }
 
+  /** Keys of all clients together. */
   get keyCount(): number {
     return this.parts.counts.keys
   }
 
   get(clientId: string): ClientConfig | undefined {
-    const client = findId(this.#columns.clientIds, clientId)
+    const client = find(Buffer.from(clientId), this.#columns.clientIds)
     return client === undefined ? undefined : this.#client(client)
   }
 
+  /** Name of the client's plan, at less cost than the client. */
   planOf(clientId: string): string | undefined {
-    const client = findId(this.#columns.clientIds, clientId)
+    const client = find(Buffer.from(clientId), this.#columns.clientIds)
     return client === undefined ? undefined : this.#planOf(client).name
   }
 
+  /** sha256: digest of the key, in lower-case hex. */
   keyByDigest(sha256: string): OwnedKey | undefined {
     // Text that is not hex is cut short.
-    if (sha256.length !== 64 || soughtBytes.write(sha256, 'hex') !== DIGEST_BYTES) return undefined
-    return this.#owned(findDigest(this.#columns, sought))
+    if (sha256.length !== 64 || sought.write(sha256, 'hex') !== DIGEST_BYTES) return undefined
+    return this.#owned(find(sought, this.#columns.keyDigests))
   }
 
   keyById(keyId: string): OwnedKey | undefined {
-    return this.#owned(findId(this.#columns.keyIds, keyId))
+    return this.#owned(find(Buffer.from(keyId), this.#columns.keyIds))
   }
 
+  /** Number of keys that end from the one moment to before the other, both Unix time in ms. */
   countEnding(fromMs: number, beforeMs: number): number {
     return countEnding(this.#columns, fromMs, beforeMs)
   }
 
+  /** The first key that ends after that moment, Unix time in ms. */
   firstEnding(afterMs: number): OwnedKey | undefined {
     const { keyExpiresAtMs } = this.#columns
     let first: number | undefined
@@ -76,6 +78,7 @@ export class ClientTable implements Clients {
     return this.#owned(first)
   }
 
+  /** Number of clients per plan. */
   countByPlan(): ReadonlyMap<string, number> {
     const { clientPlan } = this.#columns
     const counts = this.parts.planNames.map(() => 0)
@@ -90,19 +93,20 @@ export class ClientTable implements Clients {
     return this.slice(0, this.size)
   }
 
+  /** Clients from one index to before the other. */
   *slice(from: number, to: number): Generator<ClientConfig> {
     for (let client = from; client < Math.min(to, this.size); client++) yield this.#client(client)
   }
 
-  *notIn(other: Clients): Generator<ClientConfig | undefined> {
-    const before = clientTableOf({ clients: other })
-    const [ids, others] = [this.#columns.clientIds, before.#columns.clientIds]
+  /** Clients that the other lacks or has differently, in this order; undefined now and then, so that the caller can pause. */
+  *notIn(other: ClientTable): Generator<ClientConfig | undefined> {
+    const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
       if (client % COMPARED_AT_ONCE === 0) yield undefined
       // Most clients have the same number as before.
-      const isThere = client < before.size && isSameId(ids, client, others, client)
-      const found = isThere ? client : findSameId(ids, client, others)
-      if (found === undefined || !this.#isAs(client, before, found)) yield this.#client(client)
+      const isThere = client < other.size && isSame(ids, client, others, client)
+      const found = isThere ? client : findSame(ids, client, others)
+      if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
     }
   }
 
@@ -122,11 +126,9 @@ export class ClientTable implements Clients {
 
   #isSameKey(key: number, other: ClientTable, found: number): boolean {
     const [a, b] = [this.#columns, other.#columns]
-    for (let i = 0; i < DIGEST_WORDS; i++)
-      if (a.digestWords[key * DIGEST_WORDS + i] !== b.digestWords[found * DIGEST_WORDS + i])
-        return false
     const isEnd = a.keyExpiresAtMs[key] === b.keyExpiresAtMs[found]
-    return isEnd && isSameId(a.keyIds, key, b.keyIds, found)
+    const isDigest = isSame(a.keyDigests, key, b.keyDigests, found)
+    return isEnd && isDigest && isSame(a.keyIds, key, b.keyIds, found)
   }
 
   #owned(key: number | undefined): OwnedKey | undefined {
@@ -135,25 +137,22 @@ export class ClientTable implements Clients {
   }
 
   #key(key: number): KeyConfig {
-    const { ids, keyIdAt, keyIdLength, digests, keyExpiresAtMs } = this.#columns
-    const at = keyIdAt[key] ?? 0
+    const { keyIds, digests, keyExpiresAtMs } = this.#columns
     const expiresAtMs = keyExpiresAtMs[key] ?? Infinity
     return {
-      id: ids.toString('latin1', at, at + (keyIdLength[key] ?? 0)),
+      id: idOf(keyIds, key),
       sha256: digests.toString('hex', key * DIGEST_BYTES, (key + 1) * DIGEST_BYTES),
       expiresAtMs: expiresAtMs === Infinity ? undefined : expiresAtMs,
     }
   }
 
   #client(client: number): ClientConfig {
-    const { ids, clientIdAt, clientIdLength } = this.#columns
-    const at = clientIdAt[client] ?? 0
     const plan = this.#planOf(client)
     const limits = this.#limits(client) ?? plan.limits
     if (limits === undefined) throw new Error('a client without limits passed the checks')
     const [from, to] = this.#keysOf(client)
     return {
-      id: ids.toString('latin1', at, at + (clientIdLength[client] ?? 0)),
+      id: idOf(this.#columns.clientIds, client),
       plan: plan.name,
       limits,
       concurrent: plan.concurrent,
@@ -189,7 +188,7 @@ export interface PlainConfig extends Omit<Config, 'clients'> {
 }
 
 export const toPlainConfig = (config: Config): PlainConfig => {
-  const { counts, planNames } = clientTableOf(config).parts
+  const { counts, planNames } = config.clients.parts
   return { ...config, clients: { counts, planNames } }
 }
 
@@ -197,8 +196,3 @@ export const fromPlainConfig = (plain: PlainConfig, buffer: ArrayBuffer): Config
   ...plain,
   clients: new ClientTable({ ...plain.clients, buffer }, plain.plans),
 })
-
-export const clientTableOf = ({ clients }: Pick<Config, 'clients'>): ClientTable => {
-  if (clients instanceof ClientTable) return clients
-  throw new TypeError('the clients of a configuration are not a ClientTable')
-}

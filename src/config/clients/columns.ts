@@ -1,6 +1,6 @@
 /** Clients and their keys as columns of numbers and bytes in one buffer: the builder fills them, the table reads them. */
-
 import { windows } from '../time.ts'
+import type { Indexed } from './index-slots.ts'
 
 export interface Counts {
   readonly clients: number
@@ -17,27 +17,15 @@ export interface Counts {
 /** Bytes of a SHA-256 digest. */
 export const DIGEST_BYTES = 32
 
-/** The ids of all clients or of all keys, and the index of them. */
-export interface Ids {
-  readonly ids: Uint8Array
-  readonly at: Uint32Array
-  readonly length: Uint8Array
-  readonly slots: Uint32Array
-}
-
-const DIGEST_WORDS = DIGEST_BYTES / 4
-
 /**
  * The columns in the order of the buffer, the widest elements first so that each is aligned: kind of the elements, what there is
- * a row for, elements a row. All ids are ASCII and stand one after the other in `ids`. An index slot holds the number of a client
- * or key plus one; 0 means free.
+ * a row for, elements a row. All ids are ASCII and stand one after the other in `ids`.
  */
 const layout = {
   /** Unix time in ms; Infinity: never. */
   keyExpiresAtMs: [Float64Array, 'keys', 1],
   /** Limits of all windows, in their order. */
   limits: [Float64Array, 'limits', windows.length],
-  digestWords: [Uint32Array, 'keys', DIGEST_WORDS],
   keyClient: [Uint32Array, 'keys', 1],
   keyIdAt: [Uint32Array, 'keys', 1],
   clientIdAt: [Uint32Array, 'clients', 1],
@@ -50,6 +38,7 @@ const layout = {
   byKeyId: [Uint32Array, 'keySlots', 1],
   byDigest: [Uint32Array, 'keySlots', 1],
   clientPlan: [Uint16Array, 'clients', 1],
+  digestBytes: [Uint8Array, 'keys', DIGEST_BYTES],
   keyIdLength: [Uint8Array, 'keys', 1],
   clientIdLength: [Uint8Array, 'clients', 1],
   idBytes: [Uint8Array, 'idBytes', 1],
@@ -70,14 +59,34 @@ export const columnsOf = (buffer: ArrayBuffer, counts: Counts) => {
       return [name, view]
     }),
   ) as { readonly [Name in keyof Layout]: InstanceType<Layout[Name][0]> }
-  const asBuffer = (view: Uint8Array | Uint32Array): Buffer =>
+  const asBuffer = (view: Uint8Array): Buffer =>
     Buffer.from(buffer, view.byteOffset, view.byteLength)
-  const { clientIdAt, clientIdLength, byClientId, keyIdAt, keyIdLength, byKeyId } = views
-  const ids = asBuffer(views.idBytes)
-  const clientIds: Ids = { ids, at: clientIdAt, length: clientIdLength, slots: byClientId }
-  const keyIds: Ids = { ids, at: keyIdAt, length: keyIdLength, slots: byKeyId }
-  return { ...views, ids, digests: asBuffer(views.digestWords), clientIds, keyIds }
+  const [ids, digests] = [asBuffer(views.idBytes), asBuffer(views.digestBytes)]
+  const idsOf = (at: Uint32Array, length: Uint8Array, slots: Uint32Array): Indexed => ({
+    bytes: ids,
+    at: (number) => at[number] ?? 0,
+    length: (number) => length[number] ?? 0,
+    slots,
+  })
+  const keyDigests: Indexed = {
+    bytes: digests,
+    at: (key) => key * DIGEST_BYTES,
+    length: () => DIGEST_BYTES,
+    slots: views.byDigest,
+  }
+  return {
+    ...views,
+    ids,
+    digests,
+    clientIds: idsOf(views.clientIdAt, views.clientIdLength, views.byClientId),
+    keyIds: idsOf(views.keyIdAt, views.keyIdLength, views.byKeyId),
+    keyDigests,
+  }
 }
+
+/** The id of a client or key. */
+export const idOf = ({ bytes, at, length }: Indexed, number: number): string =>
+  bytes.toString('latin1', at(number), at(number) + length(number))
 
 /** Counts the keys that end from the one moment to before the other. */
 export const countEnding = (
@@ -101,9 +110,8 @@ export const columnBytes = (counts: Counts): number =>
     0,
   )
 
-/** glibc keeps freed blocks below this size, so memory would grow with each reload; larger blocks go back at once, and untouched pages cost nothing. */
-const LEAST_LARGE_BYTES = 33 * 2 ** 20
+/** glibc keeps freed blocks below the second size, so memory would grow with each reload; larger blocks go back at once, and untouched pages cost nothing. Small tables may stay small. */
+const [SMALL_BYTES, LEAST_LARGE_BYTES] = [2 ** 20, 33 * 2 ** 20]
 
-/** isLarge: the buffer belongs to a large file, so its memory must go back to the system. */
-export const newBuffer = (bytes: number, isLarge: boolean): ArrayBuffer =>
-  new ArrayBuffer(isLarge ? Math.max(bytes, LEAST_LARGE_BYTES) : bytes)
+export const newBuffer = (bytes: number): ArrayBuffer =>
+  new ArrayBuffer(bytes > SMALL_BYTES ? Math.max(bytes, LEAST_LARGE_BYTES) : bytes)

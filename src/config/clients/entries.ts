@@ -1,40 +1,28 @@
-/** Reads the clients of a file one by one: first as bytes, and parsed with the place of every value where bytes are not enough. */
+/** Reads the clients of a file one by one: as bytes, which the caller may understand by itself, and parsed with the place of every value where it does not. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import { readYaml, type Place, type Reading } from '../document.ts'
 import type { Path } from '../problems.ts'
 import { isGroup, isList, valueAt, type Tree } from '../tree.ts'
-import { LONGEST_ENTRY_BYTES, readPieces } from './pieces.ts'
-import { YamlCut } from './yaml-cut.ts'
+import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems, type Span } from './cut-file.ts'
 
-/** A parsed client. */
-export interface ExactEntry {
-  readonly reading: Reading
-  /** Path of the client in the reading. */
-  readonly path: Path
-  /** Line of the file at which the parsed text begins. */
-  readonly line: number
+/** A client of a file. */
+export interface Entry {
+  /** undefined: the file was parsed as a whole. */
+  readonly span: Span | undefined
   /** Line of the file at which the client begins. */
-  readonly clientLine: number
+  readonly line: number
   /** Number of clients before it in the file. */
   readonly index: number
-}
-
-/** A range of bytes; end is excluded. */
-export interface Span {
-  readonly start: number
-  readonly end: number
+  /** Parses the client; undefined: it is no text, which is reported. */
+  readonly parse: () => Reading | undefined
 }
 
 export interface EntryReader {
-  /** Takes the bytes of one client, which a line feed follows. Returns true if nothing else has to be done with it. */
-  plain(bytes: Buffer, span: Span, line: number): boolean
-  exact(entry: ExactEntry): void
+  entry(entry: Entry): void
   /** Reports a fault of the text as a whole. */
   fault(place: Place, message: string): void
-  /** Drops the results from this file: all of its clients come again, read in another way. */
-  restart(): void
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true })
@@ -48,45 +36,55 @@ const decoded = (bytes: Buffer): string | undefined => {
   }
 }
 
-const isBlank = (bytes: Buffer, start: number, end: number): boolean => {
-  let at = start
-  while (at < end && (bytes[at] === 0x20 || bytes[at] === 0x09 || bytes[at] === 0x0d)) at++
-  return at === end
-}
-
 /** Extensions of client files. */
 export const clientFileEndings = ['.jsonl', '.yaml', '.yml']
 
 export const isJsonLines = (path: string): boolean => extname(path) === '.jsonl'
 
 /** Returns the SHA-256 of the file in hex, and throws as readPieces does. */
-export const readClients = (path: string, reader: EntryReader): string =>
-  isJsonLines(path) ? readJsonLines(path, reader) : readYamlList(path, reader)
-
-const readJsonLines = (path: string, reader: EntryReader): string => {
-  let line = 0
+export const readClients = (path: string, reader: EntryReader): string => {
+  const isJson = isJsonLines(path)
+  if (!isJson && !isPlainList(path)) return readWhole(path, reader)
+  const items = new YamlItems()
   let index = 0
-  const take = (bytes: Buffer, start: number, end: number): void => {
-    line++
-    if (isBlank(bytes, start, end)) return
-    if (reader.plain(bytes, { start, end }, line)) {
-      index++
-      return
+  const kindOf = isJson ? jsonLine : items.kindOf
+  return cutFile(path, kindOf, (span, line) => {
+    const parse = (): Reading | undefined => {
+      const text = decoded(span.bytes.subarray(span.start, span.end))
+      if (text === undefined) {
+        reader.fault({ line, column: 1 }, notText)
+        return undefined
+      }
+      return isJson
+        ? readingAt(readJson(text), [], line)
+        : readingAt(readYaml(text, undefined), [0], line)
     }
-    const text = decoded(bytes.subarray(start, end))
-    if (text === undefined) reader.fault({ line, column: 1 }, notText)
-    else reader.exact({ reading: readJson(text), path: [], line, clientLine: line, index: index++ })
-  }
-  return readPieces(path, (bytes, to, isEnd) => {
-    let at = 0
-    while (at < to) {
-      const end = bytes.indexOf(0x0a, at)
-      if (end === to && !isEnd) break
-      take(bytes, at, end)
-      at = end + 1
-    }
-    return Math.min(at, to)
+    reader.entry({ span, line, index: index++, parse })
   })
+}
+
+/** Whether a YAML file has one item after the other, each on lines of its own. */
+const isPlainList = (path: string): boolean => {
+  const items = new YamlItems()
+  let count = 0
+  cutFile(path, items.kindOf, () => count++)
+  return count > 0 && !items.isForeign
+}
+
+/** The part of a reading at the path, as a reading of its own: paths begin there. line: the line of the file at which the text begins. */
+export const readingAt = (reading: Reading, path: Path, line = 1): Reading => {
+  const { tree, faults, locate, isHole, isForeign } = reading
+  const inFile = <Placed extends Place>(place: Placed) => ({
+    ...place,
+    line: place.line + line - 1,
+  })
+  return {
+    tree: tree === undefined ? undefined : (valueAt(tree, ...path) ?? ''),
+    faults: faults.map((fault) => inFile({ ...fault, path: fault.path.slice(path.length) })),
+    locate: (problem) => inFile(locate({ ...problem, path: [...path, ...problem.path] })),
+    isHole: (inner) => isHole([...path, ...inner]),
+    isForeign: (inner) => isForeign([...path, ...inner]),
+  }
 }
 
 /** Reads a line of JSONL with the place of all its parts. JSON is YAML, so it is read as YAML, which keeps numbers as written and reports repeated keys. */
@@ -103,32 +101,6 @@ export const readJson = (written: string): Reading => {
     const column = position === undefined ? (reading.faults[0]?.column ?? 1) : Number(position) + 1
     const message = 'is not JSON; write one object, its keys and texts in double quotes'
     return { ...reading, tree: undefined, faults: [{ line: 1, column, path: [], message }] }
-  }
-}
-
-const notCut = Symbol('not a list that can be cut')
-
-const readYamlList = (path: string, reader: EntryReader): string => {
-  const cut = new YamlCut()
-  let index = 0
-  const take = (bytes: Buffer, start: number, end: number, line: number): void => {
-    const isDone = reader.plain(bytes, { start, end }, line)
-    const text = isDone ? '' : decoded(bytes.subarray(start, end))
-    if (text === undefined) reader.fault({ line, column: 1 }, notText)
-    else if (!isDone)
-      reader.exact({ reading: readYaml(text, undefined), path: [0], line, clientLine: line, index })
-    index++
-  }
-  try {
-    return readPieces(path, (bytes, to, isEnd) => {
-      const used = cut.take({ bytes, to, isEnd }, take)
-      if (used === undefined) throw notCut
-      return used
-    })
-  } catch (error) {
-    if (error !== notCut) throw error
-    reader.restart()
-    return readWhole(path, reader)
   }
 }
 
@@ -164,8 +136,8 @@ const readTree = (reading: Reading, reader: EntryReader): void => {
     )
   const sound = { ...reading, faults: [] }
   for (const index of list.keys()) {
-    const at = [...path, index]
-    const clientLine = locate({ path: at, at: 'value' }).line
-    reader.exact({ reading: sound, path: at, line: 1, clientLine, index })
+    const one = readingAt(sound, [...path, index])
+    const { line } = locate({ path: [...path, index], at: 'value' })
+    reader.entry({ span: undefined, line, index, parse: () => one })
   }
 }

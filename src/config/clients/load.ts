@@ -1,25 +1,38 @@
 /** Loads a configuration with all its clients: those of the file itself and those of the client files that it names. */
 import { createHash } from 'node:crypto'
-import type { Config } from '../config.ts'
+import { dirname } from 'node:path'
+import type { Config, ParsedConfig } from '../config.ts'
 import { certificateEnds, certificateWarnings, type CertificateEnd } from '../certificates.ts'
 import type { Environment } from '../environment.ts'
-import { readYaml } from '../document.ts'
-import { unreadableFiles } from '../files.ts'
-import { readConfig, readConfigText, type ReadConfig } from '../load.ts'
-import { ConfigError, formatProblem, inOrder, problem } from '../problems.ts'
-import { groupAt, isGroup } from '../tree.ts'
+import { placed, readYaml, type Reading } from '../document.ts'
+import { readConfigText, resolveFiles, unreadableFiles } from '../files.ts'
+import { parseConfig } from '../parse.ts'
+import {
+  ConfigError,
+  formatPath,
+  formatProblem,
+  inOrder,
+  problem,
+  PROBLEMS_AT_MOST,
+  type ConfigProblem,
+  type PathProblem,
+} from '../problems.ts'
+import { groupAt, isGroup, type Group } from '../tree.ts'
 import { warningsOf } from './warnings.ts'
-import { buildAside } from './aside.ts'
+import { loadConfigAside } from './aside.ts'
 import { build, type BuildRequest, type Built } from './builder.ts'
 import { isJsonLines } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
-import { readPieces } from './pieces.ts'
+import { readPieces } from './cut-file.ts'
 import { ClientTable } from './client-table.ts'
 
 /** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
 const INLINE_BYTES = 2 ** 16
 /** YAML may take so many times as long to read as JSON lines. */
 const YAML_WEIGHT = 16
+
+/** The longest timer: a start takes the time that its files need. */
+const NO_DEADLINE_MS = 2 ** 31 - 1
 
 interface Source {
   /** Name of the file, for messages. */
@@ -30,30 +43,85 @@ interface Source {
 }
 
 /** Parses the text of a file without looking at any other. Throws ConfigError with every problem. */
-export const parseConfigText = (
-  text: string,
-  { file, env, nowMs = Date.now() }: Source,
-): Config => {
-  const read = readConfig(text, { file, env })
-  const built = build(requestOf(read, [], nowMs))
+export const parseConfigText = (text: string, source: Source): Config => {
+  const main = readMain(text, source)
   const found = { files: [], problems: [], warnings: [] }
-  return toConfig({ text, file, nowMs, read, found, built, certificates: [] })
+  return toConfig(main, found, build(requestOf(main, [])))
 }
 
-/** Reads and parses a file. Rejects with ConfigError with every problem, unreadable files included. */
+/** Reads and parses a file, in a thread where its client files are long. Rejects with ConfigError with every problem, unreadable files included. */
 export const loadConfig = async (file: string, env: Environment): Promise<Config> => {
-  const text = readConfigText(file)
-  const nowMs = Date.now()
-  const read = readConfig(text, { file, env, checkFiles: unreadableFiles })
+  const main = readMain(readConfigText(file), { file, env })
+  const { files } = findClientFiles(main.tree, file)
+  return weightOf(files) > INLINE_BYTES
+    ? loadConfigAside(file, env, NO_DEADLINE_MS)
+    : withClients(main)
+}
+
+/** Does the same in this thread, however long they are. */
+export const loadConfigHere = (file: string, env: Environment): Config =>
+  withClients(readMain(readConfigText(file), { file, env }))
+
+/** The configuration itself, parsed with positions and the environment put in. */
+interface Main {
+  readonly text: string
+  readonly file: string
+  readonly nowMs: number
+  readonly problems: readonly ConfigProblem[]
+  /** undefined: there are problems. */
+  readonly config: ParsedConfig | undefined
+  /** The tree with all defaults. */
+  readonly tree: Group
+  /** Returns the place of a problem of the tree. */
+  readonly place: (problem: PathProblem) => ConfigProblem
+}
+
+/** Throws ConfigError where nothing can be read. */
+const readMain = (text: string, { file, env, nowMs = Date.now() }: Source): Main => {
+  const reading = readYaml(text, env)
+  const { tree, isHole } = reading
+  const problems: ConfigProblem[] = reading.faults.map(inWords)
+  if (tree === undefined || !isGroup(tree)) {
+    const isEmpty = tree === '' && problems.length === 0
+    const fault = isEmpty
+      ? 'is empty; write at least one key, such as clients:'
+      : 'is not a group of keys; write KEY: VALUE lines'
+    if (isEmpty || (tree !== undefined && tree !== ''))
+      problems.push({ line: 1, column: 1, path: formatPath([]), message: fault })
+    throw new ConfigError(file, problems)
+  }
+  resolveFiles(tree, dirname(file))
+  const { complete, config, problems: parsed } = parseConfig(tree)
+  const place = (problem: PathProblem) => inWords(placed(problem, reading, complete))
+  const found = parsed.filter(({ path }) => !isHole(path)).slice(0, PROBLEMS_AT_MOST)
+  problems.push(...found.map(place))
+  const isSound = problems.length === 0
+  return {
+    text,
+    file,
+    nowMs,
+    problems,
+    config: isSound ? config : undefined,
+    tree: complete,
+    place,
+  }
+}
+
+const inWords = ({ path, ...fault }: Reading['faults'][number]): ConfigProblem => ({
+  ...fault,
+  path: formatPath(path),
+})
+
+const withClients = (main: Main): Config => {
+  const { file, tree } = main
   // A file that is being written while it is read gets a second chance.
   for (let isLast = false; ; isLast = true) {
-    const found = findClientFiles(read.tree, file)
-    const built = await buildAll(requestOf(read, found.files, nowMs))
-    const isSame = stamps(findClientFiles(read.tree, file).files) === stamps(found.files)
+    const found = findClientFiles(tree, file)
+    const built = build(requestOf(main, found.files))
+    const isSame = stamps(findClientFiles(tree, file).files) === stamps(found.files)
     if (!isSame && !isLast) continue
-    const problems = isSame ? found.problems : [...found.problems, changed]
-    const certificates = certificateEnds(read.tree)
-    return toConfig({ text, file, nowMs, read, found: { ...found, problems }, built, certificates })
+    const problems = [...unreadableFiles(tree), ...found.problems, ...(isSame ? [] : [changed])]
+    return toConfig(main, { ...found, problems }, built, certificateEnds(tree))
   }
 }
 
@@ -70,41 +138,25 @@ const changed = problem(['clientFiles'], 'has a file that changed while it was r
 
 const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) => stamp).join('\n')
 
-const buildAll = (request: BuildRequest): Promise<Built> | Built => {
-  const weighed = request.files.map(({ path, bytes }) =>
-    isJsonLines(path) ? bytes : bytes * YAML_WEIGHT,
-  )
-  const bytes = weighed.reduce((sum, one) => sum + one, 0)
-  return bytes > INLINE_BYTES ? buildAside({ ...request, isLarge: true }) : build(request)
-}
+const weightOf = (files: readonly FoundFile[]): number =>
+  files.reduce((sum, { path, bytes }) => sum + bytes * (isJsonLines(path) ? 1 : YAML_WEIGHT), 0)
 
-const requestOf = (
-  { config, tree }: ReadConfig,
-  files: readonly FoundFile[],
-  nowMs: number,
-): BuildRequest => ({
+const requestOf = ({ config, tree, nowMs }: Main, files: readonly FoundFile[]): BuildRequest => ({
   own: config?.clients ?? [],
   files,
   plans: groupAt(tree, 'plans'),
   nowMs,
-  isLarge: false,
 })
 
-interface Loaded {
-  readonly text: string
-  readonly file: string
-  readonly nowMs: number
-  readonly read: ReadConfig
-  readonly found: FoundFiles
-  readonly built: Built
-  readonly certificates: readonly CertificateEnd[]
-}
-
-const toConfig = (loaded: Loaded): Config => {
-  const { text, file, nowMs, read, found, built, certificates } = loaded
-  const { config, place } = read
+const toConfig = (
+  main: Main,
+  found: FoundFiles,
+  built: Built,
+  certificates: readonly CertificateEnd[] = [],
+): Config => {
+  const { text, file, nowMs, config, place } = main
   const { table, dropped } = built
-  const all = [...read.problems, ...found.problems.map(place), ...built.faults]
+  const all = [...main.problems, ...found.problems.map(place), ...built.faults]
   if (dropped > 0) {
     const message = `has files with ${dropped} more problems than are listed; correct these first`
     all.push(place(problem(['clientFiles'], message, 'key')))

@@ -1,10 +1,12 @@
-/** Reads one client file into the scratch: plain clients as bytes, all others through the schema. */
+/** Reads one client file into the scratch: plain clients as bytes, all others through the schema; with the places of all that is wrong. */
+import type { WrittenClient } from '../config.ts'
+import { placed, type Place, type Reading } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
-import { valueAt, type Group } from '../tree.ts'
-import { isJsonLines, readClients, type EntryReader } from './entries.ts'
-import { placed, placedFault, type Faults } from './faults.ts'
-import { TooLong } from './pieces.ts'
+import { formatPath, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
+import { textAt, type Group } from '../tree.ts'
+import { TooLong, type Span } from './cut-file.ts'
+import { isJsonLines, readClients, type Entry } from './entries.ts'
 import { parsePlainItem, parsePlainLine, PlainClients } from './plain-clients.ts'
 import type { Scratch } from './scratch.ts'
 
@@ -13,6 +15,29 @@ export interface ClientFile {
   readonly name: string
   readonly path: string
 }
+
+export type FileFault = ConfigProblem & { readonly file: string }
+
+export class Faults {
+  list: FileFault[] = []
+  dropped = 0
+
+  get count(): number {
+    return this.list.length + this.dropped
+  }
+
+  add(fault: FileFault): void {
+    if (this.list.length < PROBLEMS_AT_MOST) this.list.push(fault)
+    else this.dropped++
+  }
+}
+
+/** A fault with its place in the file; its path begins at the client, which `index` others stand before. */
+const faultOf = (
+  file: string,
+  index: number,
+  { path, ...fault }: Reading['faults'][number],
+): FileFault => ({ ...fault, file, path: formatPath(['clients', index, ...path]) })
 
 interface Into {
   readonly scratch: Scratch
@@ -23,44 +48,73 @@ interface Into {
 
 /** Returns the SHA-256 of the file in hex; undefined where it cannot be read, as the faults say. */
 export const readFile = (file: ClientFile, into: Into): string | undefined => {
-  const { faults } = into
-  const refuse = (message: string): undefined => {
-    faults.add({ file: file.name, line: 1, column: 1, path: '(file)', message })
+  const { scratch, faults, plans } = into
+  const { name } = file
+  const fault = ({ line, column }: Place, message: string) =>
+    faults.add({ file: name, line, column, path: formatPath([]), message })
+  const plain = new PlainClients(plans)
+  const parsePlain = isJsonLines(file.path) ? parsePlainLine : parsePlainItem
+  /** Only ASCII is plain, so the bytes need no decoding. */
+  const readPlain = (span: Span | undefined): WrittenClient | undefined =>
+    span && plain.read(parsePlain(span.bytes.toString('latin1', span.start, span.end)))
+  const readExactly = ({ index, parse }: Entry): WrittenClient | undefined => {
+    const reading = parse()
+    const before = faults.count
+    for (const each of reading?.faults ?? []) faults.add(faultOf(name, index, each))
+    if (reading?.tree === undefined) return undefined
+    const { client, problems } = readEntry(reading.tree, plans)
+    for (const each of problems)
+      if (!reading.isHole(each.path)) faults.add(faultOf(name, index, placed(each, reading)))
+    return faults.count === before ? client : undefined
+  }
+  const entry = (one: Entry): void => {
+    const client = readPlain(one.span) ?? readExactly(one)
+    if (client !== undefined) scratch.add(client, one.line)
   }
   try {
-    return readClients(file.path, entryReader(file, into))
+    return readClients(file.path, { entry, fault })
   } catch (error) {
-    if (error instanceof TooLong) return refuse('has a client of more than 16MiB; divide it')
-    if ((error as NodeJS.ErrnoException).code === undefined) throw error
-    return refuse(unreadable(error))
+    const isTooLong = error instanceof TooLong
+    if (!isTooLong && (error as NodeJS.ErrnoException).code === undefined) throw error
+    const message = isTooLong ? 'has a client of more than 16MiB; divide it' : unreadable(error)
+    fault({ line: 1, column: 1 }, message)
+    return undefined
   }
 }
 
-const entryReader = (file: ClientFile, { scratch, faults, plans }: Into): EntryReader => {
-  const atStart = { scratch: scratch.mark(), faults: faults.count }
-  const plain = new PlainClients(plans)
-  const parse = isJsonLines(file.path) ? parsePlainLine : parsePlainItem
-  return {
-    plain: (bytes, { start, end }, line) => {
-      // Only ASCII is plain, so the bytes need no decoding.
-      const client = plain.read(parse(bytes.toString('latin1', start, end)))
-      if (client !== undefined) scratch.add(client, line)
-      return client !== undefined
-    },
-    exact: (entry) => {
-      const { reading, path, clientLine } = entry
-      const before = faults.count
-      for (const fault of reading.faults) faults.add(placedFault(file.name, entry, fault))
-      if (reading.tree === undefined) return
-      const { client, problems } = readEntry(valueAt(reading.tree, ...path) ?? '', plans)
-      for (const each of problems)
-        if (!reading.isHole([...path, ...each.path])) faults.add(placed(file.name, entry, each))
-      if (client !== undefined && faults.count === before) scratch.add(client, clientLine)
-    },
-    fault: (place, message) => faults.add({ file: file.name, ...place, path: '(file)', message }),
-    restart: () => {
-      scratch.rewind(atStart.scratch)
-      faults.rewind(atStart.faults)
-    },
+/** A problem of the client with that id at that line. */
+export interface Sought extends PathProblem {
+  readonly id: string
+  readonly line: number
+}
+
+/**
+ * Places of clients and keys that the columns know by number only: their file is read once more, as this is seldom needed.
+ * Returns faults in the order of the file.
+ */
+export const placesIn = (file: ClientFile, sought: readonly Sought[]): FileFault[] => {
+  const byLine = Map.groupBy(sought, ({ line }) => line)
+  const found = new Map<Sought, FileFault>()
+  const entry = ({ line, index, parse }: Entry): void => {
+    const wanted = byLine.get(line) ?? []
+    const reading = wanted.length > 0 ? parse() : undefined
+    if (reading === undefined) return
+    const id = textAt(reading.tree, 'id')
+    for (const one of wanted)
+      // Where the id occurs twice in that line, the later client has the problem.
+      if (one.id === id && textAt(reading.tree, ...one.path) !== undefined)
+        found.set(one, faultOf(file.name, index, placed(one, reading)))
   }
+  try {
+    readClients(file.path, { entry, fault: () => undefined })
+  } catch {
+    // The file cannot be read to its end, as another problem reports: the lines are known.
+    for (const one of sought)
+      if (!found.has(one)) {
+        const { line, path, message } = one
+        const at = { line, column: 1, path: formatPath(path) }
+        found.set(one, { ...at, file: file.name, message })
+      }
+  }
+  return [...found.values()]
 }

@@ -2,7 +2,6 @@
 import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import { columnBytes } from './columns.ts'
-import { ClientTable, clientTableOf } from './client-table.ts'
 
 /** Smaller buffers are left to the garbage collector. */
 const LARGE_BYTES = 32 * 2 ** 20
@@ -20,7 +19,7 @@ export interface BorrowedTable {
 const lent = new WeakMap<ArrayBuffer, number>()
 
 export const borrowTable = (config: Pick<Config, 'clients'>): BorrowedTable => {
-  const { buffer, counts } = clientTableOf(config).parts
+  const { buffer, counts } = config.clients.parts
   const count = (by: number): unknown => lent.set(buffer, (lent.get(buffer) ?? 0) + by)
   count(1)
   // A large buffer may be longer than what it holds.
@@ -31,15 +30,12 @@ export const borrowTable = (config: Pick<Config, 'clients'>): BorrowedTable => {
  * Frees the memory in a thread: freeing hundreds of megabytes here would hold up requests for some 20 ms, and the garbage
  * collector would come late and let buffers pile up. A caller found before refers to nothing in it.
  */
-export const releaseClients = ({ clients }: Pick<Config, 'clients'>): void => {
-  if (clients instanceof ClientTable) releaseLater(clients.parts.buffer)
-}
-
-function releaseLater(buffer: ArrayBuffer): void {
+export function releaseClients(config: Pick<Config, 'clients'>): void {
+  const { buffer } = config.clients.parts
   setTimeout(() => {
     // After an earlier call it is gone already.
     if (buffer.byteLength < LARGE_BYTES) return
-    if ((lent.get(buffer) ?? 0) > 0) return releaseLater(buffer)
+    if ((lent.get(buffer) ?? 0) > 0) return releaseClients(config)
     try {
       const thread = new Worker('', { eval: true, workerData: buffer, transferList: [buffer] })
       thread.on('error', () => undefined).unref()

@@ -10,7 +10,7 @@ import {
   type Counts,
 } from './columns.ts'
 import { limitKeys } from '../time.ts'
-import { fillDigests, fillIds, slotsFor } from './index-slots.ts'
+import { fill, slotsFor } from './index-slots.ts'
 import type { ClientTableParts } from './client-table.ts'
 
 /** Shortest text of a client, and of a key. */
@@ -24,22 +24,20 @@ export interface Same {
   readonly earlier: number
 }
 
-export type Mark = Pick<Counts, 'clients' | 'keys' | 'idBytes'>
-
 export class Scratch {
   readonly columns: Columns
   /** The distinct limits that clients have of their own, and their index. */
-  readonly #limits = new Map<string | number, number>()
+  readonly #limits = new Map<string, number>()
   readonly #limitValues: number[] = []
-  readonly #isLarge: boolean
   readonly #buffer: ArrayBuffer
   /** Plan names, with their numbers in the columns. */
   readonly #plans: ReadonlyMap<string, number>
   clients = 0
   #keys = 0
   #idBytes = 0
-  /** textBytes: length of all texts together; isLarge: see newBuffer. */
-  constructor(planNames: readonly string[], textBytes: number, isLarge: boolean) {
+
+  /** textBytes: length of all texts together. */
+  constructor(planNames: readonly string[], textBytes: number) {
     this.#plans = new Map(planNames.map((name, number) => [name, number]))
     const counts: Counts = {
       clients: Math.ceil(textBytes / LEAST_CLIENT_BYTES) + 1,
@@ -49,20 +47,8 @@ export class Scratch {
       clientSlots: 0,
       keySlots: 0,
     }
-    this.#isLarge = isLarge
-    this.#buffer = newBuffer(columnBytes(counts), isLarge)
+    this.#buffer = newBuffer(columnBytes(counts))
     this.columns = columnsOf(this.#buffer, counts)
-  }
-
-  /** Returns how far it is filled, to return to later. */
-  mark(): Mark {
-    return { clients: this.clients, keys: this.#keys, idBytes: this.#idBytes }
-  }
-
-  rewind({ clients, keys, idBytes }: Mark): void {
-    this.clients = clients
-    this.#keys = keys
-    this.#idBytes = idBytes
   }
 
   /** Adds a valid client; digests may be in either case. line: see clientLine of the columns. */
@@ -85,7 +71,7 @@ export class Scratch {
     }
   }
 
-  /** Returns the table of all clients; a large scratch is freed. onSame: called for duplicates. */
+  /** Returns the table of all clients, and frees the scratch. onSame: called for duplicates. */
   finish(onSame: (same: Same) => void): ClientTableParts {
     const { columns: from } = this
     const [clients, keys, idBytes] = [this.clients, this.#keys, this.#idBytes]
@@ -97,29 +83,27 @@ export class Scratch {
       clientSlots: slotsFor(clients),
       keySlots: slotsFor(keys),
     }
-    const buffer = newBuffer(columnBytes(counts), this.#isLarge)
+    const buffer = newBuffer(columnBytes(counts))
     const to = columnsOf(buffer, counts)
     for (const name of columnNames) to[name].set(from[name].subarray(0, to[name].length))
     to.limits.set(this.#limitValues)
     // The rest needs the table alone, and memory is at its highest here.
-    if (this.#isLarge) this.#buffer.transfer(0)
+    this.#buffer.transfer(0)
     const report = (kind: Same['kind']) => (number: number, earlier: number) =>
       onSame({ kind, number, earlier })
-    fillIds(to.clientIds, clients, report('client'))
-    fillIds(to.keyIds, keys, report('key'))
-    fillDigests(to, keys, report('digest'))
+    fill(to.clientIds, clients, report('client'))
+    fill(to.keyIds, keys, report('key'))
+    fill(to.keyDigests, keys, report('digest'))
     return { buffer, counts, planNames: [...this.#plans.keys()] }
   }
 
   /** Returns the index of the limits plus one. */
   #ownLimits(limits: Limits): number {
-    const { perMinute, perDay } = limits
-    // A number is found much faster than a string, and holds both limits where perDay has up to 22 bits.
-    const all = perDay < 2 ** 22 ? perMinute * 2 ** 22 + perDay : `${perMinute}/${perDay}`
-    const known = this.#limits.get(all)
+    const all = limitKeys.map((key) => limits[key])
+    const known = this.#limits.get(all.join())
     if (known !== undefined) return known
-    for (const key of limitKeys) this.#limitValues.push(limits[key])
-    this.#limits.set(all, this.#limits.size + 1)
+    this.#limitValues.push(...all)
+    this.#limits.set(all.join(), this.#limits.size + 1)
     return this.#limits.size
   }
 

@@ -1,20 +1,19 @@
 /** Finds where the settings of a configuration stand: its files are read once more, as this is seldom asked. */
 import { basename } from 'node:path'
 import type { Environment } from '../environment.ts'
-import { readYaml } from '../document.ts'
-import { readConfigText } from '../load.ts'
+import { readYaml, type Reading } from '../document.ts'
+import { readConfigText } from '../files.ts'
 import type { Path } from '../problems.ts'
-import { isGroup, listAt, textAt, valueAt, type Tree } from '../tree.ts'
-import { readClients } from './entries.ts'
+import { isGroup, listAt, textAt, valueAt } from '../tree.ts'
+import type { Span } from './cut-file.ts'
+import { readClients, readingAt, type Entry } from './entries.ts'
 import { findClientFiles } from './files.ts'
 
-/** A client as written. */
+/** A configuration or a client, as written in a file. */
 interface Written {
   /** Name of the file in the answer. */
   readonly name: string
-  readonly tree: Tree | undefined
-  readonly path: Path
-  lineOf(path: Path): number
+  readonly reading: Reading
 }
 
 /** A setting of the configuration, a key of a client, or the client's own limits. */
@@ -32,43 +31,49 @@ export function readSettingLocations(
   env: Environment,
   asked: readonly AskedPlace[],
 ): PlacesFound {
-  const { tree, locate } = readYaml(readConfigText(file), env)
-  const own = {
-    name: basename(file),
-    tree,
-    lineOf: (path: Path) => locate({ path, at: 'key' }).line,
-  }
-  const placeIn = ({ name, tree, lineOf }: Omit<Written, 'path'>, path: Path): string | null =>
-    valueAt(tree, ...path) === undefined ? null : `${name}:${lineOf(path)}`
-  const found = new Map<string, Written | undefined>()
-  const clientAt = (id: string): Written | undefined => {
-    if (!found.has(id)) found.set(id, findIn(listAt(tree, 'clients'), id) ?? inFiles(id))
-    return found.get(id)
-  }
-  const findIn = (clients: readonly Tree[], id: string): Written | undefined => {
-    const at = clients.findIndex((client) => textAt(client, 'id') === id)
-    return at === -1 ? undefined : { ...own, path: ['clients', at] }
-  }
-  const inFiles = (id: string): Written | undefined => {
+  const own: Written = { name: basename(file), reading: readYaml(readConfigText(file), env) }
+  const { tree } = own.reading
+  const placeIn = ({ name, reading }: Written, path: Path): string | null =>
+    valueAt(reading.tree, ...path) === undefined
+      ? null
+      : `${name}:${reading.locate({ path, at: 'key' }).line}`
+  const find = (id: string): Written | undefined => {
+    const at = listAt(tree, 'clients').findIndex((client) => textAt(client, 'id') === id)
+    if (at !== -1) return { ...own, reading: readingAt(own.reading, ['clients', at]) }
     for (const { relative, path } of isGroup(tree) ? findClientFiles(tree, file).files : []) {
-      const written = readIn(path, relative, id)
-      if (written !== undefined) return written
+      const reading = findIn(path, id)
+      if (reading !== undefined) return { name: relative, reading }
     }
     return undefined
   }
+  const found = new Map<string, Written | undefined>()
   return asked.map((one) => {
     if ('path' in one) return placeIn(own, one.path)
-    const client = clientAt(one.clientId)
+    const { clientId } = one
+    if (!found.has(clientId)) found.set(clientId, find(clientId))
+    const client = found.get(clientId)
     if (client === undefined) return null
-    if (!('keyId' in one)) return placeIn(client, [...client.path, 'limits'])
-    const keys = listAt(client.tree, ...client.path, 'keys')
+    if (!('keyId' in one)) return placeIn(client, ['limits'])
+    const keys = listAt(client.reading.tree, 'keys')
     const at = keys.findIndex((key) => textAt(key, 'id') === one.keyId)
-    return placeIn(client, [...client.path, 'keys', at])
+    return placeIn(client, ['keys', at])
   })
 }
 
+/** The client with that id in a client file. */
+function findIn(file: string, id: string): Reading | undefined {
+  let found: Reading | undefined
+  const entry = ({ span, parse }: Entry): void => {
+    const reading = span !== undefined && !mayName(span, id) ? undefined : parse()
+    if (textAt(reading?.tree, 'id') === id) found = reading
+  }
+  readClients(file, { entry, fault: () => undefined })
+  return found
+}
+
 /** Whether the bytes may contain the id: only few of a million lines are parsed. Bytes with escapes may contain any id. */
-function mayName(bytes: Buffer, id: string): boolean {
+function mayName(span: Span, id: string): boolean {
+  const bytes = span.bytes.subarray(span.start, span.end)
   if (bytes.includes('\\')) return true
   for (let at = bytes.indexOf(id); at !== -1; at = bytes.indexOf(id, at + 1))
     if (!isOfWord(bytes[at - 1]) && !isOfWord(bytes[at + Buffer.byteLength(id)])) return true
@@ -76,19 +81,3 @@ function mayName(bytes: Buffer, id: string): boolean {
 }
 
 const isOfWord = (byte = 0): boolean => /[\w-]/.test(String.fromCharCode(byte))
-
-function readIn(file: string, name: string, id: string): Written | undefined {
-  let written: Written | undefined
-  const take = (one: Written | undefined): void => void (written = one)
-  readClients(file, {
-    plain: (bytes, { start, end }) => !mayName(bytes.subarray(start, end), id),
-    exact: ({ reading: { tree, locate }, path, line }) => {
-      if (textAt(tree, ...path, 'id') !== id) return
-      const lineOf = (inner: Path) => locate({ path: inner, at: 'key' }).line + line - 1
-      take({ name, tree, path, lineOf })
-    },
-    fault: () => undefined,
-    restart: () => take(undefined),
-  })
-  return written
-}

@@ -1,49 +1,51 @@
-/** The program of the threads that aside.ts starts. */
+/** The program of the threads that aside.ts starts: each carries out one job. */
 import { setPriority } from 'node:os'
-import { parentPort, workerData, type Transferable } from 'node:worker_threads'
-import { ConfigError } from '../problems.ts'
-import type { Job, Jobs } from './aside.ts'
-import { build } from './builder.ts'
-import { loadConfig, readRevision } from './load.ts'
-import { clientTableOf, toPlainConfig } from './client-table.ts'
-import { readSettingLocations } from './setting-locations.ts'
+import { parentPort, workerData } from 'node:worker_threads'
+import type { Environment } from '../environment.ts'
+import { ConfigError, type ConfigProblem } from '../problems.ts'
+import { loadConfigHere, readRevision } from './load.ts'
+import { toPlainConfig, type PlainConfig } from './client-table.ts'
+import { readSettingLocations, type AskedPlace } from './setting-locations.ts'
 
 const NICE = 10
 
 // Requests come first. On Linux this is the priority of the thread alone; elsewhere it would be that of the whole process.
 if (process.platform === 'linux') setPriority(0, NICE)
 
-const job = workerData as Job
-if (job.name === 'build') {
-  const built = build(job.request)
-  answer(built, built.table === undefined ? [] : [built.table.buffer])
-} else if (job.name === 'load') {
-  const loaded = await load(job.request)
-  answer(loaded, 'buffer' in loaded ? [loaded.buffer] : [])
-} else answer(locate(job.request))
+type Loaded =
+  | { readonly plain: PlainConfig; readonly buffer: ArrayBuffer }
+  | { readonly problems: readonly ConfigProblem[] }
 
-function answer(value: Jobs[keyof Jobs][1], sent: Transferable[] = []): void {
-  parentPort?.postMessage(value, sent)
-}
-
-async function load({ file, env }: Jobs['load'][0]): Promise<Jobs['load'][1]> {
+/** file: path of the configuration. */
+function load(file: string, env: Environment): Loaded {
   try {
-    const config = await loadConfig(file, env)
-    return { plain: toPlainConfig(config), buffer: clientTableOf(config).parts.buffer }
+    const config = loadConfigHere(file, env)
+    return { plain: toPlainConfig(config), buffer: config.clients.parts.buffer }
   } catch (error) {
     if (error instanceof ConfigError) return { problems: error.problems }
     throw error
   }
 }
 
-function locate({ file, env, revision, asked }: Jobs['locate'][0]): Jobs['locate'][1] {
+/** Places of settings; otherFiles: the files are no longer those in force. revision: that in force. */
+function locate(
+  ...[file, env, revision, asked]: [string, Environment, string, readonly AskedPlace[]]
+) {
   try {
     const found = readSettingLocations(file, env, asked)
     // Files that were changed while they were read give no places.
-    return readRevision(file, env) === revision ? found : 'otherFiles'
+    return readRevision(file, env) === revision ? found : ('otherFiles' as const)
   } catch (error) {
     if (error instanceof ConfigError || (error as NodeJS.ErrnoException).code !== undefined)
-      return 'otherFiles'
+      return 'otherFiles' as const
     throw error
   }
 }
+
+const jobs = { load, locate }
+export type Jobs = typeof jobs
+
+const { name, given } = workerData as { name: keyof Jobs; given: unknown[] }
+const answer = (jobs[name] as (...given: unknown[]) => ReturnType<Jobs[keyof Jobs]>)(...given)
+const isLoaded = typeof answer === 'object' && 'buffer' in answer
+parentPort?.postMessage(answer, isLoaded ? [answer.buffer] : [])

@@ -22,8 +22,6 @@ export interface ClientPiece {
 export const START_ROUND = 0
 
 const PIECE_BYTES = 256 * 1024
-/** Larger tables have a buffer of their own kind; see newBuffer. */
-const LARGE_BYTES = 2 ** 20
 
 interface PieceParts {
   /** Resolves when the piece was handed over, or cannot be; never rejects. */
@@ -57,7 +55,7 @@ export class ClientPieces {
 
   add({ round, tableBytes, at, bytes }: ClientPiece): void {
     if (at === 0) {
-      const buffer = newBuffer(tableBytes, tableBytes > LARGE_BYTES)
+      const buffer = newBuffer(tableBytes)
       this.#table = { round, bytes: new Uint8Array(buffer, 0, tableBytes) }
     }
     this.#table?.bytes.set(bytes, at)

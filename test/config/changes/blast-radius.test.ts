@@ -37,7 +37,6 @@ const named = (whole: BlastRadius) => {
   return Object.fromEntries(lists.filter(([, list]) => list.length > 0))
 }
 const pro = { perMinute: 300, perDay: 10_000 }
-const free = { perMinute: 60, perDay: 1_000 }
 const boltKey = { key: 'bolt-1', client: 'bolt' }
 
 describe('the blast radius of a new configuration', () => {
@@ -56,17 +55,6 @@ describe('the blast radius of a new configuration', () => {
       '300, perDay: 10000',
       '200, perDay: 20000',
       { 'limits.lowered': lowered({ perMinute: 200, perDay: 20_000 }), settings: ['plans.pro'] },
-    ],
-    [
-      'a limit raised',
-      'perMinute: 60, perDay: 1000 ',
-      'perMinute: 60, perDay: 2000 ',
-      {
-        'limits.raised': [
-          { client: 'acme', plan: 'free', from: free, to: { perMinute: 60, perDay: 2_000 } },
-        ],
-        settings: ['plans.free'],
-      },
     ],
     [
       'limits that are only tried',

@@ -31,7 +31,7 @@ export const writeAll = (folder: string, texts: Texts) =>
   })
 
 export const buildAll = (folder: string, texts: Texts, own: readonly WrittenClient[] = []): Built =>
-  build({ own, files: writeAll(folder, texts), plans, nowMs, isLarge: false })
+  build({ own, files: writeAll(folder, texts), plans, nowMs })
 
 export const linesOf = ({ faults }: Pick<Built, 'faults'>): string[] =>
   faults.map(

@@ -105,6 +105,7 @@ describe('a configuration with client files', () => {
         const owned = clients.keyByDigest(sha256(id))
         if (owned?.key.sha256 !== sha256(id) || owned.client.id !== id) expect(owned, id).toBe(id)
       }
+      expect(clients.keyByDigest('g'.repeat(64))).toBeUndefined()
     }
     put('clients/b.jsonl', client('customer-8999'))
     expect(await complaints()).toEqual([

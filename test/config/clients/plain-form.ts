@@ -22,7 +22,7 @@ const a = sha('a')
 
 /** The client as a table gives it. */
 const fromTable = (client: WrittenClient) => {
-  const scratch = new Scratch(Object.keys(plans), JSON.stringify(client).length, false)
+  const scratch = new Scratch(Object.keys(plans), JSON.stringify(client).length)
   scratch.add(client, 1)
   return [
     ...new ClientTable(
