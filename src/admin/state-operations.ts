@@ -2,7 +2,7 @@
 import type { Backends, Routes, Store, Workers } from '../insight/api/state.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
 import type { Config } from '../config/config.ts'
-import type { Traffic } from '../insight/live/latest.ts'
+import type { Traffic } from '../insight/live/seconds.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'

@@ -49,7 +49,7 @@ const raw = async (url: string, bytes: string): Promise<string> =>
 
 describe('the admin listener', () => {
   it('serves the metrics as they are rendered, and HEAD like GET without the body', async () => {
-    const metrics = createMetrics({ version: '1.0.0', revision: 'abc', plans: [], routes: [] })
+    const metrics = createMetrics({ version: '1.0.0', plans: [], routes: [] })
     const url = await start({ renderMetrics: () => metrics.render() })
     const response = await fetch(`${url}/metrics`)
     expect(response.status).toBe(200)

@@ -8,7 +8,7 @@ import type { Lessee, LesseeOptions } from '../quota/lessee.ts'
 import type { Admission, Authority, QuotaDecision } from '../../state/quota.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { shadowId } from '../../state/memory/client-counters.ts'
-import type { ShadowCounts } from './shadow-counts.ts'
+import type { Tally } from './tally.ts'
 
 /** Requests whose judgement is awaited, at most; further ones are not judged. */
 const PENDING_AT_MOST = 1_000
@@ -19,7 +19,7 @@ export interface ShadowOptions {
   readonly authority: Authority
   /** Called once, when there are shadow limits; the lessee must not count its decisions among those of this process. */
   openLessee(own: Pick<LesseeOptions, 'authority' | 'outage'>): Lessee
-  readonly counts: ShadowCounts
+  readonly tally: Pick<Tally, 'judged'>
   /** Called for every refusal, and for every request that could not be judged. */
   refused(plan: string, by: WindowName | 'unjudged'): void
 }
@@ -74,17 +74,16 @@ export class Shadow {
     this.#pending -= 1
   }
 
-  #note({ clientId, plan }: Caller, decided: QuotaDecision, live: QuotaDecision): void {
-    const { counts, refused } = this.#options
+  #note(caller: Caller, decided: QuotaDecision, live: QuotaDecision): void {
+    const { tally, refused } = this.#options
     const shadow =
       decided.kind === 'refused'
         ? decided.window
         : decided.kind === 'unavailable'
-          ? 'degraded'
+          ? 'unjudged'
           : 'admitted'
-    if (shadow !== 'admitted') refused(plan, shadow === 'degraded' ? 'unjudged' : shadow)
-    const judged = { shadow, live: live.kind === 'refused' ? live.window : undefined } as const
-    counts.note(clientId, plan, judged, Date.now())
+    if (shadow !== 'admitted') refused(caller.plan, shadow)
+    tally.judged(caller, shadow, live.kind === 'refused' ? live.window : undefined)
   }
 }
 

@@ -2,7 +2,6 @@
 import type { StateNeeds } from '../../admin/state-operations.ts'
 import { storeStateOf } from '../../admin/state-operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
-import { Latest } from '../../insight/live/latest.ts'
 import { Since } from '../../insight/live/since.ts'
 import type { AdminSources } from './admin-parts.ts'
 import { storeHealth, worstBackends } from './worker-link.ts'
@@ -10,7 +9,6 @@ import { storeHealth, worstBackends } from './worker-link.ts'
 const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
 
 export function createStateParts({ live, reloads, workers }: AdminSources): StateNeeds['state'] {
-  const latest = new Latest()
   const [backendsSince, storeSince] = [new Since(), new Since()]
   /** Workers report backends that are not well, or were not. */
   const backends = (): BackendHealth[] => {
@@ -28,16 +26,13 @@ export function createStateParts({ live, reloads, workers }: AdminSources): Stat
     )
     storeSince.look([['store', { state: storeStateOf(storeHealth(workers.links)) }]], nowMs)
   }
-  live.onSecond((second) => {
-    latest.add(second)
-    look()
-  })
+  live.onSecond(look)
   return {
     workers: () => workers.processes,
     backends: () =>
       backends().map((health) => ({
         ...health,
-        ...latest.backend(health.name),
+        ...live.seconds.backend(health.name),
         sinceMs: backendsSince.of(health.name).sinceMs,
       })),
     store: () => {
@@ -47,7 +42,7 @@ export function createStateParts({ live, reloads, workers }: AdminSources): Stat
         unsaved: workers.stores.embedded?.unsaved,
         sinceMs,
         outages: losses,
-        callP99Ms: latest.storeP99Ms,
+        callP99Ms: live.seconds.storeP99Ms,
       }
     },
     async requestsByRoute() {

@@ -4,7 +4,7 @@ import type { Config, ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { KeySetFault } from '../../core/credentials/jwt-verifier.ts'
-import type { MetricsPage, MetricsSnapshot } from '../../core/record/metrics.ts'
+import type { MetricsPage, MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import {
   LISTED_DECISIONS,
   type Decision,

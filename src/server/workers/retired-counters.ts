@@ -1,5 +1,9 @@
 /** The counters of workers that have ended, so that no sum falls with them. */
-import { countersOf, sumSnapshots, type MetricsSnapshot } from '../../core/record/metrics.ts'
+import {
+  countersOf,
+  sumSnapshots,
+  type MetricsSnapshot,
+} from '../../core/record/metric-registry.ts'
 
 /** Older ones are summed into one: a crash loop must not fill the memory. */
 const KEPT_APART = 8

@@ -9,10 +9,11 @@ import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { openListenSockets, type ListenSockets } from '../../core/http/bound-sockets.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
-  createSupervisorMetrics,
   renderSnapshots,
+  type MetricRegistry,
   type MetricsSnapshot,
-} from '../../core/record/metrics.ts'
+} from '../../core/record/metric-registry.ts'
+import { createSupervisorMetrics } from '../../core/record/whole-families.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
 import { answerCalls } from '../../state/supervisor/calls.ts'
@@ -67,7 +68,7 @@ class Supervisor implements Workers {
   readonly #options: SupervisorOptions
   readonly #parts: WorkersParts
   readonly #state: SharedState
-  readonly #metrics: ReturnType<typeof createSupervisorMetrics>
+  readonly #metrics: MetricRegistry
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
   readonly #gatewayId = newGatewayId()

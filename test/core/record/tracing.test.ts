@@ -23,7 +23,7 @@ async function tracingTo(url: string) {
     format: 'json',
     destination: { write: (line) => lines.push(line) },
   })
-  const metrics = createMetrics({ version: '1', revision: 'r', plans: [], routes: [] })
+  const metrics = createMetrics({ version: '1', plans: [], routes: [] })
   const tracing = new Tracing({ version: '1', log, metrics })
   const use = async (collector: string | undefined) => {
     const telemetry = collector && { otlp: `${collector}/v1/traces`, sample: 1 }
