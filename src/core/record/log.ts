@@ -3,7 +3,8 @@ import { pid } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
 import type { FileEvent } from '../../state/sqlite/thread.ts'
 import type { ConnectionRoom } from '../http/connection-limits.ts'
-import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import { accessFields, loggedPath, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
@@ -136,7 +137,7 @@ function requestLines(
 ) {
   return {
     /** Writes one line per request, at the level of its refusal, unless access lines are switched off. */
-    access(exchange: AccessRecord, times: Omit<ExchangeTimes, 'nowMs'>): void {
+    access(exchange: Exchange, times: Omit<ExchangeTimes, 'nowMs'>): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
@@ -154,7 +155,7 @@ function requestLines(
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
     /** The bytes that arrived on a connection were not a request. id: the request id of the answer. */
-    clientError(line: Pick<AccessRecord, 'id' | 'target'> & { address: string; code: string }) {
+    clientError(line: Pick<Exchange, 'id' | 'target'> & { address: string; code: string }) {
       const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
         out.write('info', {

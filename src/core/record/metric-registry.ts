@@ -39,15 +39,15 @@ export class MetricRegistry {
   }
 
   counter(name: string, help: string, read: Read): void {
-    this.#add('counter', 'sum', name, help, read)
+    this.#add({ type: 'counter', aggregator: 'sum', name, help }, read)
   }
 
   gauge(aggregator: Aggregator, name: string, help: string, read: Read): void {
-    this.#add('gauge', aggregator, name, help, read)
+    this.#add({ type: 'gauge', aggregator, name, help }, read)
   }
 
   histogram(name: string, help: string, read: () => (readonly [Labels, HistogramSeries])[]): void {
-    this.#add('histogram', 'sum', name, help, () =>
+    this.#add({ type: 'histogram', aggregator: 'sum', name, help }, () =>
       read().flatMap(([labels, series]) => histogramSamples(name, labels, series)),
     )
   }
@@ -92,8 +92,7 @@ export class MetricRegistry {
    * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers
    * such plain objects); its classes would hash the labels again on every request.
    */
-  #add(type: string, aggregator: Aggregator, name: string, help: string, read: Read): void {
-    const about = { name, help, type, aggregator }
+  #add(about: Record<'type' | 'aggregator' | 'name' | 'help', string>, read: Read): void {
     const get = () => {
       const values = read()
       return Promise.resolve({

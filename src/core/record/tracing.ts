@@ -4,7 +4,8 @@ import { fieldOf } from '../rules/field-names.ts'
 import { readTraceParent, readTraceState, SAMPLED } from '../rules/trace-context.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { Trace, type TracedRequest } from './trace.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import { Trace } from './trace.ts'
 import type * as Sdk from './tracing-sdk.ts'
 
 type Telemetry = NonNullable<Config['telemetry']>
@@ -61,7 +62,7 @@ export class Tracing {
   }
 
   /** Reports a finished request. */
-  ended(exchange: TracedRequest, trace: Trace, endedMs: number): void {
+  ended(exchange: Exchange, trace: Trace, endedMs: number): void {
     if (trace.isSampled) this.#sink?.add(trace, trace.spans(exchange, endedMs))
   }
 

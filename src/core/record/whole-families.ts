@@ -30,40 +30,7 @@ export interface WholeGateway {
 }
 
 export function addWholeGateway(registry: MetricRegistry, whole: WholeGateway): void {
-  const config = () => whole.reloads().config
-  registry.gauge('first', 'tollgate_config_info', 'The running configuration.', () => [
-    sample(1, { revision: config().revision }),
-  ])
-  registry.gauge(
-    'max',
-    'tollgate_config_last_load_timestamp_seconds',
-    'When it was taken, Unix time.',
-    () => whole.reloads().takenAtMs / 1000,
-  )
-  registry.gauge(
-    'min',
-    'tollgate_config_last_reload_successful',
-    '0 when the latest reload was refused, else 1.',
-    () => (whole.reloads().fault === undefined ? 1 : 0),
-  )
-  registry.counter(
-    'tollgate_config_reloads_total',
-    'Wishes for a new configuration, by outcome.',
-    () => by('outcome', whole.reloads().counts),
-  )
-  registry.gauge(
-    'min',
-    'tollgate_tls_certificate_expiry_seconds',
-    'When a certificate ends that this gateway shows to clients, operators, backends or Redis, Unix time; by the setting that names its file.',
-    () =>
-      (config().certificates ?? []).map(({ setting, endsAtMs }) =>
-        sample(endsAtMs / 1000, { setting }),
-      ),
-  )
-  registry.gauge('max', 'tollgate_keys_expiring', 'Keys that end within 30 days.', () => {
-    const nowMs = Date.now()
-    return config().clients?.countEnding(nowMs, nowMs + EXPIRING_MS) ?? 0
-  })
+  addConfigMetrics(registry, () => whole.reloads())
   registry.gauge('sum', 'tollgate_workers', 'Processes that take requests.', () =>
     whole.listening(),
   )
@@ -90,6 +57,43 @@ export function addWholeGateway(registry: MetricRegistry, whole: WholeGateway): 
     'For how long counters of the embedded store, or totals of days, could not be kept; 0 while they are kept within their second.',
     () => whole.unsavedSeconds(),
   )
+}
+
+function addConfigMetrics(registry: MetricRegistry, reloads: WholeGateway['reloads']): void {
+  const config = () => reloads().config
+  registry.gauge('first', 'tollgate_config_info', 'The running configuration.', () => [
+    sample(1, { revision: config().revision }),
+  ])
+  registry.gauge(
+    'max',
+    'tollgate_config_last_load_timestamp_seconds',
+    'When it was taken, Unix time.',
+    () => reloads().takenAtMs / 1000,
+  )
+  registry.gauge(
+    'min',
+    'tollgate_config_last_reload_successful',
+    '0 when the latest reload was refused, else 1.',
+    () => (reloads().fault === undefined ? 1 : 0),
+  )
+  registry.counter(
+    'tollgate_config_reloads_total',
+    'Wishes for a new configuration, by outcome.',
+    () => by('outcome', reloads().counts),
+  )
+  registry.gauge(
+    'min',
+    'tollgate_tls_certificate_expiry_seconds',
+    'When a certificate ends that this gateway shows to clients, operators, backends or Redis, Unix time; by the setting that names its file.',
+    () =>
+      (config().certificates ?? []).map(({ setting, endsAtMs }) =>
+        sample(endsAtMs / 1000, { setting }),
+      ),
+  )
+  registry.gauge('max', 'tollgate_keys_expiring', 'Keys that end within 30 days.', () => {
+    const nowMs = Date.now()
+    return config().clients?.countEnding(nowMs, nowMs + EXPIRING_MS) ?? 0
+  })
 }
 
 /** Counts of what each process has lost for good since it started. */
