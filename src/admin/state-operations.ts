@@ -2,6 +2,7 @@
 import type { Backends, Routes, Store, Workers } from '../insight/api/state.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
 import type { Config } from '../config/config.ts'
+import { storeStateOf } from '../insight/live/changes.ts'
 import type { Traffic } from '../insight/live/seconds.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
@@ -63,9 +64,6 @@ export function getBackends({ state }: StateNeeds): Answer {
   }))
   return json(200, { ...seen('gateway'), backends } satisfies Backends)
 }
-
-export const storeStateOf = ({ available, refusal }: StoreHealth): Store['state'] =>
-  refusal !== undefined ? 'refused' : available ? 'up' : 'away'
 
 export function getStore({ reloads, state }: StateNeeds): Answer {
   const { redis, file, onOutage } = reloads.config.store

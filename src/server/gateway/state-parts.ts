@@ -1,50 +1,32 @@
 /** State of routes, backends, the store and the workers, and since when it holds. */
 import type { StateNeeds } from '../../admin/state-operations.ts'
-import { storeStateOf } from '../../admin/state-operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
-import { Since } from '../../insight/live/since.ts'
 import type { AdminSources } from './admin-parts.ts'
 import { storeHealth, worstBackends } from './worker-link.ts'
 
 const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
 
 export function createStateParts({ live, reloads, workers }: AdminSources): StateNeeds['state'] {
-  const [backendsSince, storeSince] = [new Since(), new Since()]
   /** Workers report backends that are not well, or were not. */
   const backends = (): BackendHealth[] => {
     const known = new Map(worstBackends(workers.links).map((health) => [health.name, health]))
     return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
   }
-  const look = (): void => {
-    const nowMs = Date.now()
-    backendsSince.look(
-      backends().map(({ name, state, since }) => [
-        name,
-        since === undefined ? { state } : { state, sinceMs: Date.parse(since) },
-      ]),
-      nowMs,
-    )
-    storeSince.look([['store', { state: storeStateOf(storeHealth(workers.links)) }]], nowMs)
-  }
-  live.onSecond(look)
   return {
     workers: () => workers.processes,
     backends: () =>
       backends().map((health) => ({
         ...health,
         ...live.seconds.backend(health.name),
-        sinceMs: backendsSince.of(health.name).sinceMs,
+        sinceMs: live.changes.backendSinceMs(health.name),
       })),
-    store: () => {
-      const { sinceMs, losses } = storeSince.of('store')
-      return {
-        health: storeHealth(workers.links),
-        unsaved: workers.stores.embedded?.unsaved,
-        sinceMs,
-        outages: losses,
-        callP99Ms: live.seconds.storeP99Ms,
-      }
-    },
+    store: () => ({
+      health: storeHealth(workers.links),
+      unsaved: workers.stores.embedded?.unsaved,
+      sinceMs: live.changes.store?.sinceMs,
+      outages: live.changes.storeOutages,
+      callP99Ms: live.seconds.storeP99Ms,
+    }),
     async requestsByRoute() {
       const counts = new Map<string, number>()
       for (const { name, values } of (await workers.measure()).flat())
