@@ -62,13 +62,8 @@ export function createLineWriter(
       pass(`{"level":"${of}"${timestamp(nowMs)},${JSON.stringify(fields).slice(1)}\n`),
     /** Writes whole lines of JSON, line ends included. */
     pass,
-    /** The reason why lines are being lost at the moment; undefined while they are written. */
-    get fault(): string | undefined {
-      return target.fault
-    },
-    get lostLines(): number {
-      return target.lostLines
-    },
+    fault: () => target.fault,
+    lostLines: () => target.lostLines,
     flush: () => target.flush(),
     flushSync: () => target.flushSync(),
     close: () => target.close(),

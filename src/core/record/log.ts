@@ -94,7 +94,10 @@ export function createLog(options: LogOptions) {
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
     },
-    ...lossesOf(out),
+    /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
+    fault: out.fault,
+    /** Lines lost since the start. */
+    lostLines: out.lostLines,
     /** Writes what is pending before it returns. */
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
@@ -121,13 +124,6 @@ const createTallies = (say: Say) => ({
   intruders: createTally<AuditLine>((count, last) =>
     say('warn', { event: 'auditRefused', count, ...last }),
   ),
-})
-
-const lossesOf = (out: LineWriter) => ({
-  /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
-  fault: (): string | undefined => out.fault,
-  /** Lines lost since the start. */
-  lostLines: (): number => out.lostLines,
 })
 
 function requestLines(

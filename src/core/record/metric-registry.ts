@@ -71,11 +71,13 @@ export class MetricRegistry {
     return (value, more = 1) => void (counts[value] += more)
   }
 
-  /** Adds a gauge without labels, and returns what sets the function that each scrape reads; it is 0 before. */
-  watched(aggregator: Aggregator, name: string, help: string): (read: () => number) => void {
+  /** Adds a metric without labels, and returns what sets the function that each scrape reads; it is 0 before. */
+  watched(kind: 'counter' | Aggregator, name: string, help: string): (read: () => number) => void {
     let current = () => 0
-    this.gauge(aggregator, name, help, () => current())
-    return (read) => void (current = read)
+    const read = (): number => current()
+    if (kind === 'counter') this.counter(name, help, read)
+    else this.gauge(kind, name, help, read)
+    return (next) => void (current = next)
   }
 
   /** Renders the page for a scrape. Rejects only if one of the Node.js collectors fails. */

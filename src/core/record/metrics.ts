@@ -14,7 +14,7 @@ import type { RefusalCode } from '../rules/refusals.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
 import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
 import { RequestSeries, type ConfigNames, type RequestRecord } from './request-series.ts'
-import { addLosses, addWholeGateway, type WholeGateway } from './whole-families.ts'
+import { addWholeGateway, lossMetrics, type WholeGateway } from './whole-families.ts'
 
 export type { ConfigNames, RequestRecord }
 
@@ -298,20 +298,5 @@ function processMetrics(registry: MetricRegistry, version: string) {
       'outcome',
       ['exported', 'dropped'],
     ),
-  }
-}
-
-/** What this process has lost for good. */
-function lossMetrics(registry: MetricRegistry) {
-  const usage: (() => number)[] = []
-  let logLines = () => 0
-  addLosses(registry, {
-    usage: () => usage.reduce((sum, dropped) => sum + dropped(), 0),
-    logLines: () => logLines(),
-  })
-  return {
-    /** Adds a source of requests that are missing from the totals of days. */
-    watchUsage: (dropped: () => number) => void usage.push(dropped),
-    watchLog: (dropped: () => number) => void (logLines = dropped),
   }
 }

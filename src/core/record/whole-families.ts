@@ -96,30 +96,28 @@ function addConfigMetrics(registry: MetricRegistry, reloads: WholeGateway['reloa
   })
 }
 
-/** Counts of what each process has lost for good since it started. */
-export interface Losses {
-  /** Requests missing from the totals of days. */
-  readonly usage: () => number
-  readonly logLines: () => number
-}
-
-export function addLosses(registry: MetricRegistry, { usage, logLines }: Losses): void {
+/** What a process has lost for good since it started, summed over the sources that it watches. */
+export function lossMetrics(registry: MetricRegistry) {
+  const usage: (() => number)[] = []
   registry.counter(
     'tollgate_usage_dropped_total',
     'Requests that are in no total of a day: memory was full, or the gateway ended while the store was away.',
-    usage,
+    () => usage.reduce((sum, dropped) => sum + dropped(), 0),
   )
-  registry.counter(
-    'tollgate_log_lines_dropped_total',
-    'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
-    logLines,
-  )
+  return {
+    /** Adds a source of requests that are missing from the totals of days. */
+    watchUsage: (dropped: () => number) => void usage.push(dropped),
+    watchLog: registry.watched(
+      'counter',
+      'tollgate_log_lines_dropped_total',
+      'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
+    ),
+  }
 }
 
 /** The metrics that a supervisor adds to those of its workers: their number, what it counts for them, and its own Node.js values. */
-export function createSupervisorMetrics(whole: WholeGateway, losses: Losses): MetricRegistry {
+export function createSupervisorMetrics(whole: WholeGateway) {
   const registry = new MetricRegistry()
   addWholeGateway(registry, whole)
-  addLosses(registry, losses)
-  return registry
+  return { ...lossMetrics(registry), snapshot: () => registry.snapshot() }
 }

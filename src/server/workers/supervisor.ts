@@ -8,11 +8,7 @@ import { createBackendProbe, type BackendProbe } from '../../core/backends/probe
 import type { OperatorBans } from '../../core/bans/operator-bans.ts'
 import { openListenSockets, type ListenSockets } from '../../core/http/bound-sockets.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
-import {
-  renderSnapshots,
-  type MetricRegistry,
-  type MetricsSnapshot,
-} from '../../core/record/metric-registry.ts'
+import { renderSnapshots, type MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import { createSupervisorMetrics } from '../../core/record/whole-families.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { OwnState } from '../../state/contract.ts'
@@ -68,7 +64,7 @@ class Supervisor implements Workers {
   readonly #options: SupervisorOptions
   readonly #parts: WorkersParts
   readonly #state: SharedState
-  readonly #metrics: MetricRegistry
+  readonly #metrics: ReturnType<typeof createSupervisorMetrics>
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
   readonly #gatewayId = newGatewayId()
@@ -94,7 +90,9 @@ class Supervisor implements Workers {
     this.#parts = parts
     this.#probe = createProbe(config)
     const stores = openStores({ config, log })
-    this.#metrics = createSupervisorMetrics(whole, { usage: usageDropped, logLines: log.lostLines })
+    this.#metrics = createSupervisorMetrics(whole)
+    this.#metrics.watchUsage(usageDropped)
+    this.#metrics.watchLog(log.lostLines)
     this.#state = createSharedState({
       config,
       addresses,

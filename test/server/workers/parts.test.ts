@@ -207,8 +207,9 @@ describe('the metrics of several workers', () => {
         fault: 'a typing error',
       }),
     }
-    const losses = { usage: () => 8, logLines: () => 4 }
-    const supervisor = createSupervisorMetrics(whole, losses)
+    const supervisor = createSupervisorMetrics(whole)
+    supervisor.watchUsage(() => 8)
+    supervisor.watchLog(() => 4)
     const page = await lines(
       await one.snapshot(),
       await other.snapshot(),
