@@ -76,16 +76,9 @@ export function createLog(options: LogOptions) {
     ...storeLines(say),
     ...faultLines(say),
     ...lastLines(out),
-    /** Somebody without permission asked for a change; at most one line a second, with the particulars of the last one. */
     auditRefused: tallies.intruders.add,
-    /** A connection was closed at once because of a limit; at most one line a second, with the address of the last one. */
     connectionRefused: tallies.connections.add,
-    /** A notice was dropped, as too many wait for the receiver of notify; at most one line a second, with the type of the last one. */
     noticeDropped: tallies.notices.add,
-    /**
-     * A TLS handshake failed; at most one line a second. cause: the code of OpenSSL or Node.js, or why a client certificate is
-     * not trusted.
-     */
     handshakeFailed: tallies.handshakes.add,
     /** Passes on whole lines of a worker, line ends included; what is no log line becomes one. */
     relay(lines: string): void {
@@ -102,25 +95,27 @@ export function createLog(options: LogOptions) {
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
-      for (const tally of Object.values(tallies)) tally.settle()
-      anonymous.settle()
-      overQuota.settle()
+      for (const { settle } of [...Object.values(tallies), anonymous, overQuota]) settle()
       return out.close()
     },
   }
 }
 
-/** Events that anyone can cause at will: each gets at most one line a second. */
+/** Events that anyone can cause at will: each gets at most one line a second, with the particulars of the last one. */
 const createTallies = (say: Say) => ({
+  /** A connection was closed at once because of a limit. */
   connections: createTally<{ address: string; reason: string }>((count, last) =>
     say('warn', { event: 'connectionsRefused', count, ...last }),
   ),
+  /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
   handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
     say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
   ),
+  /** A notice was dropped, as too many wait for the receiver of notify. */
   notices: createTally<{ type: string }>((count, last) =>
     say('warn', { event: 'noticeDropped', count, ...last }),
   ),
+  /** Somebody without permission asked for a change. */
   intruders: createTally<AuditLine>((count, last) =>
     say('warn', { event: 'auditRefused', count, ...last }),
   ),

@@ -103,23 +103,11 @@ describe('metrics of requests', () => {
   })
 })
 
-describe('the page', () => {
-  it('carries build versions and the defaults of Node.js', async () => {
-    const page = await samples(create())
-    const build = `tollgate_build_info{version="1.2.3",node="${process.version}"}`
-    expect(page.get(build)).toBe(1)
-    expect(page.has('process_resident_memory_bytes')).toBe(true)
-    expect(page.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
-    expect(page.has('process_cpu_seconds_total')).toBe(true)
-    expect((await create().render()).body).toContain('# TYPE nodejs_gc_duration_seconds histogram')
-  })
-
-  it('escapes names from the configuration', async () => {
-    const metrics = createMetrics({ version: '1', plans: [], routes: ['a"b\\c\nd'] })
-    done(metrics, { route: 'a"b\\c\nd', plan: undefined })
-    const { body } = await metrics.render()
-    expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
-  })
+it('escapes names from the configuration', async () => {
+  const metrics = createMetrics({ version: '1', plans: [], routes: ['a"b\\c\nd'] })
+  done(metrics, { route: 'a"b\\c\nd', plan: undefined })
+  const { body } = await metrics.render()
+  expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
 })
 
 it('gives moments of one millisecond an order, and begins anew with the next one', () => {
