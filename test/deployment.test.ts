@@ -219,7 +219,7 @@ async function families(): Promise<Map<string, Set<string>>> {
     topClients: () => [{ client: 'acme', requests: 1 }],
     deprecatedCallers: () => new Map([[route, 1]]),
   }
-  const names = { revision: 'r', plans: ['pro'], routes: [route] }
+  const names = { plans: ['pro'], routes: [route] }
   const metrics = createMetrics({ version: '1', whole, ...names })
   metrics.keySetFetched(true)
   metrics.watchBackends(balancerOf(['http://a']))

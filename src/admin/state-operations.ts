@@ -9,7 +9,8 @@ import type {
 } from '../insight/api/state.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
 import type { RouteConfig } from '../config/config.ts'
-import type { Traffic } from '../insight/live/latest.ts'
+import { storeStateOf } from '../insight/live/changes.ts'
+import type { Traffic } from '../insight/live/seconds.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'
@@ -43,9 +44,6 @@ export interface StateNeeds {
     requestsByRoute(): Promise<ReadonlyMap<string, number>>
   }
 }
-
-export const storeStateOf = ({ available, refusal }: StoreHealth): Store['state'] =>
-  refusal !== undefined ? 'refused' : available ? 'up' : 'away'
 
 /** Callers that are listed; the others are only counted. */
 const LISTED = 1_000

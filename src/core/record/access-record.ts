@@ -1,47 +1,6 @@
-/** The access record of one request and the fields of its log line. */
-import type { WindowName } from '../../config/time.ts'
-import type { QuotaView } from '../../state/quota.ts'
-import type { RefusalCode } from '../rules/refusals.ts'
-import type { TunnelEnd } from '../rules/websocket.ts'
+/** The fields of the log line of one request. */
+import type { Exchange } from '../pipeline/exchange.ts'
 import { plainText } from './line-writer.ts'
-
-/** One request, for its log line. Strings from clients may hold anything: accessFields cuts and escapes them. */
-export interface AccessRecord {
-  readonly id: string
-  /** The process that decided; undefined where the request id names it. */
-  readonly process: string | undefined
-  readonly terms: { readonly revision: string }
-  readonly clientAddress: string
-  readonly caller:
-    { readonly clientId: string; readonly keyId: string; readonly plan: string } | undefined
-  /** The owner of a refused key, where it is known. */
-  readonly refusedCaller: AccessRecord['caller']
-  readonly request: {
-    readonly method?: string | undefined
-    /** Bytes received of the body, whether complete or not. */
-    readonly receivedBytes: number
-  }
-  readonly path: string | undefined
-  /** The request target as received, where it holds no valid path. */
-  readonly target: string | undefined
-  readonly route: { readonly name: string } | undefined
-  readonly quota: QuotaView | undefined
-  /** Unix time in ms when a request with a valid credential was decided, and when its charge was refunded; see UniqueTimestamps. */
-  readonly decidedMs: number | undefined
-  readonly refundedMs: number | undefined
-  readonly refusedWindow: WindowName | undefined
-  readonly backend: string | undefined
-  readonly retried: string | undefined
-  readonly degraded: boolean
-  /** Time spent waiting for the client. */
-  readonly waitedMs: number
-  readonly responseBytes: number
-  readonly status: number
-  readonly refusal: RefusalCode | undefined
-  readonly cause: string | undefined
-  readonly tunnelEnd: TunnelEnd | undefined
-  readonly trace: { readonly traceId: string } | undefined
-}
 
 export interface ExchangeTimes {
   /** Unix time in ms of the line. */
@@ -60,7 +19,8 @@ const withoutSecrets = (target: string): string =>
 const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
-export function accessFields(exchange: AccessRecord, { nowMs, totalMs, backendMs }: ExchangeTimes) {
+/** Strings from clients may hold anything: they are cut and escaped. */
+export function accessFields(exchange: Exchange, { nowMs, totalMs, backendMs }: ExchangeTimes) {
   const { caller, quota, decidedMs, refundedMs } = exchange
   const owner = caller ?? exchange.refusedCaller
   return {

@@ -13,16 +13,12 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
   let leftOut = 0
   /** Lines of each key in this second; has at most as many entries as lines were written. */
   const spentByKey = new Map<string, number>()
-  let reporting: NodeJS.Timeout | undefined
-  /** Reports suppressed lines at once. */
-  function settle(): void {
-    clearTimeout(reporting)
-    reporting = undefined
+  const { settle, later } = createReport(() => {
     if (leftOut > 0) suppressed(leftOut)
     spent = 0
     leftOut = 0
     spentByKey.clear()
-  }
+  })
   function isWithin(key: string | undefined): boolean {
     if (spent >= perSecond) return false
     if (key !== undefined) {
@@ -45,7 +41,7 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
       if (isWithin(key)) return true
       leftOut += 1
       // The flood may end here, and then no later line would report it.
-      reporting ??= setTimeout(settle, 1_000).unref()
+      later()
       return false
     },
   }
@@ -55,21 +51,28 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
 export function createTally<Particulars>(report: (count: number, last: Particulars) => void) {
   let count = 0
   let last: Particulars | undefined
-  let reporting: NodeJS.Timeout | undefined
-  /** Reports at once. */
-  function settle(): void {
-    clearTimeout(reporting)
-    reporting = undefined
+  const { settle, later } = createReport(() => {
     if (last !== undefined) report(count, last)
     count = 0
     last = undefined
-  }
+  })
   return {
     settle,
     add(particulars: Particulars): void {
       count += 1
       last = particulars
-      reporting ??= setTimeout(settle, 1_000).unref()
+      later()
     },
   }
+}
+
+/** settle: reports at once; later: within a second. */
+function createReport(report: () => void) {
+  let timer: NodeJS.Timeout | undefined
+  const settle = (): void => {
+    clearTimeout(timer)
+    timer = undefined
+    report()
+  }
+  return { settle, later: () => void (timer ??= setTimeout(settle, 1_000).unref()) }
 }

@@ -73,12 +73,8 @@ export function createLineWriter(
     /** Writes whole lines of JSON, line ends included. */
     pass,
     /** The reason why lines are being lost at the moment; undefined while they are written. */
-    get fault(): string | undefined {
-      return all.map(({ fault }) => fault).find((fault) => fault !== undefined)
-    },
-    get lostLines(): number {
-      return all.reduce((lines, { lostLines }) => lines + lostLines, 0)
-    },
+    fault: () => all.map(({ fault }) => fault).find((fault) => fault !== undefined),
+    lostLines: () => all.reduce((lines, { lostLines }) => lines + lostLines, 0),
     flush: () => target.flush(),
     flushSync: () => all.forEach((each) => each.flushSync()),
     close: async () => void (await Promise.all(all.map((each) => each.close()))),

@@ -3,7 +3,8 @@ import { pid } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
 import type { FileEvent } from '../../state/sqlite/thread.ts'
 import type { ConnectionRoom } from '../http/connection-limits.ts'
-import { accessFields, loggedPath, type AccessRecord, type ExchangeTimes } from './access-record.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import { accessFields, loggedPath, type ExchangeTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
@@ -75,16 +76,9 @@ export function createLog(options: LogOptions) {
     ...storeLines(say),
     ...faultLines(say),
     ...lastLines(out),
-    /** Somebody without permission asked for a change; at most one line a second, with the particulars of the last one. */
     auditRefused: tallies.intruders.add,
-    /** A connection was closed at once because of a limit; at most one line a second, with the address of the last one. */
     connectionRefused: tallies.connections.add,
-    /** A notice was dropped, as too many wait for the receiver of notify; at most one line a second, with the type of the last one. */
     noticeDropped: tallies.notices.add,
-    /**
-     * A TLS handshake failed; at most one line a second. cause: the code of OpenSSL or Node.js, or why a client certificate is
-     * not trusted.
-     */
     handshakeFailed: tallies.handshakes.add,
     /** Passes on whole lines of a worker, line ends included; what is no log line becomes one. */
     relay(lines: string): void {
@@ -93,40 +87,38 @@ export function createLog(options: LogOptions) {
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
     },
-    ...lossesOf(out),
+    /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
+    fault: out.fault,
+    /** Lines lost since the start. */
+    lostLines: out.lostLines,
     /** Writes what is pending before it returns. */
     flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
-      for (const tally of Object.values(tallies)) tally.settle()
-      anonymous.settle()
-      overQuota.settle()
+      for (const { settle } of [...Object.values(tallies), anonymous, overQuota]) settle()
       return out.close()
     },
   }
 }
 
-/** Events that anyone can cause at will: each gets at most one line a second. */
+/** Events that anyone can cause at will: each gets at most one line a second, with the particulars of the last one. */
 const createTallies = (say: Say) => ({
+  /** A connection was closed at once because of a limit. */
   connections: createTally<{ address: string; reason: string }>((count, last) =>
     say('warn', { event: 'connectionsRefused', count, ...last }),
   ),
+  /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
   handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
     say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
   ),
+  /** A notice was dropped, as too many wait for the receiver of notify. */
   notices: createTally<{ type: string }>((count, last) =>
     say('warn', { event: 'noticeDropped', count, ...last }),
   ),
+  /** Somebody without permission asked for a change. */
   intruders: createTally<AuditLine>((count, last) =>
     say('warn', { event: 'auditRefused', count, ...last }),
   ),
-})
-
-const lossesOf = (out: LineWriter) => ({
-  /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
-  fault: (): string | undefined => out.fault,
-  /** Lines lost since the start. */
-  lostLines: (): number => out.lostLines,
 })
 
 function requestLines(
@@ -136,7 +128,7 @@ function requestLines(
 ) {
   return {
     /** Writes one line per request, at the level of its refusal, unless access lines are switched off. */
-    access(exchange: AccessRecord, times: Omit<ExchangeTimes, 'nowMs'>): void {
+    access(exchange: Exchange, times: Omit<ExchangeTimes, 'nowMs'>): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
@@ -154,7 +146,7 @@ function requestLines(
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
     /** The bytes that arrived on a connection were not a request. id: the request id of the answer. */
-    clientError(line: Pick<AccessRecord, 'id' | 'target'> & { address: string; code: string }) {
+    clientError(line: Pick<Exchange, 'id' | 'target'> & { address: string; code: string }) {
       const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
         out.write('info', {

@@ -1,177 +1,302 @@
-/** Composes the metrics of a process and renders them through prom-client's registry. */
-import { setImmediate as nextTurn } from 'node:timers/promises'
-import {
-  AggregatorRegistry,
-  collectDefaultMetrics,
-  Registry,
-  type Metric,
-  type MetricObjectWithValues,
-  type MetricValue,
-} from 'prom-client'
-import type { Family } from './family.ts'
-import {
-  backendMetrics,
-  connectionMetrics,
-  credentialMetrics,
-  processMetrics,
-  quotaMetrics,
-  requestMetrics,
-  type ConfigNames,
-  type RequestRecord,
-} from './metric-families.ts'
-import {
-  lossFamilies,
-  ownLosses,
-  wholeFamilies,
-  type Losses,
-  type WholeGateway,
-} from './whole-families.ts'
+/** Every metric of one process by name, with its labels: the number behind it, what writes it, and how a scrape reads it. */
+import { version as nodeVersion } from 'node:process'
+import type { OutageMode } from '../../config/config.ts'
+import { windowNames, type WindowName } from '../../config/time.ts'
+import type { QuotaObserver } from '../../state/quota.ts'
+import type { Balancer } from '../backends/balancer.ts'
+import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
+import type { UnavailableReason } from '../credentials/verdicts.ts'
+import { connectionBounds, connectionRefusals } from '../http/connection-limits.ts'
+import { handshakeFaults } from '../http/tls-server.ts'
+import { backendFailureKinds } from '../rules/backend-failure.ts'
+import { http2Abuses } from '../rules/http2-abuse.ts'
+import type { RefusalCode } from '../rules/refusals.ts'
+import { tunnelEnds } from '../rules/websocket.ts'
+import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
+import { RequestSeries, type ConfigNames, type RequestRecord } from './request-series.ts'
+import { addWholeGateway, lossMetrics, type WholeGateway } from './whole-families.ts'
 
 export type { ConfigNames, RequestRecord }
 
 export type Metrics = ReturnType<typeof createMetrics>
 
-/** A snapshot of the counters for the live view, where each second is the difference of two snapshots. */
-export type LiveCounters = ReturnType<Metrics['live']>
-
-export interface MetricsPage {
-  readonly contentType: string
-  readonly body: string
-}
-
-/** The values of one process at one moment; plain data. */
-export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
+/** The part of a balancer that metrics read. */
+export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
 
 /** version: of the gateway. */
-export function createMetrics(
-  options: ConfigNames & {
-    readonly version: string
-    /** undefined: this process is one of several, and the page of all has the figures of the whole gateway. */
-    readonly whole?: WholeGateway
-  },
-) {
-  const { version, whole } = options
-  const [requests, connections, backends] = [
-    requestMetrics(options),
-    connectionMetrics(),
-    backendMetrics(),
-  ]
-  const [quota, credentials, own] = [quotaMetrics(), credentialMetrics(), processMetrics(version)]
-  const lost = ownLosses()
-  const groups = [requests, connections, backends, quota, credentials, own]
-  const registry = createRegistry([
-    ...groups.flatMap(({ families }) => families),
-    ...lossFamilies(lost.losses),
-    ...(whole === undefined ? [] : wholeFamilies(whole)),
+export function createMetrics({
+  version,
+  whole,
+  ...names
+}: ConfigNames & {
+  readonly version: string
+  /** undefined: this process is one of several, and the page of all has the figures of the whole gateway. */
+  readonly whole?: WholeGateway
+}) {
+  const registry = new MetricRegistry()
+  const [requests, quota] = [requestMetrics(registry, names), quotaMetrics(registry)]
+  if (whole !== undefined) addWholeGateway(registry, whole)
+  return {
+    ...requests,
+    ...connectionMetrics(registry),
+    ...backendMetrics(registry),
+    ...quota,
+    ...credentialMetrics(registry),
+    ...processMetrics(registry, version),
+    ...lossMetrics(registry),
+    /** Takes the names of a new configuration. */
+    use(next: ConfigNames): void {
+      requests.requests.use(next)
+      quota.forgetPlansBut(next.plans)
+    },
+    render: () => registry.render(),
+    snapshot: () => registry.snapshot(),
+  }
+}
+
+function requestMetrics(registry: MetricRegistry, names: ConfigNames) {
+  const series = new RequestSeries(registry, names)
+  let inFlight = 0
+  registry.gauge(
+    'sum',
+    'tollgate_requests_in_flight',
+    'Requests begun and not yet over.',
+    () => inFlight,
+  )
+  return {
+    requests: series,
+    inFlight: () => inFlight,
+    requestStarted: () => void inFlight++,
+    /** Called once for every requestStarted. */
+    requestDone(record: RequestRecord): void {
+      inFlight--
+      series.add(record)
+    },
+    /** Counts the refusal of something that never became a request. */
+    refusedUnparsed: (code: RefusalCode) => series.refusedUnparsed(code),
+  }
+}
+
+function connectionMetrics(registry: MetricRegistry) {
+  let connections = () => 0
+  let tunnels = 0
+  registry.gauge('sum', 'tollgate_connections', 'Connections of clients.', () => connections())
+  registry.gauge('sum', 'tollgate_tunnels', 'WebSockets open.', () => tunnels)
+  return {
+    connections: () => connections(),
+    /** Sets what each scrape reads, as all watch methods do. */
+    watchConnections: (of: () => number) => void (connections = of),
+    watchHttp2: registry.watched(
+      'sum',
+      'tollgate_http2_connections',
+      'Connections of clients that speak HTTP/2.',
+    ),
+    connectionRefused: registry.countBy(
+      'tollgate_connections_refused_total',
+      'Connections of clients closed at once, by the bound that was reached.',
+      'reason',
+      connectionRefusals,
+    ),
+    connectionDisplaced: registry.countBy(
+      'tollgate_connections_displaced_total',
+      'Connections of clients closed for new ones, by the bound that was reached.',
+      'reason',
+      connectionBounds,
+    ),
+    http2Abuse: registry.countBy(
+      'tollgate_http2_abuse_total',
+      'What clients of HTTP/2 may not do, by kind; most of it ends their connection.',
+      'kind',
+      http2Abuses,
+    ),
+    handshakeFailed: registry.countBy(
+      'tollgate_tls_handshakes_failed_total',
+      'TLS handshakes of clients, by fault.',
+      'reason',
+      handshakeFaults,
+    ),
+    tunnelOpened: () => void tunnels++,
+    /** Called once for every tunnelOpened, as is tunnelClosed. */
+    tunnelEnded: registry.countBy(
+      'tollgate_tunnels_closed_total',
+      'WebSockets closed, by who or what ended them.',
+      'reason',
+      tunnelEnds,
+    ),
+    tunnelClosed: () => void tunnels--,
+  }
+}
+
+function backendMetrics(registry: MetricRegistry) {
+  /** undefined: there is no balancer yet. */
+  let view: BackendsView | undefined
+  const backends = () => view?.backends ?? []
+  registry.gauge(
+    'min',
+    'tollgate_backend_up',
+    '0 while a backend fails its requests or its checks, else 1; with workers, what the worst off sees.',
+    () =>
+      backends().map(({ name, standing }) => sample(standing.isDown ? 0 : 1, { backend: name })),
+  )
+  registry.counter('tollgate_backend_requests_total', 'Requests, by what became of them.', () =>
+    backends().flatMap(({ name, outcomes }) => by('outcome', outcomes, { backend: name })),
+  )
+  registry.histogram(
+    'tollgate_backend_attempt_seconds',
+    'The time of each attempt at a backend, until its answer has ended or it has failed.',
+    () => backends().map(({ name, attemptSeconds }) => [{ backend: name }, attemptSeconds]),
+  )
+  registry.counter(
+    'tollgate_backend_surplus_total',
+    'Connections closed because the backend sent on them what nobody had asked for, such as a second answer.',
+    () => backends().map(({ name, surplus }) => sample(surplus.connections, { backend: name })),
+  )
+  registry.gauge(
+    'sum',
+    'tollgate_backend_waiting',
+    'Requests that wait for a connection to a backend.',
+    () => view?.waiting ?? 0,
+  )
+  return {
+    backends,
+    watchBackends: (of: BackendsView) => void (view = of),
+    backendFailed: registry.countBy(
+      'tollgate_backend_failures_total',
+      'Requests that failed at the backend.',
+      'kind',
+      backendFailureKinds,
+    ),
+  }
+}
+
+function quotaMetrics(registry: MetricRegistry) {
+  const outcomes = () => zeros(['admitted', 'refused', 'unavailable'])
+  const decisions = { minute: outcomes(), day: outcomes(), none: outcomes() }
+  const storeSeconds = new HistogramSeries(storeBounds)
+  let isUp = true
+  let outages = 0
+  registry.counter('tollgate_quota_decisions_total', 'Decisions, by the window that refused.', () =>
+    Object.entries(decisions).flatMap(([window, counts]) => by('outcome', counts, { window })),
+  )
+  registry.histogram(
+    'tollgate_store_call_duration_seconds',
+    'Time per call to the quota store.',
+    () => [[{}, storeSeconds]],
+  )
+  registry.gauge('min', 'tollgate_store_up', '1 while the quota store answers, else 0.', () =>
+    Number(isUp),
+  )
+  registry.counter('tollgate_store_outages_total', 'Times the quota store was lost.', () => outages)
+  const countCall = registry.countBy(
+    'tollgate_store_calls_total',
+    'Calls to the quota store.',
+    'outcome',
+    ['ok', 'timeout', 'error'],
+  )
+  const observer: QuotaObserver = {
+    decision: (window, outcome) => void decisions[window][outcome]++,
+    storeCall(outcome, seconds) {
+      countCall(outcome)
+      storeSeconds.observe(seconds)
+    },
+    degraded: registry.countBy<OutageMode>(
+      'tollgate_degraded_decisions_total',
+      'Decisions made without the store.',
+      'mode',
+      ['local', 'open', 'closed'],
+    ),
+  }
+  const { shadowRefused, forgetPlansBut } = shadowMetrics(registry)
+  return {
+    decisions,
+    storeSeconds,
+    quota: {
+      ...observer,
+      /** The store was lost (false) or is back (true). Called on changes only. */
+      outage(available: boolean) {
+        isUp = available
+        if (!available) outages++
+      },
+      shadowRefused,
+    },
+    forgetPlansBut,
+  }
+}
+
+function shadowMetrics(registry: MetricRegistry) {
+  const byPlan = new Map<string, Record<WindowName | 'unjudged', number>>()
+  registry.counter(
+    'tollgate_shadow_refusals_total',
+    'Requests that limits which are only tried would have refused.',
+    () => [...byPlan].flatMap(([plan, { minute, day }]) => by('window', { minute, day }, { plan })),
+  )
+  registry.counter(
+    'tollgate_shadow_unjudged_total',
+    'Requests of which limits that are only tried cannot say whether they would have refused them.',
+    () => [...byPlan].map(([plan, { unjudged }]) => sample(unjudged, { plan })),
+  )
+  return {
+    /** Counts a request that shadow limits would have refused, or could not judge. */
+    shadowRefused(plan: string, reason: WindowName | 'unjudged'): void {
+      const counts = byPlan.get(plan) ?? zeros([...windowNames, 'unjudged'])
+      counts[reason]++
+      byPlan.set(plan, counts)
+    },
+    forgetPlansBut(plans: readonly string[]): void {
+      for (const plan of byPlan.keys()) if (!plans.includes(plan)) byPlan.delete(plan)
+    },
+  }
+}
+
+function credentialMetrics(registry: MetricRegistry) {
+  let fetchedAtMs: number | undefined
+  registry.gauge('max', 'tollgate_jwks_age_seconds', 'Since the key set was last fetched.', () =>
+    fetchedAtMs === undefined ? [] : (Date.now() - fetchedAtMs) / 1000,
+  )
+  const countFailure = registry.count(
+    'tollgate_jwks_failures_total',
+    'Fetches of the key set that failed.',
+  )
+  return {
+    /** The key set of the token issuer was fetched, or could not be. */
+    keySetFetched(isGood: boolean): void {
+      if (isGood) fetchedAtMs = Date.now()
+      else countFailure()
+    },
+    /** The validity of a credential could not be determined. */
+    credentialUnavailable: registry.countBy<UnavailableReason>(
+      'tollgate_credential_unavailable_total',
+      'Requests whose credential nobody could judge, by reason.',
+      'reason',
+      ['no_key_set', 'unknown_key', 'busy'],
+    ),
+    strike: registry.count('tollgate_strikes_total', 'Requests by keys that went on after a 429.'),
+    banned: registry.count('tollgate_bans_total', 'Bans pronounced.'),
+    /** keys: returns how many keys are banned now, as far as this process knows. */
+    watchBans: registry.watched('max', 'tollgate_banned_keys', 'Keys banned at present.'),
+  }
+}
+
+function processMetrics(registry: MetricRegistry, version: string) {
+  let lagMs = 0
+  registry.gauge(
+    'max',
+    'tollgate_event_loop_lag_seconds',
+    'How late the event loop is time and again; beyond server.overload.lag requests are refused.',
+    () => lagMs / 1000,
+  )
+  registry.gauge('first', 'tollgate_build_info', 'Versions of the gateway and of Node.js.', () => [
+    sample(1, { version, node: nodeVersion }),
   ])
   return {
-    ...requests.write,
-    ...connections.write,
-    ...backends.write,
-    ...quota.write,
-    ...credentials.write,
-    ...own.write,
-    ...lost.write,
-    /** Takes the names of a new configuration. */
-    use(names: ConfigNames): void {
-      requests.use(names)
-      quota.use(names)
-    },
-    live: () => ({
-      ...requests.live(),
-      ...connections.live(),
-      ...backends.live(),
-      ...quota.live(),
-      ...own.live(),
-    }),
-    /** Renders the page for a scrape. Rejects only if one of the Node.js collectors fails. */
-    render: async (): Promise<MetricsPage> => ({
-      contentType: registry.contentType,
-      body: await registry.metrics(),
-    }),
-    /** Returns all values, for renderSnapshots in another process. Rejects as render does. */
-    snapshot: () => snapshot(registry),
+    eventLoopLagMs: () => lagMs,
+    /** ms: the smallest of the latest measurements. */
+    eventLoopLag: (ms: number) => void (lagMs = ms),
+    spans: registry.countBy(
+      'tollgate_trace_spans_total',
+      'Spans of traces, by what became of them.',
+      'outcome',
+      ['exported', 'dropped'],
+    ),
   }
-}
-
-function createRegistry(families: readonly Family[]): Registry {
-  const registry = new Registry()
-  for (const family of families) registry.registerMetric(asMetric(family))
-  // 20 ms shows a stalled event loop as well as 10 ms does, for half the wake-ups of an idle process.
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 20 })
-  return registry
-}
-
-/** prom-client omits or averages some of Node's values over several processes; the oldest start and the worst lag say more. */
-const betterAggregator: Readonly<Record<string, string>> = { omit: 'min', average: 'max' }
-
-async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
-  const metrics = await registry.getMetricsAsJSON()
-  return metrics.map((metric) => {
-    const { aggregator } = metric
-    const values = isCounted(metric) ? metric.values.map(exact) : metric.values
-    return { ...metric, values, aggregator: betterAggregator[aggregator] ?? aggregator }
-  }) as unknown as MetricsSnapshot
-}
-
-const isCounted = ({ type }: { readonly type: unknown }): boolean =>
-  ['counter', 'histogram'].includes(String(type))
-
-/**
- * Rounds to about a microsecond, so that sums are exact in any order of processes. Otherwise the sum of a family falls by a
- * last digit when a worker is replaced, which Prometheus takes for a restart.
- */
-const exact = <One extends { readonly value: number }>(one: One): One => ({
-  ...one,
-  value: Math.round(one.value * PARTS_OF_A_SECOND) / PARTS_OF_A_SECOND,
-})
-const PARTS_OF_A_SECOND = 2 ** 20
-
-/** The values that a supervisor adds to those of its workers: their number, what it counts for them, and its own Node.js values. */
-export function createSupervisorMetrics(whole: WholeGateway, losses: Losses) {
-  const registry = createRegistry([...wholeFamilies(whole), ...lossFamilies(losses)])
-  return { snapshot: () => snapshot(registry) }
-}
-
-/** Merges one family in each turn of the event loop: all at once would delay the answers that workers wait for. */
-async function* mergedFamilies(snapshots: readonly MetricsSnapshot[]): AsyncGenerator<Registry> {
-  const families = Map.groupBy(snapshots.flat(), ({ name }) => name)
-  for (const values of families.values()) {
-    await nextTurn()
-    yield AggregatorRegistry.aggregate(values.map((one) => [one]))
-  }
-}
-
-/** One page for several processes: counters and histograms are summed, gauges by their meaning. */
-export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Promise<MetricsPage> {
-  const pages: string[] = []
-  for await (const family of mergedFamilies(snapshots)) pages.push(await family.metrics())
-  return { contentType: new Registry().contentType, body: pages.join('\n') }
-}
-
-/** Merges several snapshots into one, by the same rules. */
-export async function sumSnapshots(
-  snapshots: readonly MetricsSnapshot[],
-): Promise<MetricsSnapshot> {
-  const summed: MetricsSnapshot[number][] = []
-  for await (const family of mergedFamilies(snapshots)) summed.push(...(await snapshot(family)))
-  return summed
-}
-
-/** Leaves out the gauges. */
-export const countersOf = (all: MetricsSnapshot): MetricsSnapshot => all.filter(isCounted)
-
-/**
- * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers
- * such plain objects); its classes would hash the labels again on every request.
- */
-function asMetric({ read, ...family }: Family): Metric {
-  const get = () => {
-    const values = read()
-    return Promise.resolve({
-      ...family,
-      values: typeof values === 'number' ? [{ labels: {}, value: values }] : values,
-    })
-  }
-  return { ...family, get } as unknown as Metric
 }

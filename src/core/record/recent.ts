@@ -5,7 +5,8 @@
 import { hashText } from '../../config/clients/index-slots.ts'
 import type { WindowName } from '../../config/time.ts'
 import type { SeenUse } from './tally.ts'
-import { loggedPath, type AccessRecord } from './access-record.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import { loggedPath } from './access-record.ts'
 import { plainText } from './line-writer.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
@@ -21,15 +22,6 @@ const TARGET_CHARS = 200
 const REPORTED_A_SECOND = 50
 const REPORT_AFTER_MS = 200
 const CLOCK_SET_MS = 100
-
-/** A finished request. */
-export interface Decided extends AccessRecord {
-  readonly request: AccessRecord['request'] & { readonly url?: string | undefined }
-  readonly startedMs: number
-  readonly refusedWith: Refusal | undefined
-  /** The charge that stands; undefined: none was made, or it was refunded. */
-  readonly admission: object | undefined
-}
 
 /** One recent decision, as listed and as sent in the event `decision`. */
 export interface Decision {
@@ -71,7 +63,7 @@ class Noted {
   method = ''
   path: string | undefined
   route: string | undefined
-  caller: AccessRecord['caller']
+  caller: Exchange['caller']
   status = 0
   refusal: Refusal | undefined
   quota: QuotaView | undefined
@@ -110,7 +102,8 @@ export class RecentDecisions {
     this.#worker = worker
   }
 
-  note(one: Decided, gatewayMs: number, backendMs: number | undefined): void {
+  /** one: a finished request. */
+  note(one: Exchange, gatewayMs: number, backendMs: number | undefined): void {
     const noted = this.#ringOf(one).next()
     noted.id = one.id
     noted.startedMs = one.startedMs
@@ -145,7 +138,7 @@ export class RecentDecisions {
       .map((one) => this.#decision(one))
   }
 
-  #ringOf({ refusal, caller, refusedCaller }: Decided): Ring {
+  #ringOf({ refusal, caller, refusedCaller }: Exchange): Ring {
     if (refusal === undefined) return this.#others
     const key = (caller ?? refusedCaller)?.keyId
     return (key && this.#refused[hashText(key) % REFUSED_RINGS]) || this.#keyless

@@ -1,8 +1,33 @@
-/** The per-request counters, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
+/** The per-request metrics, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
 import { windowNames, type WindowName } from '../../config/time.ts'
+import { backendBounds, gatewayBounds, HistogramSeries } from '../backends/histogram-series.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
-import { sample, type Sample } from './family.ts'
-import { HistogramSeries, backendBounds, gatewayBounds } from '../backends/histogram-series.ts'
+import { sample, zeros, type MetricRegistry, type Sample } from './metric-registry.ts'
+
+/** The names allowed as labels; anything else is counted as unmatched or other. */
+export interface ConfigNames {
+  readonly plans: readonly string[]
+  readonly routes: readonly string[]
+}
+
+export interface RequestRecord {
+  /** Name of the configured route; undefined when none matched. */
+  readonly route: string | undefined
+  /** undefined or empty for a request without a valid credential. */
+  readonly plan: string | undefined
+  readonly method: string
+  /** 0 when the connection ended before a status was sent. */
+  readonly status: number
+  /** Time spent in the gateway itself, without waiting for the backend. */
+  readonly gatewaySeconds: number
+  /** undefined when no backend was asked. */
+  readonly backendSeconds: number | undefined
+  readonly refusal: RefusalCode | undefined
+  /** The window whose limit refused the request; undefined: it was refused for another reason, if at all. */
+  readonly refusedWindow?: WindowName | undefined
+  /** The route is deprecated. */
+  readonly deprecated: boolean
+}
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'other'] as const
 const otherMethod = methods.length - 1
@@ -19,14 +44,13 @@ const UNKNOWN_PLAN = 'other'
 const codes = Object.keys(refusalKinds) as RefusalCode[]
 /** The window whose limit refused the request, if one did. */
 const windows = ['none', ...windowNames] as const
-export type RefusedWindow = WindowName
 
-export interface PlanSeries {
+class PlanSeries {
   /** Refusals by code and window; undefined before the first one. */
   refusals: Float64Array | undefined
   /** Requests by method and status class. */
-  readonly requests: Float64Array
-  deprecated: number
+  readonly requests = new Float64Array(methods.length * statuses.length)
+  deprecated = 0
 }
 
 class RouteSeries {
@@ -35,105 +59,114 @@ class RouteSeries {
   readonly plans = new Map<string, PlanSeries>()
 }
 
-interface Names {
-  readonly routes: readonly string[]
-  readonly plans: readonly string[]
-}
-
 export class RequestSeries {
-  routes: ReadonlyMap<string, RouteSeries> = new Map()
+  /** Refusals of all routes and plans. */
+  readonly refusals = zeros(codes)
+  #routes: ReadonlyMap<string, RouteSeries> = new Map()
   readonly #unmatched = new RouteSeries()
-  plans: ReadonlySet<string> = new Set()
+  #plans: ReadonlySet<string> = new Set()
 
-  constructor(names: Names) {
+  constructor(registry: MetricRegistry, names: ConfigNames) {
     this.use(names)
+    registry.counter('tollgate_requests_total', 'Requests, by the answer they got.', () =>
+      this.#series().flatMap(([labels, { requests }]) =>
+        Array.from(requests).flatMap((count, slot) => {
+          const method = methods[Math.floor(slot / statuses.length)] ?? ''
+          const status = statuses[slot % statuses.length] ?? ''
+          return count > 0 ? [sample(count, { ...labels, method, status })] : []
+        }),
+      ),
+    )
+    registry.counter('tollgate_deprecated_requests_total', 'Requests to deprecated routes.', () =>
+      this.#series().flatMap(([labels, { deprecated }]) =>
+        deprecated > 0 ? [sample(deprecated, labels)] : [],
+      ),
+    )
+    registry.histogram(
+      'tollgate_request_duration_seconds',
+      "The gateway's own time per request.",
+      () => Array.from(this.#routes, ([route, { gateway }]) => [{ route }, gateway]),
+    )
+    registry.histogram('tollgate_backend_duration_seconds', "The backends' time per request.", () =>
+      Array.from(this.#routes, ([route, { backend }]) => [{ route }, backend]),
+    )
+    registry.counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
+      this.#readRefusals(),
+    )
   }
 
   /** Takes new names and drops the series of those that are gone, as names may come and go for ever. */
-  use({ routes, plans }: Names): void {
-    const named = routes.map((name) => [name, this.routes.get(name) ?? new RouteSeries()] as const)
-    this.routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
-    this.plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
-    for (const route of this.routes.values())
-      for (const name of route.plans.keys()) if (!this.plans.has(name)) route.plans.delete(name)
+  use({ routes, plans }: ConfigNames): void {
+    const named = routes.map((name) => [name, this.#routes.get(name) ?? new RouteSeries()] as const)
+    this.#routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
+    this.#plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
+    for (const route of this.#routes.values())
+      for (const name of route.plans.keys()) if (!this.#plans.has(name)) route.plans.delete(name)
   }
 
-  route(name: string | undefined): RouteSeries {
-    return name === undefined ? this.#unmatched : (this.routes.get(name) ?? this.#unmatched)
+  get routes(): readonly RouteSeries[] {
+    return [...this.#routes.values()]
   }
 
-  /** The series of what never became a request. */
-  get unparsed(): PlanSeries {
-    return this.plan(this.#unmatched, undefined)
+  add(record: RequestRecord): void {
+    const { method, status } = record
+    const route = this.#routes.get(record.route ?? UNMATCHED_ROUTE) ?? this.#unmatched
+    const plan = this.#plan(route, record.plan)
+    const statusClass = Math.floor(status / 100)
+    const statusSlot = statusClass >= 1 && statusClass < statuses.length ? statusClass : 0
+    const slot = (methodSlots.get(method) ?? otherMethod) * statuses.length + statusSlot
+    plan.requests[slot] = (plan.requests[slot] ?? 0) + 1
+    route.gateway.observe(record.gatewaySeconds)
+    if (record.backendSeconds !== undefined) route.backend.observe(record.backendSeconds)
+    if (record.refusal !== undefined)
+      this.#countRefusal(plan, record.refusal, record.refusedWindow ?? 'none')
+    if (record.deprecated) plan.deprecated++
   }
 
-  plan(route: RouteSeries, name: string | undefined): PlanSeries {
+  refusedUnparsed(code: RefusalCode): void {
+    this.#countRefusal(this.#plan(this.#unmatched, undefined), code, 'none')
+  }
+
+  #plan(route: RouteSeries, name: string | undefined): PlanSeries {
     const label = name === undefined || name === '' ? NO_PLAN : name
     const known = route.plans.get(label)
     if (known !== undefined) return known
     // Only configured plans get a series of their own, so that no token claim can add one.
-    const bounded = this.plans.has(label) ? label : UNKNOWN_PLAN
+    const bounded = this.#plans.has(label) ? label : UNKNOWN_PLAN
     let series = route.plans.get(bounded)
-    if (series === undefined) route.plans.set(bounded, (series = newPlan()))
+    if (series === undefined) route.plans.set(bounded, (series = new PlanSeries()))
     return series
   }
-}
 
-/** Counts one request; status 0 means that none was sent. */
-export function countRequest(series: PlanSeries, method: string, status: number): void {
-  const methodSlot = methodSlots.get(method) ?? otherMethod
-  const statusClass = Math.floor(status / 100)
-  const statusSlot = statusClass >= 1 && statusClass < statuses.length ? statusClass : 0
-  const slot = methodSlot * statuses.length + statusSlot
-  series.requests[slot] = (series.requests[slot] ?? 0) + 1
-}
+  #countRefusal(series: PlanSeries, code: RefusalCode, window: WindowName | 'none'): void {
+    this.refusals[code]++
+    const counts = (series.refusals ??= new Float64Array(codes.length * windows.length))
+    const slot = codes.indexOf(code) * windows.length + windows.indexOf(window)
+    counts[slot] = (counts[slot] ?? 0) + 1
+  }
 
-/** Yields the counts above 0 with their labels. */
-export function* readRequests(
-  series: PlanSeries,
-): Generator<{ method: string; status: string; count: number }> {
-  for (const [methodSlot, method] of methods.entries()) {
-    for (const [statusSlot, status] of statuses.entries()) {
-      const count = series.requests[methodSlot * statuses.length + statusSlot] ?? 0
-      if (count > 0) yield { method, status, count }
+  #series() {
+    return [...this.#routes].flatMap(([route, { plans }]) =>
+      Array.from(plans, ([plan, series]) => [{ route, plan }, series] as const),
+    )
+  }
+
+  /** Likely refusals are there from the start, at 0, so that the first one shows as an increase; others once there was one. */
+  #readRefusals(): Sample[] {
+    const byPlan = new Map<string, number[]>(Array.from(this.#plans, (plan) => [plan, []]))
+    for (const [{ plan }, { refusals }] of this.#series()) {
+      const sums = byPlan.get(plan)
+      refusals?.forEach((count, slot) => sums && (sums[slot] = (sums[slot] ?? 0) + count))
     }
+    return [...byPlan].flatMap(([plan, sums]) =>
+      codes.flatMap((code, at) =>
+        windows.flatMap((window, slot) => {
+          const count = sums[at * windows.length + slot] ?? 0
+          const isOfQuota = code === 'rate_limit_exceeded' && window !== 'none'
+          const isLikely = plan === NO_PLAN ? window === 'none' : isOfQuota
+          return count > 0 || isLikely ? [sample(count, { code, plan, window })] : []
+        }),
+      ),
+    )
   }
 }
-
-/** totals: counts over all plans. */
-export function countRefusal(
-  totals: Record<RefusalCode, number>,
-  series: PlanSeries,
-  code: RefusalCode,
-  window: RefusedWindow | 'none' = 'none',
-): void {
-  totals[code]++
-  const counts = (series.refusals ??= new Float64Array(codes.length * windows.length))
-  const slot = codes.indexOf(code) * windows.length + windows.indexOf(window)
-  counts[slot] = (counts[slot] ?? 0) + 1
-}
-
-/** Likely refusals are there from the start, at 0, so that the first one shows as an increase; others once there was one. */
-export function readRefusals({ routes, plans }: RequestSeries): Sample[] {
-  const byPlan = new Map<string, number[]>(Array.from(plans, (plan) => [plan, []]))
-  for (const [plan, { refusals }] of [...routes.values()].flatMap((route) => [...route.plans])) {
-    const sums = byPlan.get(plan)
-    refusals?.forEach((count, slot) => sums && (sums[slot] = (sums[slot] ?? 0) + count))
-  }
-  return [...byPlan].flatMap(([plan, sums]) =>
-    codes.flatMap((code, at) =>
-      windows.flatMap((window, slot) => {
-        const count = sums[at * windows.length + slot] ?? 0
-        const isOfQuota = code === 'rate_limit_exceeded' && window !== 'none'
-        const isLikely = plan === NO_PLAN ? window === 'none' : isOfQuota
-        return count > 0 || isLikely ? [sample(count, { code, plan, window })] : []
-      }),
-    ),
-  )
-}
-
-const newPlan = (): PlanSeries => ({
-  refusals: undefined,
-  requests: new Float64Array(methods.length * statuses.length),
-  deprecated: 0,
-})

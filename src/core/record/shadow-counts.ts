@@ -1,26 +1,10 @@
-/** Counts whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
+/** Sums up whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
 import type { PlanConfig } from '../../config/config.ts'
-import { DAY_MS, type WindowName } from '../../config/time.ts'
+import { DAY_MS } from '../../config/time.ts'
+import type { TallyRow } from './tally.ts'
 
 /** Clients kept for a day; those that come later count for their plan alone. */
 const KEPT_CLIENTS = 100_000
-
-/** The result for one request. */
-export interface Judgement {
-  /** degraded: the request could not be judged. */
-  readonly shadow: 'admitted' | WindowName | 'degraded'
-  /** The window whose live limit refused the request. */
-  readonly live: WindowName | undefined
-}
-
-const columns = [
-  'requests',
-  'degraded',
-  'refusedMinute',
-  'refusedDay',
-  'liveMinute',
-  'liveDay',
-] as const
 
 /** The counts of a plan or of one client. */
 export class ShadowCount {
@@ -30,42 +14,22 @@ export class ShadowCount {
   refusedDay = 0
   liveMinute = 0
   liveDay = 0
-  /** Unix time in ms of the first refusal; Infinity: there was none. */
+  /** Unix time in ms of the first refusal, to the second; Infinity: there was none. */
   firstMs = Infinity
 
   get refused(): number {
     return this.refusedMinute + this.refusedDay
   }
 
-  note({ shadow, live }: Judgement, nowMs: number): void {
-    this.requests += 1
-    if (live === 'minute') this.liveMinute += 1
-    else if (live === 'day') this.liveDay += 1
-    if (shadow === 'degraded') this.degraded += 1
-    else if (shadow === 'minute') this.refusedMinute += 1
-    else if (shadow === 'day') this.refusedDay += 1
-    if (this.refused > 0) this.firstMs = Math.min(this.firstMs, nowMs)
+  add(row: TallyRow): void {
+    this.requests += row.judged
+    this.degraded += row.unjudged
+    this.refusedMinute += row.shadowMinute
+    this.refusedDay += row.shadowDay
+    this.liveMinute += row.liveMinute
+    this.liveDay += row.liveDay
+    if (row.shadowMinute + row.shadowDay > 0) this.firstMs = Math.min(this.firstMs, row.lastUsedMs)
   }
-
-  /** Adds the numbers that `pack` has written, beginning at `from`. */
-  add(numbers: Float64Array, from: number): void {
-    for (const [at, column] of columns.entries()) this[column] += numbers[from + at] ?? 0
-    this.firstMs = Math.min(this.firstMs, numbers[from + columns.length] ?? Infinity)
-  }
-
-  pack(numbers: Float64Array, from: number): void {
-    for (const [at, column] of columns.entries()) numbers[from + at] = this[column]
-    numbers[from + columns.length] = this.firstMs
-  }
-}
-
-const WIDTH = columns.length + 1
-
-/** The counts of one process, second and plan: first the plan's sum, then each client's. Plain data. */
-export interface ShadowSecond {
-  readonly plan: string
-  readonly clients: readonly string[]
-  readonly numbers: Float64Array
 }
 
 interface Plan {
@@ -73,7 +37,7 @@ interface Plan {
   readonly clients: Map<string, ShadowCount>
 }
 
-/** Each serving process takes its counts every second; their sum over all processes is kept for the day. */
+/** The counts of one day, over all processes. */
 export class ShadowCounts {
   readonly #plans = new Map<string, Plan>()
   /** Number of clients over all plans. */
@@ -86,37 +50,15 @@ export class ShadowCounts {
     this.#sinceMs = nowMs
   }
 
-  note(client: string, plan: string, judged: Judgement, nowMs: number): void {
-    const known = this.#plan(plan)
-    known.sum.note(judged, nowMs)
-    this.#client(known, client)?.note(judged, nowMs)
-  }
-
-  /** Removes and returns the counts since the last call; undefined: there were none. */
-  take(): readonly ShadowSecond[] | undefined {
-    if (this.#plans.size === 0) return undefined
-    const taken = Array.from(this.#plans, ([plan, { sum, clients }]) => {
-      const numbers = new Float64Array(WIDTH * (clients.size + 1))
-      let from = 0
-      for (const count of [sum, ...clients.values()]) {
-        count.pack(numbers, from)
-        from += WIDTH
-      }
-      return { plan, clients: [...clients.keys()], numbers }
-    })
-    this.#forget()
-    return taken
-  }
-
-  /** atMs: Unix time in ms of the judgement. */
-  add(seconds: readonly ShadowSecond[], atMs: number): void {
+  /** Adds a second of one process; atMs: Unix time of that second. */
+  add(rows: readonly TallyRow[], atMs: number): void {
     this.#beginDay(atMs)
     if (atMs < dayOf(this.#sinceMs)) return
-    for (const { plan: name, clients, numbers } of seconds) {
-      const plan = this.#plan(name)
-      plan.sum.add(numbers, 0)
-      for (const [at, client] of clients.entries())
-        this.#client(plan, client)?.add(numbers, WIDTH * (at + 1))
+    for (const row of rows) {
+      if (row.judged === 0) continue
+      const plan = this.#plan(row.plan)
+      plan.sum.add(row)
+      this.#client(plan, row.client)?.add(row)
     }
   }
 
@@ -181,10 +123,6 @@ export class ShadowCounts {
 
   #begin(atMs: number): void {
     this.#sinceMs = atMs
-    this.#forget()
-  }
-
-  #forget(): void {
     this.#plans.clear()
     this.#kept = 0
   }

@@ -5,10 +5,10 @@
 import type { PlanConfig } from '../../config/config.ts'
 import type { WindowName } from '../../config/time.ts'
 import type { Lessee, LesseeOptions } from '../quota/lessee.ts'
-import type { Admission, Authority, QuotaDecision } from '../../state/quota.ts'
+import type { Authority, QuotaDecision } from '../../state/quota.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { shadowId } from '../../state/memory/client-counters.ts'
-import type { ShadowCounts } from './shadow-counts.ts'
+import type { Tally } from './tally.ts'
 
 /** Requests whose judgement is awaited, at most; further ones are not judged. */
 const PENDING_AT_MOST = 1_000
@@ -19,9 +19,15 @@ export interface ShadowOptions {
   readonly authority: Authority
   /** Called once, when there are shadow limits; the lessee must not count its decisions among those of this process. */
   openLessee(own: Pick<LesseeOptions, 'authority' | 'outage'>): Lessee
-  readonly counts: ShadowCounts
+  readonly tally: Pick<Tally, 'judged'>
   /** Called for every refusal, and for every request that could not be judged. */
   refused(plan: string, by: WindowName | 'unjudged'): void
+}
+
+/** The shadow charge of a request. */
+export interface ShadowCharge {
+  /** Called once, when the live charge was refunded, which may be before the request is judged. */
+  refund(): void
 }
 
 /** live: the decision of the live limits on the same request. Returns undefined where its plan has no shadow limits. */
@@ -45,13 +51,11 @@ export class Shadow {
       if (limits === undefined) return undefined
       const isFull = this.#pending >= PENDING_AT_MOST
       const id = shadowId(caller.clientId)
-      const charge = new ShadowCharge(lessee, id)
       const decision = isFull ? NOT_JUDGED : lessee.take(id, limits)
-      if (!(decision instanceof Promise)) charge.decided(decision)
       if (!(decision instanceof Promise || live instanceof Promise))
         this.#note(caller, decision, live)
-      else void this.#noteLater(caller, charge, decision, live)
-      return charge
+      else void this.#noteLater(caller, decision, live)
+      return { refund: () => void handBack(lessee, id, decision) }
     }
   }
 
@@ -66,58 +70,28 @@ export class Shadow {
     await this.#lessee?.drain()
   }
 
-  async #noteLater(caller: Caller, charge: ShadowCharge, shadow: Decision, live: Decision) {
+  async #noteLater(caller: Caller, shadow: Decision, live: Decision) {
     this.#pending += 1
-    const decided = await shadow
-    charge.decided(decided)
-    this.#note(caller, decided, await live)
+    this.#note(caller, await shadow, await live)
     this.#pending -= 1
   }
 
-  #note({ clientId, plan }: Caller, decided: QuotaDecision, live: QuotaDecision): void {
-    const { counts, refused } = this.#options
+  #note(caller: Caller, decided: QuotaDecision, live: QuotaDecision): void {
+    const { tally, refused } = this.#options
     const shadow =
       decided.kind === 'refused'
         ? decided.window
         : decided.kind === 'unavailable'
-          ? 'degraded'
+          ? 'unjudged'
           : 'admitted'
-    if (shadow !== 'admitted') refused(plan, shadow === 'degraded' ? 'unjudged' : shadow)
-    const judged = { shadow, live: live.kind === 'refused' ? live.window : undefined } as const
-    counts.note(clientId, plan, judged, Date.now())
+    if (shadow !== 'admitted') refused(caller.plan, shadow)
+    tally.judged(caller, shadow, live.kind === 'refused' ? live.window : undefined)
   }
 }
 
 const NOT_JUDGED = { kind: 'unavailable' } as const
 
-/** The shadow charge of a request, which may be refunded before it is judged. */
-export class ShadowCharge {
-  readonly #lessee: Lessee
-  readonly #id: string
-  #admission: Admission | undefined
-  #isRefunded = false
-
-  constructor(lessee: Lessee, id: string) {
-    this.#lessee = lessee
-    this.#id = id
-  }
-
-  decided(decision: QuotaDecision): void {
-    if (decision.kind !== 'admitted') return
-    this.#admission = decision
-    if (this.#isRefunded) this.#handBack()
-  }
-
-  /** Called when the live charge was refunded. */
-  refund(): void {
-    this.#isRefunded = true
-    this.#handBack()
-  }
-
-  #handBack(): void {
-    const admission = this.#admission
-    if (admission === undefined) return
-    this.#admission = undefined
-    this.#lessee.refund(this.#id, admission)
-  }
+async function handBack(lessee: Lessee, id: string, decision: Decision): Promise<void> {
+  const decided = await decision
+  if (decided.kind === 'admitted') lessee.refund(id, decided)
 }

@@ -11,7 +11,7 @@ import {
   writeTraceParent,
   type TraceParent,
 } from '../rules/trace-context.ts'
-import type { AccessRecord } from './access-record.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
 
 /** Times are those of performance.now(). */
 export interface Span {
@@ -24,18 +24,6 @@ export interface Span {
   readonly attributes: Record<string, string | number | undefined>
   /** The cause of its failure; undefined: it has not failed. */
   fault: string | undefined
-}
-
-/** A finished request. */
-export interface TracedRequest extends Pick<
-  AccessRecord,
-  'id' | 'path' | 'caller' | 'status' | 'refusal' | 'cause'
-> {
-  readonly startedMs: number
-  readonly request: { readonly method?: string | undefined; readonly httpVersion: string }
-  readonly proto: string
-  readonly route: { readonly template: string | undefined } | undefined
-  readonly backendEndedMs: number | undefined
 }
 
 /** Other methods share one name: clients can make up any number of them. */
@@ -109,7 +97,7 @@ export class Trace implements TraceParent {
   }
 
   /** Returns all spans, the request's own first. */
-  spans(exchange: TracedRequest, endedMs: number): Span[] {
+  spans(exchange: Exchange, endedMs: number): Span[] {
     const { refusal, status, backendEndedMs } = exchange
     const latest = this.#spans.at(-1)
     if (latest !== undefined && 'server.address' in latest.attributes) {
@@ -120,7 +108,7 @@ export class Trace implements TraceParent {
     return [this.#own(exchange, endedMs), ...this.#spans]
   }
 
-  #own(exchange: TracedRequest, endedMs: number): Span {
+  #own(exchange: Exchange, endedMs: number): Span {
     const { request, route, caller, status, refusal, cause, startedMs } = exchange
     const template = route?.template
     const isCutOff = refusal === undefined && cause !== undefined

@@ -19,16 +19,15 @@ import {
   type SpanExporter,
 } from '@opentelemetry/sdk-trace'
 import { text } from './line-writer.ts'
+import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
 import type { Span, Trace } from './trace.ts'
 
-export interface SpanSinkOptions {
-  readonly url: string
+export interface SpanSinkParts {
   /** Version of the gateway. */
   readonly version: string
-  /** The export of `count` spans has ended; cause: why they are lost; undefined: the collector has them. */
-  onExport(count: number, cause: string | undefined): void
-  /** A span was dropped, as too many wait. */
-  onFull(): void
+  readonly log: Pick<Log, 'collectorLost' | 'collectorBack'>
+  readonly metrics: Pick<Metrics, 'spans'>
 }
 
 /** Spans that wait at most; further ones are dropped, as a collector that is away must not fill the memory. */
@@ -39,21 +38,25 @@ const TIMEOUT_MS = 4_000
 const FLUSH_MS = 1_000
 
 export class SpanSink {
-  readonly #options: SpanSinkOptions
+  readonly #collector: string
+  readonly #parts: SpanSinkParts
   readonly #provider: TracerProvider
   readonly #tracer: Tracer
   /** Number of spans that wait in the processor. */
   #queued = 0
+  /** Spans lost since the collector was; undefined: it is there. Written by #exported. */
+  #lost: number | undefined
   /** The ids of the span being made. */
   #ids = { traceId: '', spanId: '' }
 
-  constructor(options: SpanSinkOptions) {
-    const { url, version } = options
-    this.#options = options
+  /** collector: its URL. */
+  constructor(collector: string, parts: SpanSinkParts) {
+    this.#collector = collector
+    this.#parts = parts
     this.#provider = new TracerProvider({
       resource: resourceFromAttributes({
         'service.name': 'tollgate',
-        'service.version': version,
+        'service.version': parts.version,
         'service.instance.id': randomUUID(),
         'host.name': hostname(),
         'process.pid': pid,
@@ -65,7 +68,9 @@ export class SpanSink {
       },
       spanProcessors: [
         new BatchSpanProcessor({
-          exporter: this.#counted(new OTLPTraceExporter({ url, timeoutMillis: TIMEOUT_MS })),
+          exporter: this.#counted(
+            new OTLPTraceExporter({ url: collector, timeoutMillis: TIMEOUT_MS }),
+          ),
           maxQueueSize: QUEUED_AT_MOST,
           maxExportBatchSize: BATCH_SPANS,
           scheduledDelayMillis: DELAY_MS,
@@ -84,7 +89,7 @@ export class SpanSink {
     for (const span of all) {
       const { name, kind, startedMs, endedMs = startedMs, attributes, fault } = span
       if (this.#queued >= QUEUED_AT_MOST) {
-        this.#options.onFull()
+        this.#parts.metrics.spans('dropped')
         continue
       }
       this.#queued++
@@ -117,12 +122,22 @@ export class SpanSink {
           const { error } = result
           // The message alone, cut short: a collector may answer anything.
           const cause = error && text(error.message || error.name)
-          this.#options.onExport(batch.length, cause)
+          this.#exported(batch.length, cause)
           done(result)
         })
       },
       shutdown: () => exporter.shutdown(),
     }
+  }
+
+  /** cause: why the spans are lost; undefined: the collector has them. */
+  #exported(count: number, cause: string | undefined): void {
+    const { log, metrics } = this.#parts
+    metrics.spans(cause === undefined ? 'exported' : 'dropped', count)
+    const [collector, lost] = [this.#collector, this.#lost]
+    this.#lost = cause === undefined ? undefined : (lost ?? 0) + count
+    if (cause !== undefined && lost === undefined) log.collectorLost({ collector, cause })
+    if (cause === undefined && lost !== undefined) log.collectorBack({ collector, dropped: lost })
   }
 }
 

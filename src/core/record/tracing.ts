@@ -2,28 +2,20 @@
 import type { Config } from '../../config/config.ts'
 import { fieldOf } from '../rules/field-names.ts'
 import { readTraceParent, readTraceState, SAMPLED } from '../rules/trace-context.ts'
-import type { Log } from './log.ts'
-import type { Metrics } from './metrics.ts'
-import { Trace, type TracedRequest } from './trace.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import { Trace } from './trace.ts'
 import type * as Sdk from './tracing-sdk.ts'
 
 type Telemetry = NonNullable<Config['telemetry']>
 
-interface TracingParts {
-  /** Version of the gateway. */
-  readonly version: string
-  readonly log: Pick<Log, 'collectorLost' | 'collectorBack'>
-  readonly metrics: Pick<Metrics, 'spans'>
-}
-
 let sdk: typeof Sdk | undefined
 
 export class Tracing {
-  readonly #parts: TracingParts
+  readonly #parts: Sdk.SpanSinkParts
   #telemetry: Telemetry | undefined
   #sink: Sdk.SpanSink | undefined
 
-  constructor(parts: TracingParts) {
+  constructor(parts: Sdk.SpanSinkParts) {
     this.#parts = parts
   }
 
@@ -38,7 +30,7 @@ export class Tracing {
     this.#telemetry = telemetry
     if (before?.otlp === telemetry?.otlp) return
     void this.#sink?.close()
-    this.#sink = telemetry && sdk && new sdk.SpanSink(sinkOptions(telemetry.otlp, this.#parts))
+    this.#sink = telemetry && sdk && new sdk.SpanSink(telemetry.otlp, this.#parts)
   }
 
   get isOn(): boolean {
@@ -61,32 +53,11 @@ export class Tracing {
   }
 
   /** Reports a finished request. */
-  ended(exchange: TracedRequest, trace: Trace, endedMs: number): void {
+  ended(exchange: Exchange, trace: Trace, endedMs: number): void {
     if (trace.isSampled) this.#sink?.add(trace, trace.spans(exchange, endedMs))
   }
 
   async close(): Promise<void> {
     await this.#sink?.close()
-  }
-}
-
-function sinkOptions(collector: string, parts: TracingParts): Sdk.SpanSinkOptions {
-  const { version, log, metrics } = parts
-  /** Spans lost since the collector was; undefined: it is there. */
-  let lost: number | undefined
-  return {
-    url: collector,
-    version,
-    onFull: () => metrics.spans('dropped', 1),
-    onExport: (count, cause) => {
-      metrics.spans(cause === undefined ? 'exported' : 'dropped', count)
-      if (cause !== undefined) {
-        if (lost === undefined) log.collectorLost({ collector, cause })
-        lost = (lost ?? 0) + count
-      } else if (lost !== undefined) {
-        log.collectorBack({ collector, dropped: lost })
-        lost = undefined
-      }
-    },
   }
 }

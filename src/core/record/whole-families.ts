@@ -2,9 +2,7 @@
 import type { CertificateEnd } from '../../config/certificates.ts'
 import type { Clients } from '../../config/config.ts'
 import { EXPIRING_MS } from '../../config/clients/warnings.ts'
-import { by, counter, gauge, sample, type Family } from './family.ts'
-
-const HOUR_MS = 60 * 60 * 1000
+import { by, MetricRegistry, sample } from './metric-registry.ts'
 
 /** The configuration in force, and the outcome of attempts to load another. */
 export interface ReloadsView {
@@ -31,102 +29,95 @@ export interface WholeGateway {
   deprecatedCallers(): ReadonlyMap<string, number>
 }
 
-export function wholeFamilies(whole: WholeGateway): Family[] {
-  return [
-    gauge.first('tollgate_config_info', 'The running configuration.', () => [
-      sample(1, { revision: whole.reloads().config.revision }),
-    ]),
-    gauge.max(
-      'tollgate_config_last_load_timestamp_seconds',
-      'When it was taken, Unix time.',
-      () => whole.reloads().takenAtMs / 1000,
-    ),
-    gauge.min(
-      'tollgate_config_last_reload_successful',
-      '0 when the latest reload was refused, else 1.',
-      () => (whole.reloads().fault === undefined ? 1 : 0),
-    ),
-    counter('tollgate_config_reloads_total', 'Wishes for a new configuration, by outcome.', () =>
-      by('outcome', whole.reloads().counts),
-    ),
-    gauge.min(
-      'tollgate_tls_certificate_expiry_seconds',
-      'When a certificate ends that this gateway shows to clients, operators, backends or Redis, Unix time; by the setting that names its file.',
-      () =>
-        (whole.reloads().config.certificates ?? []).map(({ setting, endsAtMs }) =>
-          sample(endsAtMs / 1000, { setting }),
-        ),
-    ),
-    keysExpiringFamily(() => whole.reloads().config.clients),
-    gauge.sum('tollgate_workers', 'Processes that take requests.', () => whole.listening()),
-    counter('tollgate_worker_restarts_total', 'Workers started in place of one that crashed.', () =>
-      whole.restarts(),
-    ),
-    gauge.sum(
-      'tollgate_top_client_requests',
-      'Requests of the latest minute by the clients that had most, as many as admin.topClients says.',
-      () => whole.topClients().map(({ client, requests }) => sample(requests, { client })),
-    ),
-    gauge.sum(
-      'tollgate_deprecated_callers',
-      'Clients that have called a deprecated route since the gateway started, the busiest.',
-      () => [...whole.deprecatedCallers()].map(([route, count]) => sample(count, { route })),
-    ),
-    gauge.max(
-      'tollgate_counters_unsaved_seconds',
-      'For how long counters of the embedded store, or totals of days, could not be kept; 0 while they are kept within their second.',
-      () => whole.unsavedSeconds(),
-    ),
-  ]
+export function addWholeGateway(registry: MetricRegistry, whole: WholeGateway): void {
+  addConfigMetrics(registry, () => whole.reloads())
+  registry.gauge('sum', 'tollgate_workers', 'Processes that take requests.', () =>
+    whole.listening(),
+  )
+  registry.counter(
+    'tollgate_worker_restarts_total',
+    'Workers started in place of one that crashed.',
+    () => whole.restarts(),
+  )
+  registry.gauge(
+    'sum',
+    'tollgate_top_client_requests',
+    'Requests of the latest minute by the clients that had most, as many as admin.topClients says.',
+    () => whole.topClients().map(({ client, requests }) => sample(requests, { client })),
+  )
+  registry.gauge(
+    'sum',
+    'tollgate_deprecated_callers',
+    'Clients that have called a deprecated route since the gateway started, the busiest.',
+    () => [...whole.deprecatedCallers()].map(([route, count]) => sample(count, { route })),
+  )
+  registry.gauge(
+    'max',
+    'tollgate_counters_unsaved_seconds',
+    'For how long counters of the embedded store, or totals of days, could not be kept; 0 while they are kept within their second.',
+    () => whole.unsavedSeconds(),
+  )
 }
 
-/** The keys are counted once for each configuration and hour, as there may be millions. clients: those of the configuration in force. */
-export function keysExpiringFamily(
-  clients: () => Pick<Clients, 'countEnding'> | undefined,
-): Family {
-  let counted: { of: Pick<Clients, 'countEnding'>; hour: number; count: number } | undefined
-  return gauge.max('tollgate_keys_expiring', 'Keys that end within 30 days.', () => {
-    const of = clients()
-    if (of === undefined) return 0
+function addConfigMetrics(registry: MetricRegistry, reloads: WholeGateway['reloads']): void {
+  const config = () => reloads().config
+  registry.gauge('first', 'tollgate_config_info', 'The running configuration.', () => [
+    sample(1, { revision: config().revision }),
+  ])
+  registry.gauge(
+    'max',
+    'tollgate_config_last_load_timestamp_seconds',
+    'When it was taken, Unix time.',
+    () => reloads().takenAtMs / 1000,
+  )
+  registry.gauge(
+    'min',
+    'tollgate_config_last_reload_successful',
+    '0 when the latest reload was refused, else 1.',
+    () => (reloads().fault === undefined ? 1 : 0),
+  )
+  registry.counter(
+    'tollgate_config_reloads_total',
+    'Wishes for a new configuration, by outcome.',
+    () => by('outcome', reloads().counts),
+  )
+  registry.gauge(
+    'min',
+    'tollgate_tls_certificate_expiry_seconds',
+    'When a certificate ends that this gateway shows to clients, operators, backends or Redis, Unix time; by the setting that names its file.',
+    () =>
+      (config().certificates ?? []).map(({ setting, endsAtMs }) =>
+        sample(endsAtMs / 1000, { setting }),
+      ),
+  )
+  registry.gauge('max', 'tollgate_keys_expiring', 'Keys that end within 30 days.', () => {
     const nowMs = Date.now()
-    const hour = Math.floor(nowMs / HOUR_MS)
-    if (counted?.of !== of || counted.hour !== hour)
-      counted = { of, hour, count: of.countEnding(nowMs, nowMs + EXPIRING_MS) }
-    return counted.count
+    return config().clients?.countEnding(nowMs, nowMs + EXPIRING_MS) ?? 0
   })
 }
 
-/** Counts of what each process has lost for good since it started. */
-export interface Losses {
-  /** Requests missing from the totals of days. */
-  usage(): number
-  logLines(): number
-}
-
-export const lossFamilies = (losses: Losses): Family[] => [
-  counter(
+/** What a process has lost for good since it started, summed over the sources that it watches. */
+export function lossMetrics(registry: MetricRegistry) {
+  const usage: (() => number)[] = []
+  registry.counter(
     'tollgate_usage_dropped_total',
     'Requests that are in no total of a day: memory was full, or the gateway ended while the store was away.',
-    () => losses.usage(),
-  ),
-  counter(
-    'tollgate_log_lines_dropped_total',
-    'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
-    () => losses.logLines(),
-  ),
-]
-
-/** The losses of this process. Each watch method sets what a scrape reads. */
-export function ownLosses() {
-  const usage: (() => number)[] = []
-  const losses: Losses = {
-    usage: () => usage.reduce((sum, dropped) => sum + dropped(), 0),
-    logLines: () => 0,
-  }
-  const write = {
+    () => usage.reduce((sum, dropped) => sum + dropped(), 0),
+  )
+  return {
     /** Adds a source of requests that are missing from the totals of days. */
     watchUsage: (dropped: () => number) => void usage.push(dropped),
-    watchLog: (dropped: () => number) => void (losses.logLines = dropped),
+    watchLog: registry.watched(
+      'counter',
+      'tollgate_log_lines_dropped_total',
+      'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
+    ),
   }
-  return { losses, write }
+}
+
+/** The metrics that a supervisor adds to those of its workers: their number, what it counts for them, and its own Node.js values. */
+export function createSupervisorMetrics(whole: WholeGateway) {
+  const registry = new MetricRegistry()
+  addWholeGateway(registry, whole)
+  return { ...lossMetrics(registry), snapshot: () => registry.snapshot() }
 }

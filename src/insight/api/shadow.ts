@@ -25,7 +25,7 @@ export interface ShadowPlan extends ShadowCounts {
 export interface ShadowClient extends ShadowCounts {
   readonly client: string
   readonly plan: string
-  /** Time of the first refusal by the shadow limits. */
+  /** Time of the first refusal by the shadow limits, to the second. */
   readonly first: string | null
 }
 

@@ -1,26 +1,19 @@
 /** Publishes what has changed in the store, backends, configuration and bans since the last second. */
 import type { Overview } from '../api/live.ts'
-import type { Ban } from '../api/state.ts'
+import type { Ban, Store } from '../api/state.ts'
 import type { Config } from '../../config/config.ts'
+import type { ReloadsView } from '../../core/record/whole-families.ts'
 import { isBanned } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
+import type { StoreHealth } from '../../state/contract.ts'
 import type { Events } from './events.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 
 /** Current state of the store, the backends and reloads. */
 export interface CurrentState {
-  store(): {
-    readonly available: boolean
-    readonly cause: string | undefined
-    readonly refusal: string | undefined
-  }
+  store(): Health
   backends(): readonly BackendHealth[]
-  readonly reloads: {
-    readonly config: Config
-    readonly takenAtMs: number
-    readonly counts: { readonly refused: number }
-    readonly fault: string | undefined
-  }
+  readonly reloads: ReloadsView & { readonly config: Config }
 }
 
 export interface Watched extends CurrentState {
@@ -33,6 +26,12 @@ export interface Watched extends CurrentState {
   shown(key: string, ban: BanRecord): Ban
 }
 
+/** A state, and since when it holds; sinceMs: undefined: since before the first look. */
+interface Held<State> {
+  readonly state: State
+  readonly sinceMs: number | undefined
+}
+
 const KEPT_RELOADS_MS = 900_000
 /** Longest time after its start that another gateway's ban becomes known here. */
 const LATE_BAN_MS = 60_000
@@ -40,6 +39,10 @@ const LATE_BAN_MS = 60_000
 export class ChangeWatch {
   /** Start of the current outage; null: the store is available. Written by look, as are all fields. */
   storeAwaySince: string | null = null
+  /** How the store is; undefined before the first look. */
+  store: Held<Store['state']> | undefined
+  /** How often it has left `up`. */
+  storeOutages = 0
   /** Time of the last refused reload. */
   reloadRefusedAt: string | null = null
   reloads: Overview['reloads'] = []
@@ -47,23 +50,42 @@ export class ChangeWatch {
   #refused = 0
   /** Start of the last seen ban of each key; undefined: nobody subscribes to bans. */
   #bans: { readonly fromMs: number; readonly seen: Map<string, number> } | undefined
-  readonly #backends = new Map<string, BackendHealth['state']>()
+  #backends: ReadonlyMap<string, Held<BackendHealth['state']>> = new Map()
 
   look(standing: Watched, nowMs: number, events: Events): void {
     const at = new Date(nowMs).toISOString()
-    const { available, cause = null } = standing.store()
+    const health = standing.store()
+    const { available, cause = null } = health
+    const state = storeStateOf(health)
+    if (this.store?.state === 'up' && state !== 'up') this.storeOutages += 1
+    this.store = held(this.store, state, nowMs)
     if (available !== (this.storeAwaySince === null)) {
       this.storeAwaySince = available ? null : at
       events.publish('store', { at, available, cause: available ? null : cause })
     }
-    for (const { name, state, fault = null } of standing.backends()) {
-      if (state !== (this.#backends.get(name) ?? 'up'))
-        events.publish('backend', { at, name, state, cause: fault })
-      this.#backends.set(name, state)
-    }
+    this.#lookAtBackends(standing.backends(), nowMs, events)
     this.#lookAtReloads(standing.reloads, nowMs, events)
     if (events.isWanted('ban')) this.#lookAtBans(standing, events)
     else this.#bans = undefined
+  }
+
+  /** Unix time in ms since which the backend has been as it is; undefined: since before the first look. */
+  backendSinceMs(name: string): number | undefined {
+    return this.#backends.get(name)?.sinceMs
+  }
+
+  #lookAtBackends(backends: readonly BackendHealth[], nowMs: number, events: Events): void {
+    const before = this.#backends
+    this.#backends = new Map(
+      backends.map(({ name, state, since }) => {
+        const now = held(before.get(name), state, nowMs)
+        return [name, since === undefined ? now : { state, sinceMs: Date.parse(since) }]
+      }),
+    )
+    const at = new Date(nowMs).toISOString()
+    for (const { name, state, fault = null } of backends)
+      if (state !== (before.get(name)?.state ?? 'up'))
+        events.publish('backend', { at, name, state, cause: fault })
   }
 
   #lookAtReloads(
@@ -100,3 +122,17 @@ export class ChangeWatch {
       for (const key of seen.keys()) if (!bans.all.has(key)) seen.delete(key)
   }
 }
+
+type Health = Pick<StoreHealth, 'available' | 'cause' | 'refusal'>
+
+export const storeStateOf = ({ available, refusal }: Health): Store['state'] =>
+  refusal !== undefined ? 'refused' : available ? 'up' : 'away'
+
+const held = <State>(
+  before: Held<State> | undefined,
+  state: State,
+  nowMs: number,
+): Held<State> => ({
+  state,
+  sinceMs: before === undefined || before.state === state ? before?.sinceMs : nowMs,
+})

@@ -32,7 +32,7 @@ export class Live {
   add(second: Second): void {
     this.seconds.add(second)
     if (second.deprecated !== undefined) this.deprecated.add(second.deprecated)
-    if (second.shadow !== undefined) this.shadow.add(second.shadow, second.at * 1000)
+    this.shadow.add(second.rows, second.at * 1000)
   }
 
   /** The listener is called once for each second that is over, with the sum of all processes and every row. */

@@ -72,12 +72,12 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
   }
 }
 
-type Line = readonly [
+const line = (
   kind: Attention['kind'],
   severity: Attention['severity'],
   text: string,
-  more?: { readonly since?: string | null | undefined; readonly subject?: string },
-]
+  { since = null, subject = null }: Partial<Pick<Attention, 'since' | 'subject'>> = {},
+): Attention => ({ kind, severity, text, since, subject })
 
 /** Worst first. */
 export function attention(parts: OverviewParts, nowMs: number): Attention[] {
@@ -95,95 +95,82 @@ export function attention(parts: OverviewParts, nowMs: number): Attention[] {
   ]
   const room = Math.max(1, SHOWN - before.length - after.length)
   const clients = clientLines(parts, nowMs).slice(0, room)
-  return [...before, ...clients, ...after]
-    .slice(0, SHOWN)
-    .map(([kind, severity, text, { since = null, subject = null } = {}]) => ({
-      kind,
-      severity,
-      text,
-      since,
-      subject,
-    }))
+  return [...before, ...clients, ...after].slice(0, SHOWN)
 }
 
 const clock = (since: string | null | undefined): string =>
   since ? ` since ${since.slice(11, 19)}Z` : ''
 
-function storeLines({ store, live, reloads }: OverviewParts): Line[] {
+function storeLines({ store, live, reloads }: OverviewParts): Attention[] {
   const { available, cause, refusal } = store()
   const since = live.changes.storeAwaySince
   if (refusal !== undefined)
-    return [['store', 'bad', `The store refuses this gateway: ${refusal}`, { since }]]
+    return [line('store', 'bad', `The store refuses this gateway: ${refusal}`, { since })]
   if (available) return []
   const text = `The store is away${clock(since)} (${cause ?? 'no answer'}); onOutage is ${reloads.config.store.onOutage}`
-  return [['store', 'bad', text, { since }]]
+  return [line('store', 'bad', text, { since })]
 }
 
-function backendLines({ backends }: OverviewParts): Line[] {
+function backendLines({ backends }: OverviewParts): Attention[] {
   const all = backends()
   const unwell = all.filter(({ state }) => state !== 'up')
   const severity = unwell.length < all.length ? 'warn' : 'bad'
-  return unwell.slice(0, SHOWN_BACKENDS).map(({ name, state, since, fault }, at): Line => {
+  return unwell.slice(0, SHOWN_BACKENDS).map(({ name, state, since, fault }, at): Attention => {
     const others = unwell.length - SHOWN_BACKENDS
     const more = at === SHOWN_BACKENDS - 1 && others > 0 ? `; and ${others} more` : ''
     const text = `${name} is ${state}${clock(since)}: ${fault ?? 'unknown'}${more}`
-    return ['backend', severity, text, { since, subject: name }]
+    return line('backend', severity, text, { since: since ?? null, subject: name })
   })
 }
 
-function reloadLines({ reloads: { fault }, live }: OverviewParts): Line[] {
+function reloadLines({ reloads: { fault }, live }: OverviewParts): Attention[] {
   const since = live.changes.reloadRefusedAt
   return fault === undefined
     ? []
-    : [['reload', 'warn', `The latest reload was refused: ${fault}`, { since }]]
+    : [line('reload', 'warn', `The latest reload was refused: ${fault}`, { since })]
 }
 
-function staleLines({ live }: OverviewParts, nowMs: number): Line[] {
+function staleLines({ live }: OverviewParts, nowMs: number): Attention[] {
   const reportedMs = live.latest === null ? live.startedAtMs : Date.parse(live.latest.at) + 1000
   if (nowMs - reportedMs < STALE_MS) return []
   const since = new Date(reportedMs).toISOString()
-  return [['stale', 'bad', `No worker has told anything${clock(since)}`, { since }]]
+  return [line('stale', 'bad', `No worker has told anything${clock(since)}`, { since })]
 }
 
-function clientLines({ live, reloads }: OverviewParts, nowMs: number): Line[] {
+function clientLines({ live, reloads }: OverviewParts, nowMs: number): Attention[] {
   const now = Math.floor(nowMs / 1000)
   const refused = live.clients.refusedNow(now, planInForce(reloads.config))
-  return refused.map(({ client, plan, refusals }): Line => {
+  return refused.map(({ client, plan, refusals }): Attention => {
     const since = new Date(refusals.since * 1000).toISOString()
     const rate = Number(refusals.perSecond(now).toPrecision(2))
     const why = refusals.by === 'ban' ? 'a key is banned' : `${refusals.by} quota used up`
     const text = `${client} (${plan}) is refused: ${why}, ${rate}/s${clock(since)}`
-    return ['client', 'warn', text, { since, subject: client }]
+    return line('client', 'warn', text, { since, subject: client })
   })
 }
 
-function unsavedLines({ unsavedSeconds }: OverviewParts): Line[] {
+function unsavedLines({ unsavedSeconds }: OverviewParts): Attention[] {
   const seconds = unsavedSeconds()
   if (seconds <= UNSAVED_SECONDS) return []
-  return [
-    [
-      'unsaved',
-      'bad',
-      `Counters were not kept for ${Math.round(seconds)} s; a crash now would forget them`,
-    ],
-  ]
+  const text = `Counters were not kept for ${Math.round(seconds)} s; a crash now would forget them`
+  return [line('unsaved', 'bad', text)]
 }
 
-function logLines({ logFault }: OverviewParts): Line[] {
+function logLines({ logFault }: OverviewParts): Attention[] {
   const fault = logFault()
-  return fault === undefined ? [] : [['log', 'bad', fault.replace(/^the/, 'The')]]
+  return fault === undefined ? [] : [line('log', 'bad', fault.replace(/^the/, 'The'))]
 }
 
-function certificateLines({ reloads }: OverviewParts, nowMs: number): Line[] {
-  return reloads.config.certificates.flatMap(({ setting, endsAtMs }): Line[] => {
+function certificateLines({ reloads }: OverviewParts, nowMs: number): Attention[] {
+  return reloads.config.certificates.flatMap(({ setting, endsAtMs }): Attention[] => {
     const end = describeEnd(endsAtMs, nowMs)
     if (end === undefined) return []
     const text = `The certificate of ${setting} ${end}; renew it, then reload`
-    return [['certificate', endsAtMs <= nowMs ? 'bad' : 'warn', text, { subject: setting }]]
+    return [line('certificate', endsAtMs <= nowMs ? 'bad' : 'warn', text, { subject: setting })]
   })
 }
 
-function keyLines({ reloads }: OverviewParts, nowMs: number): Line[] {
+function keyLines({ reloads }: OverviewParts, nowMs: number): Attention[] {
   const { clients } = reloads.config
   const count = clients.countEnding(nowMs, nowMs + 7 * DAY_MS)
   const first = count === 0 ? undefined : clients.firstEnding(nowMs)
@@ -191,7 +178,6 @@ function keyLines({ reloads }: OverviewParts, nowMs: number): Line[] {
   const { id, expiresAtMs = 0 } = first.key
   const others = count > 1 ? `; ${count - 1} more within 7 days` : ''
   const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ')
-  return [
-    ['key', 'warn', `Key ${id} of ${first.client.id} expires ${on}Z${others}`, { subject: id }],
-  ]
+  const text = `Key ${id} of ${first.client.id} expires ${on}Z${others}`
+  return [line('key', 'warn', text, { subject: id })]
 }

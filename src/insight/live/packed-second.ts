@@ -1,5 +1,5 @@
 /** A second as it is sent between processes: separate arrays of strings and numbers cost a tenth of objects. */
-import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
+import { rowNumbers, TallyRow, type SeenUse } from '../../core/record/tally.ts'
 import type { Second } from './second.ts'
 
 /** Plain data. */
@@ -10,7 +10,8 @@ export interface PackedSecond extends Omit<Second, 'rows'> {
 }
 
 const TEXTS = 3
-const NUMBERS = 15
+/** Use and limit of both windows stand behind the other numbers of a row. */
+const NUMBERS = rowNumbers.length + 4
 
 /** Numbers are written by index, so that no row allocates an array. */
 export function packSecond({ rows, ...second }: Second): PackedSecond {
@@ -19,21 +20,11 @@ export function packSecond({ rows, ...second }: Second): PackedSecond {
   let at = 0
   for (const row of rows) {
     texts.push(row.client, row.key, row.plan)
-    numbers[at++] = row.dayIndex
-    numbers[at++] = row.admitted
-    numbers[at++] = row.refusedMinute
-    numbers[at++] = row.refusedDay
-    numbers[at++] = row.refusedBan
-    numbers[at++] = row.refusedOther
-    numbers[at++] = row.requests
-    numbers[at++] = row.answered
-    numbers[at++] = row.totalMsSum
-    numbers[at++] = row.totalMsMax
+    for (const name of rowNumbers) numbers[at++] = row[name]
     numbers[at++] = row.minute?.used ?? NaN
     numbers[at++] = row.minute?.limit ?? NaN
     numbers[at++] = row.day?.used ?? NaN
     numbers[at++] = row.day?.limit ?? NaN
-    numbers[at++] = row.lastUsedMs
   }
   return { ...second, texts, numbers }
 }
@@ -42,25 +33,15 @@ export function unpackSecond({ texts, numbers, ...second }: PackedSecond): Secon
   const rows: TallyRow[] = []
   let at = 0
   const next = (): number => numbers[at++] ?? NaN
-  for (let text = 0; text < texts.length; text += TEXTS)
-    rows.push({
-      client: texts[text] ?? '',
-      key: texts[text + 1] ?? '',
-      plan: texts[text + 2] ?? '',
-      dayIndex: next(),
-      admitted: next(),
-      refusedMinute: next(),
-      refusedDay: next(),
-      refusedBan: next(),
-      refusedOther: next(),
-      requests: next(),
-      answered: next(),
-      totalMsSum: next(),
-      totalMsMax: next(),
-      minute: useOf(next(), next()),
-      day: useOf(next(), next()),
-      lastUsedMs: next(),
-    })
+  for (let text = 0; text < texts.length; text += TEXTS) {
+    const clientId = texts[text] ?? ''
+    const keyId = texts[text + 1] ?? ''
+    const row = new TallyRow({ clientId, keyId, plan: texts[text + 2] ?? '' }, 0)
+    for (const name of rowNumbers) row[name] = next()
+    row.minute = useOf(next(), next())
+    row.day = useOf(next(), next())
+    rows.push(row)
+  }
   return { ...second, rows }
 }
 

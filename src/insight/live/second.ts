@@ -2,10 +2,10 @@
 import type { Refused } from '../api/live.ts'
 import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
 import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
-import type { LiveCounters } from '../../core/record/metrics.ts'
+import type { Metrics } from '../../core/record/metrics.ts'
 import type { DeprecatedCalls } from '../../core/record/deprecated-callers.ts'
-import type { ShadowSecond } from '../../core/record/shadow-counts.ts'
 import type { Tally, TallyRow } from '../../core/record/tally.ts'
+import { sums } from './seconds.ts'
 
 /** Outcomes of requests to one backend; plain data. */
 export interface BackendSecond {
@@ -25,10 +25,13 @@ export interface ProcessNow {
   readonly rssBytes: number
 }
 
-export function processNow(metrics: { live(): LiveCounters }): ProcessNow {
-  const { inFlight, connections, eventLoopLagMs: loopLagMs } = metrics.live()
-  return { pid: process.pid, inFlight, connections, loopLagMs, rssBytes: process.memoryUsage.rss() }
-}
+export const processNow = ({ inFlight, connections, eventLoopLagMs }: Metrics): ProcessNow => ({
+  pid: process.pid,
+  inFlight: inFlight(),
+  connections: connections(),
+  loopLagMs: eventLoopLagMs(),
+  rssBytes: process.memoryUsage.rss(),
+})
 
 /** One second of one process, or the sum of several; plain data. */
 export interface Second {
@@ -48,101 +51,78 @@ export interface Second {
   readonly rows: readonly TallyRow[]
   /** Calls of deprecated routes; undefined: none. */
   readonly deprecated?: DeprecatedCalls | undefined
-  /** Verdicts of shadow limits; undefined: nothing was judged. */
-  readonly shadow?: readonly ShadowSecond[] | undefined
+}
+
+/** Timers may fire a little early. */
+const MARGIN_MS = 2
+
+/** Starts a timer that follows the wall clock and keeps no process alive. onSecond: called with the latest second (Unix time) that has been over for lateMs; a busy process may be late and skip some. */
+export function everySecond(onSecond: (second: number) => void, lateMs = 0): () => void {
+  let timer: NodeJS.Timeout
+  const wait = (): void => {
+    const intoMs = (Date.now() - lateMs) % 1000
+    timer = setTimeout(report, 1000 - intoMs + MARGIN_MS).unref()
+  }
+  const report = (): void => {
+    onSecond(Math.floor((Date.now() - lateMs) / 1000) - 1)
+    wait()
+  }
+  wait()
+  return () => clearTimeout(timer)
 }
 
 /** Takes what happened since the last call. at: the second it is reported as. */
 export function createSecondSampler(
-  metrics: { live(): LiveCounters },
-  tally: Pick<Tally, 'take' | 'deprecated' | 'shadow'>,
+  metrics: Metrics,
+  tally: Pick<Tally, 'take' | 'deprecated'>,
 ): (at: number) => Second {
-  const gatewayBefore = new WeakMap<HistogramSeries, Float64Array>()
-  const backendBefore = new WeakMap<HistogramSeries, Float64Array>()
-  const storeBefore = new WeakMap<HistogramSeries, Float64Array>()
-  const backendsBefore = new WeakMap<object, BackendCounts>()
-  let refusedBefore = refusedOf(metrics.live())
-  return (at) => {
-    const now = metrics.live()
-    const gateway = difference(now.gateway, gatewayBefore)
-    const refusedNow = refusedOf(now)
-    const refused = less(refusedNow, refusedBefore)
+  const grown = createGrowth()
+  const grownSeries = (all: readonly HistogramSeries[]): number[] =>
+    all.map((series) => grown(series, series.counts)).reduce(sums, [])
+  /** Refusals of other causes, at most. */
+  let others = 0
+  const refused = (): Refused => {
+    const { decisions, requests } = metrics
+    const by = [decisions.minute.refused, decisions.day.refused, requests.refusals.api_key_banned]
     // A quota decision is counted before its refusal, so `other` may drop for a second; its return is no refusal.
-    refusedBefore = { ...refusedNow, other: refusedBefore.other + refused.other }
+    others = Math.max(others, sumOf(Object.values(requests.refusals)) - sumOf(by))
+    const [minute = 0, day = 0, ban = 0, other = 0] = grown(decisions, [...by, others])
+    return { minute, day, ban, other }
+  }
+  return (at) => {
+    const { routes } = metrics.requests
+    const gateway = grownSeries(routes.map((route) => route.gateway))
     return {
       at,
-      requests: gateway.reduce((sum, count) => sum + count, 0),
-      refused,
+      requests: sumOf(gateway),
+      refused: refused(),
       gateway,
-      backend: difference(now.backend, backendBefore),
-      inFlight: now.inFlight,
-      store: difference([now.storeSeconds], storeBefore),
-      backends: now.backends.flatMap((backend) => backendSecond(backend, backendsBefore)),
+      backend: grownSeries(routes.map((route) => route.backend)),
+      inFlight: metrics.inFlight(),
+      store: grownSeries([metrics.storeSeconds]),
+      backends: metrics.backends().flatMap(({ name, outcomes, attemptSeconds }) => {
+        const failed = failedOutcomes.map((outcome) => outcomes[outcome])
+        const counts = [sumOf(Object.values(outcomes)), sumOf(failed), ...attemptSeconds.counts]
+        // The outcomes of a backend outlive a reload, unlike the backend itself.
+        const [requests = 0, failures = 0, ...attempts] = grown(outcomes, counts)
+        return requests === 0 ? [] : [{ name, requests, failures, attempts }]
+      }),
       rows: tally.take(),
       deprecated: tally.deprecated.take(),
-      shadow: tally.shadow.take(),
     }
   }
 }
 
-interface BackendCounts {
-  readonly requests: number
-  readonly failures: number
-  readonly attempts: Float64Array
-}
-
-/** Difference since the last call; empty if the backend was sent nothing. Writes `before`, keyed by outcomes, which outlive a reload. */
-function backendSecond(
-  { name, outcomes, attemptSeconds }: LiveCounters['backends'][number],
-  before: WeakMap<object, BackendCounts>,
-): BackendSecond[] {
-  const requests = Object.values(outcomes).reduce((sum, count) => sum + count, 0)
-  const failures = failedOutcomes.reduce((sum, outcome) => sum + outcomes[outcome], 0)
-  const last = before.get(outcomes)
-  const { counts } = attemptSeconds
-  before.set(outcomes, { requests, failures, attempts: counts.slice() })
-  if (requests === (last?.requests ?? 0)) return []
-  const attempts = Array.from(counts, (count, slot) => count - (last?.attempts[slot] ?? 0))
-  return [
-    {
-      name,
-      requests: requests - (last?.requests ?? 0),
-      failures: failures - (last?.failures ?? 0),
-      attempts,
-    },
-  ]
-}
-
 const failedOutcomes = ['5xx', ...backendFailureKinds] as const
 
-function refusedOf({ refusals, decisions }: LiveCounters): Refused {
-  const [minute, day, ban] = [
-    decisions.minute.refused,
-    decisions.day.refused,
-    refusals.api_key_banned,
-  ]
-  const all = Object.values(refusals).reduce((sum, count) => sum + count, 0)
-  return { minute, day, ban, other: all - minute - day - ban }
-}
+const sumOf = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0)
 
-const less = (now: Refused, before: Refused): Refused => ({
-  minute: now.minute - before.minute,
-  day: now.day - before.day,
-  ban: now.ban - before.ban,
-  other: Math.max(0, now.other - before.other),
-})
-
-/** Difference since the last call with the same `before`, which this writes; a new series counts in full. */
-function difference(
-  series: Iterable<HistogramSeries>,
-  before: WeakMap<HistogramSeries, Float64Array>,
-): number[] {
-  const sum: number[] = []
-  for (const one of series) {
-    const last = before.get(one)
-    for (const [slot, count] of one.counts.entries())
-      sum[slot] = (sum[slot] ?? 0) + count - (last?.[slot] ?? 0)
-    before.set(one, one.counts.slice())
+/** Returns how much the counts of a thing have grown since the last call for it; those of a new one count in full. */
+function createGrowth() {
+  const before = new WeakMap<object, ArrayLike<number>>()
+  return (thing: object, counts: Float64Array | readonly number[]): number[] => {
+    const last = before.get(thing)
+    before.set(thing, counts.slice())
+    return Array.from(counts, (count, slot) => count - (last?.[slot] ?? 0))
   }
-  return sum
 }

@@ -1,15 +1,27 @@
 /** The latest 15 minutes of this gateway, second by second, summed over its processes. Time is an argument. */
 import type { Latency, Refused, Seconds as SecondsAnswer, Tick } from '../api/live.ts'
-import { backendBounds, gatewayBounds } from '../../core/backends/histogram-series.ts'
-import type { Second } from './second.ts'
+import {
+  attemptBounds,
+  backendBounds,
+  gatewayBounds,
+  storeBounds,
+} from '../../core/backends/histogram-series.ts'
+import type { BackendSecond, Second } from './second.ts'
 
 const KEPT_SECONDS = 900
-/** Seconds over which a latency is measured. */
-const LATENCY_SECONDS = 10
+/** Seconds over which latencies and the traffic of backends are measured. */
+const MEASURED_SECONDS = 10
 /** Measurements are forgotten when the clock goes back further than this. */
 export const BACK_SECONDS = 2
 
 type MeasuredSecond = Omit<Tick, 'untold'>
+
+/** Traffic of a backend: rates per second. p99Ms is null where there was no attempt. */
+export interface Traffic {
+  readonly requestsPerSecond: number
+  readonly failuresPerSecond: number
+  readonly p99Ms: number | null
+}
 
 export class Seconds {
   /** Figures of the last second that is over; undefined before the first. Written by close, as are all fields below. */
@@ -21,7 +33,8 @@ export class Seconds {
   /** Ring of seconds, at their beginning modulo KEPT_SECONDS. */
   readonly #kept: ({ readonly second: number; readonly measured: MeasuredSecond } | undefined)[] =
     []
-  readonly #buckets: Pick<Second, 'at' | 'gateway' | 'backend'>[] = []
+  /** The last MEASURED_SECONDS. */
+  #recent: Omit<Second, 'rows'>[] = []
 
   /** A report that comes too late counts in the next second. */
   add(second: Second): void {
@@ -71,11 +84,36 @@ export class Seconds {
     }
   }
 
+  backend(name: string): Traffic {
+    const own = this.#recent.flatMap(({ backends }) => backends.filter((one) => one.name === name))
+    const [first, last] = [this.#recent[0], this.#recent.at(-1)]
+    const seconds = first === undefined || last === undefined ? 1 : last.at - first.at + 1
+    const perSecond = (count: (of: BackendSecond) => number): number =>
+      Math.round((own.reduce((sum, one) => sum + count(one), 0) / seconds) * 10) / 10
+    return {
+      requestsPerSecond: perSecond(({ requests }) => requests),
+      failuresPerSecond: perSecond(({ failures }) => failures),
+      p99Ms: quantileMs(
+        own.map(({ attempts }) => attempts),
+        attemptBounds,
+        0.99,
+      ),
+    }
+  }
+
+  get storeP99Ms(): number | null {
+    return quantileMs(
+      this.#recent.map(({ store }) => store),
+      storeBounds,
+      0.99,
+    )
+  }
+
   #keep(second: Second): void {
     const { at, requests, refused, inFlight } = second
     this.#first = Math.min(this.#first, at)
-    this.#buckets.push(second)
-    while ((this.#buckets[0]?.at ?? at) <= at - LATENCY_SECONDS) this.#buckets.shift()
+    const { rows: _, ...measured } = second
+    this.#recent = [...this.#recent.filter((one) => one.at > at - MEASURED_SECONDS), measured]
     const gatewayMs = this.#latency('gateway', gatewayBounds)
     const backendMs = this.#latency('backend', backendBounds)
     this.latest = { at: isoSecond(at), requests, refused, gatewayMs, backendMs, inFlight }
@@ -83,7 +121,7 @@ export class Seconds {
   }
 
   #latency(of: 'gateway' | 'backend', bounds: readonly number[]): Latency {
-    const counts = this.#buckets.map((one) => one[of]).reduce(sums, [])
+    const counts = this.#recent.map((one) => one[of])
     return { p50: quantileMs(counts, bounds, 0.5), p99: quantileMs(counts, bounds, 0.99) }
   }
 
@@ -91,7 +129,7 @@ export class Seconds {
     this.#closed = -Infinity
     this.#first = Infinity
     this.#kept.length = 0
-    this.#buckets.length = 0
+    this.#recent = []
     const open = [...this.#open.values()]
     this.#open.clear()
     for (const second of open) this.add({ ...second, at: upTo })
@@ -109,7 +147,12 @@ export const sums = (one: readonly number[], other: readonly number[]): number[]
 const plus = (one: Second, other: Second): Second => ({
   at: one.at,
   requests: one.requests + other.requests,
-  refused: plusRefused(one.refused, other.refused),
+  refused: {
+    minute: one.refused.minute + other.refused.minute,
+    day: one.refused.day + other.refused.day,
+    ban: one.refused.ban + other.refused.ban,
+    other: one.refused.other + other.refused.other,
+  },
   gateway: sums(one.gateway, other.gateway),
   backend: sums(one.backend, other.backend),
   inFlight: one.inFlight + other.inFlight,
@@ -118,19 +161,13 @@ const plus = (one: Second, other: Second): Second => ({
   rows: [...one.rows, ...other.rows],
 })
 
-export const plusRefused = (one: Refused, other: Refused): Refused => ({
-  minute: one.minute + other.minute,
-  day: one.day + other.day,
-  ban: one.ban + other.ban,
-  other: one.other + other.other,
-})
-
-/** Quantile of a histogram in ms, with two digits; null: it is empty. Values count as spread evenly within a bucket, and as the last bound beyond it. */
+/** Quantile of the sum of histograms in ms, with two digits; null: it is empty. Values count as spread evenly within a bucket, and as the last bound beyond it. */
 export function quantileMs(
-  counts: readonly number[],
+  histograms: readonly (readonly number[])[],
   bounds: readonly number[],
   share: number,
 ): number | null {
+  const counts = histograms.reduce(sums, [])
   const all = counts.reduce((sum, count) => sum + count, 0)
   if (all === 0) return null
   let left = share * all

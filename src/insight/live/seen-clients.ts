@@ -117,7 +117,7 @@ export class SeenClients {
       if (after !== undefined && !isBefore(after, placed)) continue
       const current = planOf(entry.client, entry.plan)
       if (current === undefined || (plan ?? current) !== current) continue
-      insert(found, placed)
+      found.splice(found.findLastIndex((one) => isBefore(one, placed)) + 1, 0, placed)
       if (found.length > limit + 1) found.pop()
     }
     const page = found.slice(0, limit)
@@ -233,18 +233,6 @@ function placeOf(cursor: string): Place | undefined {
 
 const isBefore = (one: Place, other: Place): boolean =>
   one.value > other.value || (one.value === other.value && one.client < other.client)
-
-function insert(found: Placed[], placed: Placed): void {
-  let from = 0
-  let to = found.length
-  while (from < to) {
-    const middle = (from + to) >> 1
-    const there = found[middle]
-    if (there !== undefined && isBefore(there, placed)) from = middle + 1
-    else to = middle
-  }
-  found.splice(from, 0, placed)
-}
 
 function dropFirst(table: Map<string, unknown>, kept: number): void {
   for (const key of table.keys()) {

@@ -2,9 +2,9 @@
  * Finds the busiest clients: sums by client in slices of five seconds. Each slice is bounded as in Space-Saving (Metwally et
  * al. 2005), but drops many clients at a time, and a client counts from when it entered. Time is an argument.
  */
-import type { Refused, Top, TopClient } from '../api/live.ts'
+import type { Top, TopClient } from '../api/live.ts'
 import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
-import { BACK_SECONDS, plusRefused } from './seconds.ts'
+import { BACK_SECONDS } from './seconds.ts'
 
 const SLICE_SECONDS = 5
 const KEPT_SECONDS = 900
@@ -16,13 +16,19 @@ const YOUNG_SECONDS = 120
 const OLD_CLIENTS = 200
 const LISTED = 50
 
-interface Sum {
+const summed = [
+  'requests',
+  'answered',
+  'totalMsSum',
+  'refusedMinute',
+  'refusedDay',
+  'refusedBan',
+  'refusedOther',
+] as const
+
+interface Sum extends Record<(typeof summed)[number], number> {
   plan: string
-  requests: number
-  answered: number
-  totalMsSum: number
   totalMsMax: number
-  refused: { -readonly [By in keyof Refused]: number }
 }
 
 interface Counted extends Sum {
@@ -48,7 +54,7 @@ export class TopClients {
     for (const row of rows) {
       const known = slice.clients.get(row.client)
       const sum = known ?? { ...nothing(row.plan), before: slice.error }
-      addRow(sum, row)
+      addTo(sum, row)
       if (known === undefined) slice.clients.set(row.client, sum)
       if (slice.clients.size >= GROWTH * SLICE_CLIENTS) cut(slice, SLICE_CLIENTS)
     }
@@ -66,7 +72,7 @@ export class TopClients {
     for (const { clients } of slices)
       for (const [client, counted] of clients) {
         const sum = sums.get(client) ?? nothing(counted.plan)
-        addSum(sum, counted)
+        addTo(sum, counted)
         sums.set(client, sum)
       }
     const order = orders[by]
@@ -113,31 +119,24 @@ const nothing = (plan: string): Sum => ({
   answered: 0,
   totalMsSum: 0,
   totalMsMax: 0,
-  refused: { minute: 0, day: 0, ban: 0, other: 0 },
+  refusedMinute: 0,
+  refusedDay: 0,
+  refusedBan: 0,
+  refusedOther: 0,
 })
 
-function addRow(sum: Sum, row: TallyRow): void {
-  addTimes(sum, row.plan, row)
-  sum.refused.minute += row.refusedMinute
-  sum.refused.day += row.refusedDay
-  sum.refused.ban += row.refusedBan
-  sum.refused.other += row.refusedOther
+function addTo(sum: Sum, more: Readonly<Sum>): void {
+  sum.plan = more.plan
+  for (const name of summed) sum[name] += more[name]
+  if (more.totalMsMax > sum.totalMsMax) sum.totalMsMax = more.totalMsMax
 }
 
-function addSum(sum: Sum, other: Sum): void {
-  addTimes(sum, other.plan, other)
-  sum.refused = plusRefused(sum.refused, other.refused)
-}
-
-type Times = Pick<TallyRow, 'requests' | 'answered' | 'totalMsSum' | 'totalMsMax'>
-
-function addTimes(sum: Sum, plan: string, of: Times): void {
-  sum.plan = plan
-  sum.requests += of.requests
-  sum.answered += of.answered
-  sum.totalMsSum += of.totalMsSum
-  if (of.totalMsMax > sum.totalMsMax) sum.totalMsMax = of.totalMsMax
-}
+const refusedOf = (sum: Sum) => ({
+  minute: sum.refusedMinute,
+  day: sum.refusedDay,
+  ban: sum.refusedBan,
+  other: sum.refusedOther,
+})
 
 /** Drops the clients with the fewest requests. */
 function cut(slice: Slice, kept: number): void {
@@ -154,17 +153,17 @@ const meanMs = ({ answered, totalMsSum }: Sum): number =>
 
 const orders: Readonly<Record<Top['by'], (sum: Sum) => number>> = {
   requests: ({ requests }) => requests,
-  refusals: ({ refused: { minute, day, ban, other } }) => minute + day + ban + other,
+  refusals: (sum) => Object.values(refusedOf(sum)).reduce((all, count) => all + count),
   latency: meanMs,
 }
 
 const rounded = (ms: number): number => Math.round(ms * 100) / 100
 
 function answerOf(sum: Sum): Omit<TopClient, 'client' | 'minute' | 'day'> {
-  const { plan, requests, refused, answered, totalMsMax } = sum
+  const { plan, requests, answered, totalMsMax } = sum
   const times =
     answered === 0
       ? { meanMs: null, maxMs: null }
       : { meanMs: rounded(meanMs(sum)), maxMs: rounded(totalMsMax) }
-  return { plan, requests, refused, ...times }
+  return { plan, requests, refused: refusedOf(sum), ...times }
 }

@@ -3,13 +3,11 @@ import { hostname } from 'node:os'
 import { shownBan } from '../../admin/ban-operations.ts'
 import { createReadiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
-import { storeStateOf, type StateNeeds } from '../../admin/state-operations.ts'
+import type { StateNeeds } from '../../admin/state-operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
-import { Latest } from '../../insight/live/latest.ts'
 import { overview } from '../../insight/live/overview.ts'
-import { Since } from '../../insight/live/since.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Gateway } from './gateway.ts'
 import { createLiveExplainer } from './live-explainer.ts'
@@ -78,46 +76,26 @@ const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: tr
 
 /** State of routes, backends, the store and the workers, and since when it holds. */
 function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['state'] {
-  const latest = new Latest()
-  const [backendsSince, storeSince] = [new Since(), new Since()]
   /** Workers report backends that are not well, or were not. */
   const backends = (): BackendHealth[] => {
     const known = new Map(seenBy(workers.links).backends.map((health) => [health.name, health]))
     return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
   }
-  const look = (): void => {
-    const nowMs = Date.now()
-    backendsSince.look(
-      backends().map(({ name, state, since }) => [
-        name,
-        since === undefined ? { state } : { state, sinceMs: Date.parse(since) },
-      ]),
-      nowMs,
-    )
-    storeSince.look([['store', { state: storeStateOf(seenBy(workers.links).store) }]], nowMs)
-  }
-  live.onSecond((second) => {
-    latest.add(second)
-    look()
-  })
   return {
     workers: () => workers.processes,
     backends: () =>
       backends().map((health) => ({
         ...health,
-        ...latest.backend(health.name),
-        sinceMs: backendsSince.of(health.name).sinceMs,
+        ...live.seconds.backend(health.name),
+        sinceMs: live.changes.backendSinceMs(health.name),
       })),
-    store: () => {
-      const { sinceMs, losses } = storeSince.of('store')
-      return {
-        health: seenBy(workers.links).store,
-        unsaved: workers.stores.embedded?.unsaved,
-        sinceMs,
-        outages: losses,
-        callP99Ms: latest.storeP99Ms,
-      }
-    },
+    store: () => ({
+      health: seenBy(workers.links).store,
+      unsaved: workers.stores.embedded?.unsaved,
+      sinceMs: live.changes.store?.sinceMs,
+      outages: live.changes.storeOutages,
+      callP99Ms: live.seconds.storeP99Ms,
+    }),
     async requestsByRoute() {
       const counts = new Map<string, number>()
       for (const { name, values } of (await workers.measure()).flat())

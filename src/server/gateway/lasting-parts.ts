@@ -101,12 +101,12 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
   })
 }
 
-function createShadow({ config, metrics, stores }: LastingPartsOptions, { shadow }: Tally): Shadow {
+function createShadow({ config, metrics, stores }: LastingPartsOptions, tally: Tally): Shadow {
   const { lease } = config.store
   return new Shadow({
     authority: stores.authority,
     openLessee: (own) => new Lessee({ ...holder(), ...own, lease }),
-    counts: shadow,
+    tally,
     refused: metrics.quota.shadowRefused,
   })
 }
@@ -143,7 +143,6 @@ function createBans(
 
 /** Names of a configuration that bound the labels of metrics. */
 export const configNames = (config: Config): ConfigNames => ({
-  revision: config.revision,
   plans: [...config.plans.keys()],
   routes: config.routes.map(({ name }) => name),
 })

@@ -10,11 +10,11 @@ import { openListenSockets, type ListenSockets } from '../../core/http/bound-soc
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
   countersOf,
-  createSupervisorMetrics,
   renderSnapshots,
   sumSnapshots,
   type MetricsSnapshot,
-} from '../../core/record/metrics.ts'
+} from '../../core/record/metric-registry.ts'
+import { createSupervisorMetrics } from '../../core/record/whole-families.ts'
 import type { OwnState } from '../../state/contract.ts'
 import { Gateway, type GatewayOptions } from '../gateway/gateway.ts'
 import type { Prepared } from '../gateway/reloader.ts'
@@ -84,8 +84,9 @@ class Supervisor implements Workers {
     this.#gateway = gateway
     this.#probe = createProbe(config)
     const stores = openStores({ config, log })
-    const losses = { usage: () => gateway.usage.dropped, logLines: log.lostLines }
-    this.#metrics = createSupervisorMetrics(whole, losses)
+    this.#metrics = createSupervisorMetrics(whole)
+    this.#metrics.watchUsage(() => gateway.usage.dropped)
+    this.#metrics.watchLog(log.lostLines)
     this.#state = createSharedState({
       config,
       addresses,

@@ -2,7 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
-import type { MetricsSnapshot } from '../../core/record/metrics.ts'
+import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import type { DecisionListener } from '../../core/record/recent.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'

@@ -2,7 +2,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createLog, type Log, type LogOptions } from '../../../src/core/record/log.ts'
-import type { AccessRecord } from '../../../src/core/record/access-record.ts'
+import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { temporaryFile } from '../../support/processes.ts'
 
 type Line = Record<string, unknown>
@@ -19,39 +19,37 @@ const parse = (line: string | undefined): Line => JSON.parse(line ?? 'null') as 
 const times = { totalMs: 4.7, backendMs: 4.5765432 }
 const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 10 }
 
-const exchange = (more: Partial<AccessRecord> & { method?: string } = {}): AccessRecord => ({
-  id: '0123456789abcdef',
-  process: undefined,
-  terms: { revision: '3f9c21' },
-  decidedMs: undefined,
-  refundedMs: undefined,
-  refusedWindow: undefined,
-  request: { method: more.method ?? 'GET', receivedBytes: 0 },
-  clientAddress: '192.0.2.17',
-  path: '/v1/pets',
-  target: undefined,
-  tunnelEnd: undefined,
-  refusedCaller: undefined,
-  route: { name: 'listPets' },
-  caller: caller('acme'),
-  quota: { minute: { ...window, remaining: 299 }, day: { ...window, remaining: 9_999 } },
-  degraded: false,
-  waitedMs: 0,
-  responseBytes: 512,
-  status: 200,
-  backend: 'http://10.0.0.1:3000',
-  retried: undefined,
-  trace: undefined,
-  refusal: undefined,
-  cause: undefined,
-  ...more,
-})
+const exchange = (more: Partial<Exchange> & { method?: string } = {}) =>
+  ({
+    id: '0123456789abcdef',
+    process: undefined,
+    terms: { revision: '3f9c21' },
+    decidedMs: undefined,
+    refundedMs: undefined,
+    refusedWindow: undefined,
+    request: { method: more.method ?? 'GET', receivedBytes: 0 },
+    clientAddress: '192.0.2.17',
+    path: '/v1/pets',
+    target: undefined,
+    tunnelEnd: undefined,
+    refusedCaller: undefined,
+    route: { name: 'listPets' },
+    caller: caller('acme'),
+    quota: { minute: { ...window, remaining: 299 }, day: { ...window, remaining: 9_999 } },
+    degraded: false,
+    waitedMs: 0,
+    responseBytes: 512,
+    status: 200,
+    backend: 'http://10.0.0.1:3000',
+    retried: undefined,
+    trace: undefined,
+    refusal: undefined,
+    cause: undefined,
+    ...more,
+  }) as Exchange
 
-const caller = (clientId: string): AccessRecord['caller'] => ({
-  clientId,
-  plan: 'pro',
-  keyId: `${clientId}-1`,
-})
+const caller = (clientId: string) =>
+  ({ clientId, plan: 'pro', keyId: `${clientId}-1` }) as Exchange['caller']
 
 describe('the access line', () => {
   it('carries the request, flat, in one JSON object ended by one newline', () => {
@@ -187,16 +185,13 @@ describe('the access line', () => {
 
   it('of one key leaves room for those of others', async () => {
     const { log, lines } = logs({ overQuotaLinesPerSecond: 100 })
-    const refused = (keyId: string) =>
-      exchange({
-        status: 429,
-        refusal: 'api_key_banned',
-        caller: { clientId: keyId, keyId, plan: 'free' },
-      })
+    const refused = (client: string) =>
+      exchange({ status: 429, refusal: 'api_key_banned', caller: caller(client) })
     for (let index = 0; index < 5_000; index++) log.access(refused('noisy'), times)
     for (let index = 0; index < 5; index++) log.access(refused('quiet'), times)
     await log.close()
-    const shown = (key: string): number => lines.filter((line) => parse(line)['key'] === key).length
+    const shown = (client: string): number =>
+      lines.filter((line) => parse(line)['client'] === client).length
     // Ten lines a second; the flood may take several.
     expect(shown('noisy')).toBeLessThan(1_000)
     expect(shown('quiet')).toBe(5)

@@ -1,5 +1,4 @@
-import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { keysExpiringFamily } from '../../../src/core/record/whole-families.ts'
+import { describe, expect, it } from 'vitest'
 import { refusalKinds } from '../../../src/core/rules/refusals.ts'
 import { UniqueTimestamps } from '../../../src/core/record/access-record.ts'
 import {
@@ -8,7 +7,7 @@ import {
   type RequestRecord,
 } from '../../../src/core/record/metrics.ts'
 
-const names = { revision: 'abc123', plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
+const names = { plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
 const create = (): Metrics => createMetrics({ version: '1.2.3', ...names })
 
 const record = (more: Partial<RequestRecord> = {}): RequestRecord => ({
@@ -104,43 +103,11 @@ describe('metrics of requests', () => {
   })
 })
 
-describe('the page', () => {
-  it('carries build versions and the defaults of Node.js', async () => {
-    const page = await samples(create())
-    const build = `tollgate_build_info{version="1.2.3",node="${process.version}"}`
-    expect(page.get(build)).toBe(1)
-    expect(page.has('process_resident_memory_bytes')).toBe(true)
-    expect(page.has('nodejs_eventloop_lag_p99_seconds')).toBe(true)
-    expect(page.has('process_cpu_seconds_total')).toBe(true)
-    expect((await create().render()).body).toContain('# TYPE nodejs_gc_duration_seconds histogram')
-  })
-
-  it('escapes names from the configuration', async () => {
-    const metrics = createMetrics({ version: '1', revision: 'a', plans: [], routes: ['a"b\\c\nd'] })
-    done(metrics, { route: 'a"b\\c\nd', plan: undefined })
-    const { body } = await metrics.render()
-    expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
-  })
-})
-
-it('counts keys that end within 30 days once for each configuration and hour', () => {
-  onTestFinished(() => void vi.useRealTimers())
-  vi.useFakeTimers({ now: Date.UTC(2030, 0, 1, 0, 30) })
-  const asked: string[] = []
-  const clients = (name: string) => ({
-    countEnding: (fromMs: number, beforeMs: number) =>
-      asked.push(`${name} ${(beforeMs - fromMs) / 86_400_000}`),
-  })
-  let current: ReturnType<typeof clients> | undefined
-  const family = keysExpiringFamily(() => current)
-  expect(family.read()).toBe(0)
-  current = clients('one')
-  expect([family.read(), family.read()]).toEqual([1, 1])
-  current = clients('two')
-  expect(family.read()).toBe(2)
-  vi.advanceTimersByTime(30 * 60_000)
-  expect([family.read(), family.read()]).toEqual([3, 3])
-  expect(asked).toEqual(['one 30', 'two 30', 'two 30'])
+it('escapes names from the configuration', async () => {
+  const metrics = createMetrics({ version: '1', plans: [], routes: ['a"b\\c\nd'] })
+  done(metrics, { route: 'a"b\\c\nd', plan: undefined })
+  const { body } = await metrics.render()
+  expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
 })
 
 it('gives moments of one millisecond an order, and begins anew with the next one', () => {

@@ -8,24 +8,27 @@ import { DAY_MS } from '../../../src/config/time.ts'
 import { Shadow } from '../../../src/core/record/shadow.ts'
 import { shadowId } from '../../../src/state/memory/client-counters.ts'
 import { ShadowCounts } from '../../../src/core/record/shadow-counts.ts'
+import { Tally, type TallyRow } from '../../../src/core/record/tally.ts'
+import { row } from '../../insight/live/rows.ts'
 
 const NOON_MS = Date.UTC(2030, 0, 1, 12)
 const MIDNIGHT_MS = Date.UTC(2030, 0, 2)
 const limits: Limits = { perMinute: 1, perDay: 2 }
-const refused = { shadow: 'minute', live: 'day' } as const
-const admitted = { shadow: 'admitted', live: undefined } as const
 const plansWith = (shadow: Limits | undefined) =>
   new Map([['pro', { name: 'pro', limits, concurrent: 1, shadow }]])
 
+/** One judged request of a client in the second of atMs. */
+const judged = (client: string, atMs: number, more: Partial<TallyRow> = {}): TallyRow =>
+  row(client, { judged: 1, lastUsedMs: atMs + 7, ...more })
+const refused = { shadowMinute: 1, liveDay: 1 }
+
 /** As two processes tell of one second. */
 function told(atMs: number, kept = new ShadowCounts(NOON_MS)): ShadowCounts {
-  for (const clients of [['a', 'b'], ['b']]) {
-    const process = new ShadowCounts()
-    for (const client of clients) process.note(client, 'pro', refused, atMs + 7)
-    process.note('c', 'pro', admitted, atMs)
-    kept.add(process.take() ?? [], atMs)
-    expect(process.take()).toBeUndefined()
-  }
+  for (const clients of [['a', 'b'], ['b']])
+    kept.add(
+      [...clients.map((client) => judged(client, atMs, refused)), judged('c', atMs), row('d')],
+      atMs,
+    )
   return kept
 }
 
@@ -56,7 +59,9 @@ it('begins anew with the day and with other limits, and what comes late of the d
 
 it('knows 100,000 clients by name, and counts the others in their plan', () => {
   const kept = new ShadowCounts(NOON_MS)
-  for (let at = 0; at <= 100_000; at++) kept.note(`client-${at}`, 'pro', refused, NOON_MS)
+  const clients = Array.from({ length: 100_001 }, (_, at) => `client-${at}`)
+  const rows = clients.map((client) => judged(client, NOON_MS, refused))
+  kept.add(rows, NOON_MS)
   expect(kept.plan('pro', NOON_MS).requests).toBe(100_001)
   expect(kept.refused(1, NOON_MS).byPlan).toEqual(new Map([['pro', 100_000]]))
 })
@@ -66,7 +71,12 @@ it('is judged for no more requests at once than a thousand, hands back what is j
   const waiting: (() => void)[] = []
   const asked = new Set<string>()
   const told = { minute: 0, day: 0, unjudged: 0 }
-  const counts = new ShadowCounts(NOON_MS)
+  const tally = new Tally()
+  const counts = new ShadowCounts()
+  const sum = () => {
+    counts.add(tally.take(), Date.now())
+    return counts.plan('pro', Date.now())
+  }
   const shadow = new Shadow({
     authority: {
       take: (request) => {
@@ -82,7 +92,7 @@ it('is judged for no more requests at once than a thousand, hands back what is j
         lease: 'off',
         clock: { nowMs: () => performance.now(), epochMs: () => NOON_MS },
       }),
-    counts,
+    tally,
     refused: (_plan, by) => void (told[by] += 1),
   })
   expect(shadow.judgeFor(plansWith(undefined))).toBeUndefined()
@@ -104,23 +114,23 @@ it('is judged for no more requests at once than a thousand, hands back what is j
   expect(judge?.(caller('free'), live)).toBeUndefined()
   const charges = Array.from({ length: 1_100 }, () => judge?.(caller('pro'), live))
   charges[0]?.refund()
-  while (counts.plan('pro', NOON_MS).requests < 1_100) {
+  while (sum().requests < 1_100) {
     waiting.splice(0).forEach((answer) => answer())
     await new Promise((resolve) => setImmediate(resolve))
   }
   // One more than 900 were let in, since one was handed back before it was judged.
-  expect(counts.plan('pro', NOON_MS)).toMatchObject({ degraded: 100, refused: 99 })
+  expect(sum()).toMatchObject({ degraded: 100, refused: 99 })
   // So many may be missing in the refusals, beside which they are counted.
   expect([told.minute + told.day, told.unjudged]).toEqual([99, 100])
   // Neither may be in the id of a client: a space, of a configuration and of a token alike.
   expect([...asked]).toEqual([shadowId('acme')])
   expect(shadowId('acme')).toMatch(/ /)
   const again = judge?.(caller('pro'), live)
-  while (counts.plan('pro', NOON_MS).requests < 1_101) {
+  while (sum().requests < 1_101) {
     waiting.splice(0).forEach((answer) => answer())
     await new Promise((resolve) => setImmediate(resolve))
   }
   expect(again).toBeDefined()
-  expect(counts.plan('pro', NOON_MS).refused).toBe(100)
+  expect(sum().refused).toBe(100)
   await shadow.drain()
 })

@@ -58,12 +58,28 @@ it('counts by outcome, and times what was answered', () => {
     answered: 2,
     totalMsSum: 8,
     totalMsMax: 5,
+    judged: 0,
+    unjudged: 0,
+    shadowMinute: 0,
+    shadowDay: 0,
+    liveMinute: 0,
+    liveDay: 0,
     minute: { used: 42, limit: 60 },
     day: { used: 100, limit: 100 },
     lastUsedMs: expect.any(Number),
   })
   expect(row?.lastUsedMs).toBeGreaterThanOrEqual(beforeMs)
   expect(tally.take()).toEqual([])
+})
+
+it('counts what shadow limits decide, beside what the live ones have', () => {
+  const tally = new Tally()
+  tally.judged(acme, 'admitted', 'day')
+  tally.judged(acme, 'unjudged', undefined)
+  for (const by of ['minute', 'day', 'day'] as const) tally.judged(acme, by, 'minute')
+  expect(tally.take()).toMatchObject([
+    { judged: 5, unjudged: 1, shadowMinute: 1, shadowDay: 2, liveMinute: 3, liveDay: 1 },
+  ])
 })
 
 it('keeps days, clients and plans of one key apart, and charges of a second before', () => {

@@ -3,7 +3,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createLog } from '../../../src/core/record/log.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
-import type { TracedRequest } from '../../../src/core/record/trace.ts'
+import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { Tracing } from '../../../src/core/record/tracing.ts'
 import { atEnd } from '../../support/ending.ts'
 import { sumOf } from '../../support/gateway.ts'
@@ -23,7 +23,7 @@ async function tracingTo(url: string) {
     format: 'json',
     destination: { write: (line) => lines.push(line) },
   })
-  const metrics = createMetrics({ version: '1', revision: 'r', plans: [], routes: [] })
+  const metrics = createMetrics({ version: '1', plans: [], routes: [] })
   const tracing = new Tracing({ version: '1', log, metrics })
   const use = async (collector: string | undefined) => {
     const telemetry = collector && { otlp: `${collector}/v1/traces`, sample: 1 }
@@ -38,7 +38,7 @@ async function tracingTo(url: string) {
   return { tracing, use, spans, events, close: () => tracing.close() }
 }
 
-const request: TracedRequest = {
+const request = {
   id: 'r1',
   path: '/v1/pets',
   caller: undefined,
@@ -50,7 +50,7 @@ const request: TracedRequest = {
   proto: 'http',
   route: { template: '/v1/pets' },
   backendEndedMs: undefined,
-}
+} as Exchange
 /** So many requests, of one span each. */
 const serve = (tracing: Tracing, count: number): void => {
   for (let at = 0; at < count; at++) tracing.ended(request, tracing.begin([], false), 2)

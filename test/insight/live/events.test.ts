@@ -4,7 +4,8 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { Tick } from '../../../src/insight/api/live.ts'
 import { Events, eventTypes, type EventType } from '../../../src/insight/live/events.ts'
-import { RecentDecisions, type Decided, type Decision } from '../../../src/core/record/recent.ts'
+import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
+import { RecentDecisions, type Decision } from '../../../src/core/record/recent.ts'
 
 const tick = { at: 'now' } as Tick
 const decision = (client: string) => ({ client }) as Decision
@@ -89,7 +90,7 @@ setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 
 const all = { client: undefined, refused: true, id: undefined }
-const refused = (caller: Decided['caller']): Decided =>
+const refused = (caller: Exchange['caller']): Exchange =>
   ({
     id: '',
     startedMs: 0,
@@ -97,8 +98,8 @@ const refused = (caller: Decided['caller']): Decided =>
     refusal: 'x',
     caller,
     terms: { revision: '' },
-  }) as unknown as Decided
-const callerOf = (keyId: string) => ({ clientId: keyId, keyId, plan: 'free' })
+  }) as unknown as Exchange
+const callerOf = (keyId: string) => ({ clientId: keyId, keyId, plan: 'free' }) as Exchange['caller']
 
 it('the latest decisions keep the refusal of a client whatever comes without a credential, and beside one key that goes on and on', () => {
   const recent = new RecentDecisions(1)
@@ -122,7 +123,7 @@ it('the latest decisions keep the path of a request, and nothing else of a long 
     const url = Buffer.from(`/v1/a-path-of-some-length/${at}?${'q'.repeat(8_000)}`).toString()
     const path = url.slice(0, url.indexOf('?'))
     const decided = { id: '', startedMs: 0, request: { url }, path, terms: { revision: '' } }
-    recent.note(decided as Decided, 1, undefined)
+    recent.note(decided as Exchange, 1, undefined)
   }
   // The targets are 8 MB.
   expect(heldBytes() - before).toBeLessThan(4_000_000)

@@ -44,7 +44,7 @@ function partsOf(more: Partial<OverviewParts> = {}): OverviewParts {
     admittedToday: () => Promise.resolve(null),
     store: () => well,
     backends: () => [],
-    reloads: { config, takenAtMs: 0, counts: { refused: 0 }, fault: undefined },
+    reloads: { config, takenAtMs: 0, counts: { taken: 0, refused: 0 }, fault: undefined },
     unsavedSeconds: () => 0,
     logFault: () => undefined,
     listBans: () => Promise.resolve([]),
@@ -122,8 +122,8 @@ describe('what plans have had admitted today', () => {
     const today = createAdmittedToday(async function* () {
       reads++
       await Promise.resolve()
-      yield [{ ...row('a'), plan: 'pro' }]
-      yield [row('b'), { ...row('c'), plan: 'free' }]
+      yield [row('a')]
+      yield [row('b'), row('c', { plan: 'free' })]
     })
     const all = await Promise.all([today(NOW), today(NOW)])
     expect(all[1]).toEqual(
@@ -175,7 +175,7 @@ describe('changes', () => {
     expect(live.changes.reloads).toEqual([
       { at: '2026-11-03T14:07:30.500Z', revision: config.revision },
     ])
-    const refused = { ...reloads, counts: { refused: 1 }, fault: 'why' }
+    const refused = { ...reloads, counts: { taken: 1, refused: 1 }, fault: 'why' }
     expect(look({ reloads: refused })).toMatchObject([['reload', { refused: 'why' }]])
     // Read late from a store that was away, and one that has ended.
     many(100, NOW - 300_000)

@@ -1,17 +1,9 @@
 /** Seconds and rows of a tally, as tests give them. */
 import type { Second } from '../../../src/insight/live/second.ts'
-import type { TallyRow } from '../../../src/core/record/tally.ts'
+import { TallyRow } from '../../../src/core/record/tally.ts'
 
-export const row = (client: string, more: Partial<TallyRow> = {}): TallyRow => ({
-  client,
-  key: `${client}-1`,
-  plan: 'pro',
-  dayIndex: 0,
+const common = {
   admitted: 1,
-  refusedMinute: 0,
-  refusedDay: 0,
-  refusedBan: 0,
-  refusedOther: 0,
   requests: 1,
   answered: 1,
   totalMsSum: 2,
@@ -19,8 +11,14 @@ export const row = (client: string, more: Partial<TallyRow> = {}): TallyRow => (
   minute: { used: 1, limit: 10 },
   day: { used: 1, limit: 100 },
   lastUsedMs: 1_000,
-  ...more,
-})
+}
+
+export const row = (client: string, more: Partial<TallyRow> = {}): TallyRow =>
+  Object.assign(
+    new TallyRow({ clientId: client, keyId: `${client}-1`, plan: 'pro' }, 0),
+    common,
+    more,
+  )
 
 export const second = (at: number, more: Partial<Second> = {}): Second => ({
   at,

@@ -2,7 +2,6 @@
 import { describe, expect, it } from 'vitest'
 import { packSecond, unpackSecond } from '../../../src/insight/live/packed-second.ts'
 import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
-import { ShadowCounts } from '../../../src/core/record/shadow-counts.ts'
 import { createSecondSampler } from '../../../src/insight/live/second.ts'
 import { quantileMs, Seconds } from '../../../src/insight/live/seconds.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
@@ -20,12 +19,11 @@ const record = {
 } as const
 
 describe('one process', () => {
-  const names = { revision: 'r', routes: ['a', 'b'], plans: ['pro'] }
+  const names = { routes: ['a', 'b'], plans: ['pro'] }
   const metrics = createMetrics({ ...names, version: '1' })
   const take = createSecondSampler(metrics, {
     take: () => [row('c')],
     deprecated: new DeprecatedCallers(),
-    shadow: new ShadowCounts(),
   })
 
   it('tells what was added since the second before, and what is in flight', () => {
@@ -64,7 +62,7 @@ describe('one process', () => {
 describe('on its way to another process', () => {
   it('a second stays what it is', () => {
     const rows = [
-      row('c', { minute: undefined, totalMsSum: 1.25 }),
+      row('c', { minute: undefined, totalMsSum: 1.25, shadowDay: 3 }),
       row('d', { day: { used: 0, limit: 9 } }),
     ]
     const told = second(5, { rows, requests: 2 })
@@ -135,7 +133,7 @@ describe('latencies', () => {
     ['beyond the last bound, which is told', [0, 0, 3], 0.99, 100],
     ['two digits', [3, 0, 0], 0.5, 5],
   ])('of %s', (_, counts, share, ms) => {
-    expect(quantileMs(counts, [0.01, 0.1], share)).toBe(ms)
+    expect(quantileMs([counts], [0.01, 0.1], share)).toBe(ms)
   })
 
   it('are those of the ten seconds before, of all processes', () => {

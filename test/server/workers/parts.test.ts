@@ -2,14 +2,13 @@ import { createServer } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
-import {
-  createMetrics,
-  createSupervisorMetrics,
-  renderSnapshots,
-} from '../../../src/core/record/metrics.ts'
+import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
+import { createMetrics } from '../../../src/core/record/metrics.ts'
+import { createSupervisorMetrics } from '../../../src/core/record/whole-families.ts'
 import { createAddressCounter } from '../../../src/state/memory/addresses.ts'
 import { createMemoryBanStore, type BanStoreListener } from '../../../src/state/bans.ts'
 import { openMemoryState } from '../../../src/state/memory/home.ts'
+import { DAY_MS } from '../../../src/config/time.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConfigError } from '../../../src/config/problems.ts'
 import { crashesAfter, restartDelayMs } from '../../../src/server/workers/slot.ts'
@@ -174,7 +173,7 @@ describe('lines of a worker', () => {
 })
 
 describe('the metrics of several workers', () => {
-  const names = { revision: 'abc', plans: ['pro'], routes: ['listPets'] }
+  const names = { plans: ['pro'], routes: ['listPets'] }
   const worker = () => createMetrics({ version: '1', ...names })
   const lines = async (...snapshots: Parameters<typeof renderSnapshots>[0]) => {
     const { body } = await renderSnapshots(snapshots)
@@ -229,14 +228,18 @@ describe('the metrics of several workers', () => {
       topClients: () => [{ client: 'acme', requests: 8 }],
       deprecatedCallers: () => new Map([['getPet', 2]]),
       reloads: () => ({
-        config: { revision: 'new', clients: { countEnding: () => 6 } },
+        config: {
+          revision: 'new',
+          clients: { countEnding: (from: number, to: number) => (to - from) / DAY_MS },
+        },
         takenAtMs: 1_000,
         counts: { taken: 3, refused: 4 },
         fault: 'a typing error',
       }),
     }
-    const losses = { usage: () => 8, logLines: () => 4 }
-    const supervisor = createSupervisorMetrics(whole, losses)
+    const supervisor = createSupervisorMetrics(whole)
+    supervisor.watchUsage(() => 8)
+    supervisor.watchLog(() => 4)
     const page = await lines(
       await one.snapshot(),
       await other.snapshot(),
@@ -257,7 +260,7 @@ describe('the metrics of several workers', () => {
       'tollgate_config_reloads_total{outcome="taken"}': 3,
       'tollgate_config_reloads_total{outcome="refused"}': 4,
       tollgate_config_last_load_timestamp_seconds: 1,
-      tollgate_keys_expiring: 6,
+      tollgate_keys_expiring: 30,
       tollgate_workers: 2,
       tollgate_worker_restarts_total: 5,
       'tollgate_request_duration_seconds_count{route="listPets"}': 3,
