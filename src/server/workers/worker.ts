@@ -87,19 +87,15 @@ export function createWorker(channel: SupervisorChannel) {
   }
 }
 
+const ownOutput = { destination: LOG_FD, relay: STDERR_FD, isShared: true }
+
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
   pieces: ClientPieces,
   channel: SupervisorChannel,
 ) {
   const { number, version, ticketSecret, config } = start
-  const log = createLog({
-    ...config.log,
-    worker: number,
-    destination: LOG_FD,
-    relay: STDERR_FD,
-    isShared: true,
-  })
+  const log = createLog({ ...config.log, worker: number, ...ownOutput })
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret }
   const { calls, lanes, noticed, stores, bans } = connect(parts, channel)
