@@ -66,12 +66,14 @@ export const columnsOf = (buffer: ArrayBuffer, counts: Counts) => {
     bytes: ids,
     at: (number) => at[number] ?? 0,
     length: (number) => length[number] ?? 0,
+    hashedBytes: Infinity,
     slots,
   })
   const keyDigests: Indexed = {
     bytes: digests,
     at: (key) => key * DIGEST_BYTES,
     length: () => DIGEST_BYTES,
+    hashedBytes: 4,
     slots: views.byDigest,
   }
   return {

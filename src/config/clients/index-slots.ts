@@ -7,6 +7,8 @@ interface Entries {
   readonly at: (number: number) => number
   /** Returns the number of bytes. */
   readonly length: (number: number) => number
+  /** Most bytes that a hash is made of: the first ones of a digest tell it from others. */
+  readonly hashedBytes: number
 }
 
 /** A slot holds the number of an entry plus one; 0 means free. */
@@ -45,7 +47,7 @@ export const isSame = (of: Entries, one: number, others: Entries, other: number)
 const slotOf = (of: Entries, one: number, others: Indexed): number => {
   const { slots } = others
   // Scaling the hash spares rounding the number of slots up to a power of two.
-  const hash = hashBytes(of.bytes, of.at(one), of.length(one))
+  const hash = hashBytes(of.bytes, of.at(one), Math.min(of.length(one), others.hashedBytes))
   for (let slot = Math.floor((hash * slots.length) / 2 ** 32); ; slot++) {
     if (slot === slots.length) slot = 0
     const entry = slots[slot] ?? 0
@@ -59,8 +61,10 @@ export const findSame = (of: Entries, one: number, others: Indexed): number | un
   return entry === 0 ? undefined : entry - 1
 }
 
-export const find = (bytes: Buffer, among: Indexed): number | undefined =>
-  findSame({ bytes, at: () => 0, length: () => bytes.length }, 0, among)
+export const find = (bytes: Buffer, among: Indexed): number | undefined => {
+  const { hashedBytes } = among
+  return findSame({ bytes, at: () => 0, length: () => bytes.length, hashedBytes }, 0, among)
+}
 
 /** onSame: called for an entry that equals an earlier one. */
 export const fill = (
