@@ -327,14 +327,6 @@ describe('text for reading along', () => {
     expect(lines[1]).toContain('FATAL: crash error=Error: the end\n    Error: the end\n')
     expect(lines[1]).toMatch(/\n +at .*log\.test\.ts/)
   })
-
-  it('lets nothing from outside steer the terminal', () => {
-    const { log, lines } = logs({ format: 'text' })
-    log.access(exchange({ path: '/\u001b[2J\u009b31m\r\nx' }), times)
-    expect(lines).toHaveLength(1)
-    // eslint-disable-next-line no-control-regex
-    expect(lines[0]).toMatch(/^[\x20-\x7e]+\n$/)
-  })
 })
 
 describe('writing to a descriptor', () => {
