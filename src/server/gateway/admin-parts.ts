@@ -87,7 +87,11 @@ function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['stat
       backends().map((health) => ({
         ...health,
         ...live.seconds.backend(health.name),
-        sinceMs: live.changes.backendSinceMs(health.name),
+        // The last look was up to a second ago, and may not know of a fault that is shown.
+        sinceMs:
+          health.since === undefined
+            ? live.changes.backendSinceMs(health.name)
+            : Date.parse(health.since),
       })),
     store: () => ({
       health: seenBy(workers.links).store,
