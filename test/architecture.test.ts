@@ -61,14 +61,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they only go down. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_693,
-  tools: 4_995,
-  server: 4_061,
-  admin: 5_897,
-  insight: 3_640,
-  core: 17_328,
-  state: 5_186,
-  config: 4_832,
+  cli: 4_517,
+  tools: 4_799,
+  server: 3_553,
+  admin: 5_569,
+  insight: 3_535,
+  core: 16_878,
+  state: 5_014,
+  config: 4_498,
 }
 
 describe('the wings', () => {
