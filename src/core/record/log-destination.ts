@@ -9,8 +9,8 @@ const RETRY_AFTER_MS = 20
 /** Pause before the next attempt after the disk has refused a batch. */
 const RETRY_DISK_AFTER_MS = 1_000
 const GIVE_UP_AFTER_MS = 1_000
-/** A pipe takes up to this many bytes of one write whole, whatever other processes write to it (PIPE_BUF of Linux, pipe(7)). */
-const PIPE_BYTES = 4_096
+/** A pipe takes up to this many bytes of one write whole, whatever other processes write to it (PIPE_BUF of Linux, pipe(7)); a socket does too. */
+const WHOLE_BYTES = 4_096
 
 const fullPipe = new Set(['EAGAIN', 'EBUSY'])
 /** The descriptor is closed, or its reader is gone: nothing will ever be written to it again. */
@@ -54,7 +54,7 @@ export class DescriptorDestination {
   constructor(fd: number, isShared: boolean, dropped: (lines: number) => void) {
     this.#fd = fd
     this.#dropped = dropped
-    this.#mostBytes = isShared && isPipe(fd) ? PIPE_BYTES : Infinity
+    this.#mostBytes = isShared && !isFile(fd) ? WHOLE_BYTES : Infinity
   }
 
   /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
@@ -228,11 +228,12 @@ export class DescriptorDestination {
   }
 }
 
-function isPipe(fd: number): boolean {
+/** A file takes each write whole, as long as there is room. */
+function isFile(fd: number): boolean {
   try {
-    return fstatSync(fd).isFIFO()
+    return fstatSync(fd).isFile()
   } catch {
     // It is closed, as the first write will show.
-    return false
+    return true
   }
 }
