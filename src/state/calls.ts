@@ -1,8 +1,8 @@
 /**
  * Calls of one process to another on the same machine, over the IPC channel between them, or to a thread of its own. Calls made
  * during one turn of the event loop travel as one message, and only one message of a lane is unanswered at a time: later calls
- * wait and go with the next. So a busy receiver gets fewer, larger messages. A call that it cannot decide yet delays no other. A
- * late answer costs the calls that waited for it as long as a call may wait, and no other.
+ * wait and go with the next. So a busy receiver gets fewer, larger messages. A call that the receiver cannot decide yet delays no
+ * other. A late answer fails only the calls whose own time ran out while they waited for it.
  */
 import { Silence } from './silence.ts'
 import { afterTurn } from './timers.ts'
@@ -23,7 +23,7 @@ export interface CallBatch {
   }[]
 }
 
-/** id: of the call. */
+/** id: the call that this outcome belongs to. */
 export type CallOutcome = { readonly id: number } & (
   { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
 )
@@ -48,12 +48,12 @@ interface Pending {
 
 /** Bounds a message, so that it keeps the receiver busy for a few ms at most. */
 const BATCH_CALLS = 1_000
-/** With more calls open, further ones fail at once: the caller is faster than the receiver. */
+/** Limit of open calls; further ones fail at once, as the caller is faster than the receiver. */
 const OPEN_CALLS = 20_000
 
 export interface IpcCallsOptions {
   send(batch: CallBatch): void
-  /** Bound of every call. */
+  /** Time that every call may take; one that is sent late may take up to a quarter more. */
   readonly timeoutMs: number
   /** The lane, which separates these calls from others on the same channel. */
   readonly lane: string
@@ -72,7 +72,7 @@ export class IpcCalls<Calls> {
   readonly #open = new Map<number, Pending>()
   /** The calls of the message whose first answer is awaited. Written by #flush, receive and close. */
   #awaited: ReadonlySet<Pending> | undefined
-  /** That answer is late: a call that waited for it has timed out. Written by receive and #expire. */
+  /** The awaited answer is late: a call that waited for it has timed out. Written by receive and #expire. */
   #isLate = false
   readonly #silence = new Silence()
   #lastId = 0
@@ -81,7 +81,7 @@ export class IpcCalls<Calls> {
     this.#options = options
   }
 
-  /** Rejects with StoreUnavailable when the receiver does not answer within `timeoutMs` or cannot carry out the call. */
+  /** Rejects with StoreUnavailable where the receiver is away or busy, is silent for `timeoutMs` or cannot carry out the call. */
   call<Name extends keyof Calls & string>(
     name: Name,
     argument: Argument<Calls[Name]>,
@@ -109,7 +109,7 @@ export class IpcCalls<Calls> {
     this.#recovered.push(listener)
   }
 
-  /** Ignores the answers of another lane. */
+  /** Settles the calls that are answered; ignores the answers of another lane. */
   receive({ lane, isFirst, outcomes }: AnswerBatch): void {
     if (lane !== this.#options.lane) return
     for (const outcome of outcomes) {
@@ -147,7 +147,7 @@ export class IpcCalls<Calls> {
     for (const call of calls) {
       this.#queue.delete(call)
       this.#open.set(call.id, call)
-      // A call that has waited for a late answer gets a fair time of its own.
+      // A call that has waited for a late answer gets at least a quarter of the time for its own.
       if (call.askedMs + timeoutMs - nowMs < timeoutMs / 4) this.#bound(call, timeoutMs / 4)
     }
     this.#awaited = new Set(calls)
@@ -163,7 +163,7 @@ export class IpcCalls<Calls> {
     call.timer = afterTurn(withinMs, () => this.#expire(call))
   }
 
-  /** The call has waited long enough. After a silence all calls fail. */
+  /** Fails a call whose time is up, and all calls once the silence has lasted so long that the receiver counts as away. */
   #expire(call: Pending): void {
     call.reject(new StoreUnavailable('timeout'))
     const isUnanswered = this.#queue.delete(call) || this.#awaited?.has(call)

@@ -9,10 +9,10 @@ export const LONGEST_ENTRY_BYTES = 16 * MiB
 
 export class TooLong extends Error {}
 
-/** Receives a piece, which begins with the unused rest of the one before. A line feed stands behind `to`, which is no part of the file. Returns the end of the bytes used. */
+/** Takes a piece: the unused rest of the one before and more, up to `to`, where a line feed is added. Returns the end of what it used. */
 type UsePiece = (bytes: Buffer, to: number, isEnd: boolean) => number
 
-/** Returns the SHA-256 of the file, in hex. Throws as node:fs does, and TooLong where the reader uses nothing of LONGEST_ENTRY_BYTES. */
+/** Returns the SHA-256 of the file, in hex. Throws as node:fs does, and TooLong where more than LONGEST_ENTRY_BYTES stay unused. */
 export const readPieces = (path: string, use: UsePiece): string => {
   const hash = createHash('sha256')
   const fd = openSync(path, 'r')
@@ -41,17 +41,17 @@ export const readPieces = (path: string, use: UsePiece): string => {
 
 const [tab, lineFeed, carriageReturn, blank, hash, dash] = [0x09, 0x0a, 0x0d, 0x20, 0x23, 0x2d]
 
-/** A range of bytes; end is excluded. */
+/** A range of bytes; end is excluded. The bytes change when the call that received them returns. */
 export interface Span {
   readonly bytes: Buffer
   readonly start: number
   readonly end: number
 }
 
-/** Says whether a line is a client, the first line of one, or goes on with the one before. */
+/** Says whether a line is a client, is the first line of one, or belongs to what came before, as blank lines and comments do. */
 type LineKind = (bytes: Buffer, start: number, end: number) => 'client' | 'first' | 'inside'
 
-/** Returns the SHA-256 of the file, in hex, and throws as readPieces does. take: receives each client with its number of line. */
+/** Returns the SHA-256 of the file, in hex, and throws as readPieces does. take: receives each client and its first line, from 1. */
 export const cutFile = (
   path: string,
   kindOf: LineKind,
@@ -93,7 +93,7 @@ const isSpace = (byte = 0): boolean => byte === blank || byte === tab || byte ==
 
 /**
  * Cuts a YAML list, bare or under `clients:`, at the dashes of its own indent: inside an item everything is indented deeper.
- * A file with a line of another kind has to be read as a whole.
+ * A file with a line of another kind (isForeign) cannot be cut and has to be read as a whole.
  */
 export class YamlItems {
   /** Whether a line of another kind has come. */

@@ -16,7 +16,7 @@ export type BalancerOptions = Pick<
 /** A backend that sends surplus bytes is reported again when it has not sent any for this long. */
 const NAMED_EVERY_MS = 60_000
 
-/** Each change is reported once. */
+/** Each change of a backend's health is reported once. */
 export interface BackendObserver {
   /** forMs: how long the backend is ejected; undefined: it is not ejected. */
   down(line: { backend: string; cause: string; forMs: number | undefined }): void
@@ -50,15 +50,15 @@ export class Balancer {
   }
 
   /**
-   * Grants a permit, which exactly one report must give back; undefined: the request has to wait.
-   * Any other backend is preferred to `avoid`. A client whose earlier requests wait gets no permit for a later one; the other
-   * clients in line either hold too many permits or find none free.
+   * Grants a permit, which one report() or giveBack() must return; undefined: the request has to wait. Any other backend of
+   * equal health is preferred to `avoid`. A client whose earlier requests wait gets no permit for a later one. A client that
+   * has none in line may pass the line, as those who wait there either hold too many permits or find none free.
    */
   take(asker: Asker, avoid?: Backend): Backend | undefined {
     return this.#line.has(asker.clientId) ? undefined : this.#grant(asker, avoid)
   }
 
-  /** Returns whether the line has room. If so, onPermit or onOverdue of the waiter follows in a later turn, unless leave() is called first. */
+  /** Enters the line and returns true, if it has room; onPermit or onOverdue follows in a later turn, unless leave() comes first. */
   wait(place: Place, avoid?: Backend): boolean {
     if (this.#line.length >= this.#options.breaker.waiting) return false
     place.avoid = avoid
@@ -68,7 +68,7 @@ export class Balancer {
     return true
   }
 
-  /** Removes a request that no longer waits. */
+  /** Removes a request that is not to wait any longer. */
   leave(place: Place): void {
     this.#line.leave(place)
   }

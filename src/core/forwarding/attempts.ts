@@ -43,7 +43,7 @@ export class Forwarder {
     if (this.underWay === 0) this.#onIdle?.()
   }
 
-  /** Refuses new requests and resolves when those under way have finished. */
+  /** Refuses new requests; resolves when those under way have finished and the engine is closed. */
   async close(): Promise<void> {
     this.closing = true
     if (this.underWay > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
@@ -68,7 +68,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   #repeated = 0
   /** The failure of the previous attempt; undefined during the first one. */
   #failed: FailedAttempt | undefined
-  /** The backend of a failed attempt may have received some of it. */
+  /** The backend of a failed attempt may have received some of the request. */
   #reached = false
   settled = false
 
@@ -90,7 +90,7 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   }
 
   abort(fault?: BackendFailure): boolean {
-    // The connection closes before the permit goes to a request that needs one.
+    // The connection has to close first, as the permit may go at once to a request that needs a connection.
     const isSeen = this.#handle?.abort() ?? false
     if (!this.settled) this.#settle(fault ? { ...fault, ...answered } : 'abandoned')
     return isSeen || this.#reached

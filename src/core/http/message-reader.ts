@@ -23,7 +23,7 @@ const LF = 0x0a
 const CR = 0x0d
 const NOTHING = Buffer.alloc(0)
 const LEAST_BLOCK_BYTES = 1_024
-/** Chunks of one piece: what a turn of the event loop takes of a connection is judged by piece. */
+/** Limit of chunks in one piece: what a connection takes of a turn of the event loop is checked after each piece. */
 const MOST_CHUNKS = 1_024
 
 export const malformed = (cause: string): Refusal => refuse('invalid_request', { cause })
@@ -42,21 +42,21 @@ export interface Syntax<Head> {
   readonly beginning: RegExp
   /** RFC 9112 2.2: one empty line before a request is ignored. */
   readonly mayFollowEmptyLine: boolean
-  /** The first line alone is longer than a head may be. */
+  /** The refusal where the first line alone is longer than a head may be. */
   readonly longLine: Refusal
 }
 
-/** How the end of a body is found; bodyBytes may be Infinity. */
+/** How the end of a body is found. bodyBytes: Infinity where the body ends with its connection. */
 export interface BodyFraming {
   readonly body: 'none' | 'length' | 'chunked'
   readonly bodyBytes: number
 }
 
-/** Bytes are added, and next() is asked until it needs more; so whoever asks decides when a request begins. */
+/** The caller adds bytes and calls next() until it returns MORE; so the caller decides when a request begins. */
 export class MessageReader<Head> {
   /** Limit of a head, and of a trailer section. */
   maxHeadBytes: number
-  /** Results of next(), by what it returned. A piece may share its memory with what was added. */
+  /** What next() has found: a head, a piece or a fault, as it returned. A piece may share its memory with the bytes added. */
   head: Head | undefined
   piece: Buffer = NOTHING
   /** Number of chunks that the piece was made of. */
@@ -68,9 +68,9 @@ export class MessageReader<Head> {
   #end = 0
   /** The memory was allocated here, so bytes may be added behind #end. */
   #isOwn = false
-  /** Bytes of the head, chunk line or trailer section that were searched for its end. */
+  /** Bytes of the head, chunk line or trailer line that were searched for its end. */
   #searchedBytes = 0
-  /** Bytes of the body or chunk that have not come; in the trailer section, those that still may. */
+  /** Bytes of the body or chunk that have not come; in the trailer section, the most that may still come. */
   #missingBytes = 0
   /** An empty line has come before the request; a second one is a fault. */
   #sawEmptyLine = false
@@ -87,7 +87,7 @@ export class MessageReader<Head> {
     return this.#end - this.#at
   }
 
-  /** The last piece of a body has been found, and its end. */
+  /** The end of the message has been found; the next call of next() returns END. */
   get isAtEnd(): boolean {
     return this.#state === AT_END
   }
@@ -124,7 +124,7 @@ export class MessageReader<Head> {
     else this.#state = body === 'length' && bodyBytes > 0 ? IN_BODY : AT_END
   }
 
-  /** Nothing more is parsed; returns the bytes that were not. */
+  /** Ends the parsing for good and returns the bytes that were not parsed. */
   stop(): Buffer {
     const rest = this.#bytes.subarray(this.#at, this.#end)
     this.#state = STOPPED
@@ -143,7 +143,7 @@ export class MessageReader<Head> {
     return this.#bytes.toString('latin1', this.#at, this.#end)
   }
 
-  /** After HEAD, frame() must be called before the next call; after FAULT, there is none. */
+  /** Parses on. The caller must call frame() after each HEAD before it calls this again, and not call this after a FAULT. */
   next(): Found {
     switch (this.#state) {
       case IN_HEAD:
@@ -224,7 +224,7 @@ export class MessageReader<Head> {
     return isLine ? LONG_HEAD : this.#syntax.longLine
   }
 
-  /** Chunks that came together are one piece: a client may send a byte in each. */
+  /** Chunks that came together make one piece, as a client may send each byte in a chunk of its own. */
   #readChunks(): Found {
     const pieces: Buffer[] = []
     let found: Found | undefined
@@ -236,14 +236,14 @@ export class MessageReader<Head> {
         if (this.#missingBytes === 0) this.#moveTo(this.#at, IN_CHUNK_END)
       } else found = this.#readBetweenChunks()
     }
-    // Nothing moves at a fault, so the next call finds it again, behind the piece.
+    // A fault moves nothing: where the piece has to be returned first, the next call finds the fault again.
     if (pieces.length === 0) return found ?? this.next()
     if (pieces.length > 1) this.piece = Buffer.concat(pieces)
     this.pieceChunks = pieces.length
     return PIECE
   }
 
-  /** Returns undefined when it has moved on. */
+  /** Returns undefined when the reader has moved on to what comes next. */
   #readBetweenChunks(): Found | undefined {
     switch (this.#state) {
       case IN_CHUNK_LINE:
@@ -273,7 +273,7 @@ export class MessageReader<Head> {
     return this.#moveTo(end + 2, size === 0 ? IN_TRAILERS : IN_CHUNK)
   }
 
-  /** Line by line, as one that is no field is refused at once. */
+  /** Reads line by line, so that a line that is no field is refused at once. */
   #readTrailer(): Found | undefined {
     const at = this.#at
     const searchedBytes = this.#searchedBytes
@@ -288,7 +288,7 @@ export class MessageReader<Head> {
     return this.#moveTo(end + 2, IN_TRAILERS)
   }
 
-  /** Reports what a head or chunk line cannot contain, in its bytes that are new. */
+  /** Whether the bytes not searched before contain what no head, chunk line or trailer may. */
   #hasLoneLineEnd(searchedBytes: number): boolean {
     let from = this.#at + searchedBytes
     // A CR may have been the last of the earlier bytes.
@@ -303,5 +303,5 @@ export class MessageReader<Head> {
   }
 }
 
-/** A CR at the end may still get its LF. */
+/** Matches a CR or LF alone, or a control byte; a CR at the end may still get its LF. */
 const loneLineEnd = /[^\r]\n|^\n|\r[^\n]|[^\t\r\n -~\x80-\xff]/

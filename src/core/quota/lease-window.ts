@@ -20,20 +20,20 @@ export class LeaseWindow {
   taken: number | undefined
   /** The limit of the latest reply: tokens in hand were granted under it or a lower one. */
   grantedLimit = 0
-  /** Tokens may be spent until then, the earliest moment at which the window can end. */
+  /** Tokens may be spent until this moment: SPEND_GUARD_MS before the window can end, or, without the authority, its likely end. */
   spendUntilMs = -Infinity
   /** The latest moment at which the window can end. */
   endsByMs = -Infinity
-  /** Requests with refusedLimit or a lower limit are refused from memory until then. */
+  /** Requests under refusedLimit or a lower limit are refused from memory until this moment. */
   refusedUntilMs = -Infinity
   refusedLimit = 0
-  /** When the authority last set the use back to 0, as far as this process knows; 0: never. */
+  /** When, by its own clock, the authority last set the use back to 0, as far as this process knows; 0: never. */
   resetMs = 0
   /** Tokens to be returned with the next statement, as their requests were refunded since the latest. */
   refunded = 0
   /**
-   * The most tokens taken, in all or by other processes, that notices since the latest statement reported; they may be newer
-   * than the reply.
+   * The highest counts of tokens taken, in all and by other processes, that notices have reported since the latest statement.
+   * They may be newer than the latest reply.
    */
   #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
 
@@ -46,7 +46,7 @@ export class LeaseWindow {
     return this.kind === 'minute' ? limits.perMinute : limits.perDay
   }
 
-  /** Tokens that the client may still spend: those granted to nobody and those in hand, less those awaited. */
+  /** Tokens that the client may still spend: those granted to nobody and those in hand, less those that waiting requests will get. */
   remaining(limit: number, awaited: number): number {
     return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used) - awaited)
   }
@@ -72,15 +72,15 @@ export class LeaseWindow {
     return isInHand && limit >= this.grantedLimit && this.remaining(limit, 0) > 0
   }
 
-  /** Whether the refusal in memory still holds. It does not while tokens are in hand, or when more were refunded since than are awaited. */
+  /** Whether the refusal in memory still holds: tokens left beyond those that waiting requests will get end it early. */
   isRefused(limit: number, nowMs: number, awaited: number): boolean {
     const isRemembered = nowMs <= this.refusedUntilMs && limit <= this.refusedLimit
     return isRemembered && this.remaining(limit, awaited) === 0
   }
 
   /**
-   * Makes the statement for the authority; returns: leave out unspent tokens. What was spent without asking, during an outage,
-   * is stated as held, as it is true use.
+   * Makes the statement for the authority, and counts refunds and notices anew. returns: unspent tokens are given back by it.
+   * What was spent without asking, during an outage, is stated as held, as it is true use.
    */
   statement(returns: boolean, fresh: number): Statement {
     this.refunded = 0
@@ -96,8 +96,8 @@ export class LeaseWindow {
   }
 
   /**
-   * Refunds one charge of the window `index`, unless that window has ended or was reset since. The token goes back to the
-   * authority, which may just have reset the window and no longer count it.
+   * Refunds one charge of the window `index`, unless that window has ended or was reset since. The token is not spent again
+   * here but goes back to the authority, which may have reset the window just now and no longer count it.
    */
   refund(index: number, resetMs: number): void {
     if (this.index !== index || this.resetMs !== resetMs || this.used === 0) return
@@ -136,7 +136,7 @@ export class LeaseWindow {
     this.#giveBack(this.refunded)
     this.grantedLimit = at.limit
     this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
-    // More than a whole window is left only where the authority keeps one that its clock has not reached yet.
+    // More than a whole window is left only where the authority's clock went back, as it keeps the later window.
     const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs
     this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
     const refusedUntilMs = this.taken < at.limit ? -Infinity : this.spendUntilMs
@@ -144,7 +144,7 @@ export class LeaseWindow {
     this.#heed()
   }
 
-  /** Applies the totals of a notice. If a call of this process caused it, its hold may have changed since. */
+  /** Applies the totals of a notice. isOwn: a call of this process caused it, so that `held` may be out of date by now. */
   note({ index, taken, held }: Totals['minute'], isOwn: boolean): void {
     if (this.#noted === undefined || this.#noted.index < index)
       this.#noted = { index, taken: 0, ofOthers: 0 }

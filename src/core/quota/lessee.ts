@@ -12,7 +12,7 @@ import { systemTimers, type Timers } from '../../state/timers.ts'
 /** A client idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000
 const FORGET_EVERY_MS = 60_000
-/** One pass serves all clients affected by a loss of data, each of which reports it. */
+/** A loss of data shows once for each client it affects; one restatement within this time serves them all. */
 const RESTATES_EVERY_MS = 1_000
 /** Enough time for tens of thousands of leases; a store that is away ends the drain sooner. */
 const DRAIN_AT_MOST_MS = 2000
@@ -23,14 +23,14 @@ export interface LesseeOptions extends Pick<
 > {
   /** Mode of decision while the authority is away. */
   readonly outage: OutageMode
-  /** Number of processes that share each client until the authority reports them, and the number of this one among them. Default 1. */
+  /** How many processes share the limits until the authority has named them, and the number of this one, from 1. Default 1. */
   readonly processes?: number
   readonly number?: number | undefined
   /** auto: holds tokens ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly observe?: QuotaObserver
   readonly timers?: Timers
-  /** With more clients, those not seen lately are forgotten. */
+  /** Number of clients beyond which those not seen lately are forgotten. Default 100,000. */
   readonly maxClients?: number
 }
 
@@ -97,7 +97,7 @@ export class Lessee {
     return decision instanceof Promise ? this.#awaited(lease, decision) : this.#observed(decision)
   }
 
-  /** Returns the client's standing without a charge; undefined while the store is away. */
+  /** Returns the client's standing without a charge; undefined where the authority is away or does not answer. Never rejects. */
   peek(id: string, limits: Limits): QuotaView | undefined | Promise<QuotaView | undefined> {
     const nowMs = this.#options.clock.nowMs()
     const lease = this.#leaseOf(id, limits, nowMs)
@@ -108,7 +108,7 @@ export class Lessee {
     return lease.inFlight?.then(view) ?? view()
   }
 
-  /** Returns the same as far as this process knows it without asking another; undefined where it does not. */
+  /** Returns the client's standing without asking another process; undefined where this one does not know it. */
   known(id: string, limits: Limits): QuotaView | undefined {
     if (this.#calls.isImmediate) {
       const view = this.peek(id, limits)
@@ -129,7 +129,7 @@ export class Lessee {
     else this.#holdings.watch(lease)
   }
 
-  /** Returns everything held; takes at most two seconds. */
+  /** Hands everything held back to the authority; takes at most two seconds. */
   async drain(): Promise<void> {
     const { timers = systemTimers } = this.#options
     this.#stopForgetting()
@@ -174,16 +174,16 @@ export class Lessee {
         this.#leases.delete(id)
   }
 
-  /** Handles a loss of data. No process has spent its share, as the authority answers and itself waits for the statements it has lost. */
+  /** Handles a loss of data. No shares were spent, as the authority answers; it waits itself for the statements it has lost. */
   #recoverLoss(): void {
     const isHandled = this.#options.clock.nowMs() < this.#restatedMs + RESTATES_EVERY_MS
-    // The embedded authority loses single clients only.
+    // An embedded authority loses single clients only, so the others need not be restated.
     if (!isHandled && !this.#calls.isImmediate) this.#restateAll()
   }
 
   /** Called when the authority is back. */
   #resume(): void {
-    // At a start no process has spent a share yet.
+    // No process has spent any of its share when this one has just started, so there is nothing to wait for.
     if (this.#leases.size > 0 || this.#membership.hasAnswer)
       this.#outage.settle(this.#options.clock.nowMs())
     this.#restateAll()

@@ -1,4 +1,4 @@
-/** Recent activity of this gateway over all its processes; bounded, and lost when it ends. */
+/** Recent activity of this gateway over all its processes; bounded, and lost when the gateway ends. */
 import type { Tick } from '../api/live.ts'
 import { ChangeWatch, type Watched } from './changes.ts'
 import { Events } from './events.ts'
@@ -28,24 +28,24 @@ export class Live {
   readonly #listeners: SecondListener[] = []
   #standing: Watched | undefined
 
-  /** Adds a second of one process; each only once. */
+  /** Adds a second of one process; the same one must not be added twice. */
   add(second: Second): void {
     this.seconds.add(second)
     if (second.deprecated !== undefined) this.deprecated.add(second.deprecated)
     this.shadow.add(second.rows, second.at * 1000)
   }
 
-  /** The listener is called once for each second that is over, with the sum of all processes and every row. */
+  /** The listener is called once for each second that is over and has reports, with the sum of all processes and every row. */
   onSecond(listener: SecondListener): void {
     this.#listeners.push(listener)
   }
 
-  /** Checks this state for changes once a second. */
+  /** Has every later close(), one a second, check this state for changes. */
   watch(standing: Watched): void {
     this.#standing = standing
   }
 
-  /** Passes on all reports of the seconds up to this one. */
+  /** Ends the seconds up to this one (Unix time), and passes on what was reported of them. */
   close(upTo: number): void {
     for (const second of this.seconds.close(upTo)) {
       this.top.add(second.at, second.rows)
@@ -60,7 +60,7 @@ export class Live {
     this.changes.look(this.#standing, Date.now(), this.events)
   }
 
-  /** Passes on all reports, and ends the events. */
+  /** Passes on what was reported and not passed on yet, and ends the events. */
   end(): void {
     this.close(Math.ceil(Date.now() / 1000))
     this.events.end()

@@ -1,7 +1,7 @@
 /**
  * Finds clients that have used a configured share (a mark) of a window, each once per window and mark. Rows count tokens
- * handed to other processes as used, which is never too low, so they show which clients to look up. The time is that of the
- * rows.
+ * handed to other processes as used, which is never too low, so they show which clients to look up. All times are those of
+ * the rows.
  */
 import type { Limits } from '../../config/config.ts'
 import type { Second } from '../live/second.ts'
@@ -28,7 +28,7 @@ export interface Suspect {
   readonly row: TallyRow
   /** Requests that this gateway has admitted in the row's windows: a lower bound of the use. */
   readonly own: Readonly<Record<Reached['window'], number>>
-  /** Number of look-ups that could not decide it. */
+  /** Number of look-ups that left open whether a mark is reached. */
   readonly open: number
 }
 
@@ -62,8 +62,8 @@ const BACK_SECONDS = 2
 const REST_SECONDS = 5
 const LOOKS_PER_SECOND = 50
 /**
- * Undecided look-ups after which a client is given up: by then idle tokens have been handed back, and those still out are
- * being spent, which rows show, or were lost with a process.
+ * How often an undecided client is put back before it is given up: by then idle tokens have been handed back, and those still
+ * out are being spent, which rows show, or were lost with a process.
  */
 const OPEN_AT_MOST = 2
 
@@ -88,7 +88,7 @@ export class QuotaMarks {
     for (const row of rows) this.#see(row, marks)
   }
 
-  /** Clients to look up now. Each is returned once, until it is seen again or put back. */
+  /** Returns the clients to look up now. Each is returned only once, until it is seen again or put back. */
   due(count = LOOKS_PER_SECOND): Suspect[] {
     for (const [id, at] of this.#looked) {
       if (this.#latest - at < REST_SECONDS) break
@@ -116,7 +116,7 @@ export class QuotaMarks {
     if (suspect.open < OPEN_AT_MOST) this.putBack({ ...suspect, open: suspect.open + 1 })
   }
 
-  /** Whether a mark is reached only if processes have spent tokens they hold. */
+  /** Whether a further mark would be reached if processes had spent the tokens that they hold. */
   isOpen({ id, row }: Suspect, found: CurrentUse, marks: readonly number[]): boolean {
     return this.#windows.some(({ name, lengthMs, marks: reached }) => {
       const { index, taken, used } = found[name]
@@ -127,7 +127,7 @@ export class QuotaMarks {
     })
   }
 
-  /** Marks that the client has certainly reached; if several of one window, the highest. */
+  /** Notes the look-up; returns the marks that the client has certainly reached and that are new, of each window the highest. */
   reached({ id, row, own }: Suspect, found: CurrentUse, marks: readonly number[]): Reached[] {
     return this.#windows.flatMap(({ name, lengthMs, marks: reached }) => {
       // The authority forgets a window that has ended; this gateway's own count is then a lower bound.

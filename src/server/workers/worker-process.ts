@@ -1,4 +1,4 @@
-/** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its log and a socket to listen on. */
+/** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its stderr and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
 import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
@@ -20,13 +20,13 @@ import {
 import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
 
 export interface WorkerProcessOptions {
-  /** The file that a worker runs: src/main.ts, or what it was built to. */
+  /** The file that a worker runs: src/main.ts, or the file built from it. */
   readonly entry: string
   readonly start: Omit<StartMessage, 'kind' | 'config'> & { readonly config: Config }
   readonly listenFd: number
-  /** Takes whole lines of its log. */
+  /** Takes whole lines of the worker's stderr: what Node.js reports there, and its log where that is to become text. */
   onLines(lines: string): void
-  /** Answers its calls. */
+  /** They answer the calls of the worker. */
   readonly handlers: CallHandlers<SharedCalls>
   onSecond(second: Second): void
   readonly onDecisions: DecisionListener
@@ -36,20 +36,20 @@ export interface WorkerProcessOptions {
 export interface WorkerExit {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
-  /** How long it took requests; 0: it never did. */
+  /** How long the worker was taking requests; 0: it never was. */
   readonly ranMs: number
-  /** The fault that it reported before it ended, if it could not begin. */
+  /** The fault that the worker reported before it ended, if it could not begin. */
   readonly fault: StartFault | undefined
-  /** It was asked to end. */
+  /** The worker was asked to end. */
   readonly isWanted: boolean
 }
 
 export const howEnded = ({ code, signal }: Pick<WorkerExit, 'code' | 'signal'>): string =>
   signal === null ? `exit code ${code}` : `signal ${signal}`
 
-/** Deadline to take its clients, and again to begin with them. */
+/** Deadline for a worker to take its clients, and then as long again to begin with them. */
 const START_AT_MOST_MS = 30_000
-/** A worker that stands still must not fill the memory of this process with its messages. */
+/** Limit of unsent messages: those to a worker that stands still must not fill the memory of this process. */
 const UNSENT_AT_MOST = 64
 /** Deadline to take a configuration and build it aside. */
 const PREPARE_AT_MOST_MS = 10_000
@@ -58,11 +58,11 @@ const ANSWER_AT_MOST_MS = 1_000
 
 export class WorkerProcess implements WorkerLink {
   readonly number: number
-  /** undefined: there is no process. */
+  /** undefined: the process could not be started. */
   readonly pid: number | undefined
-  /** It only ever moves forward. Written by #receive, drain and #end. */
+  /** The state only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Written by #receive, as are the next. */
+  /** Written by #receive, as are latest, now and sinceMs. */
   facts: WorkerFacts = {
     store: undefined,
     keySetFault: undefined,
@@ -73,13 +73,13 @@ export class WorkerProcess implements WorkerLink {
   latest: MetricsSnapshot | undefined
   now: (ProcessNow & { readonly receivedMs: number }) | undefined
   sinceMs: number | undefined
-  /** A question is sent even where notices are dropped: there is one message of them at a time, and no other would follow one that got lost. */
+  /** Questions are never dropped as notices are: one message of them is under way at a time, and a lost one would hold up all later. */
   readonly questions = createIpcCalls<WorkerQuestions>({
     lane: 'questions',
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })
-  /** The clients that the worker starts with are not kept for it. */
+  /** The start is left out, as it would keep the first configuration with its clients in memory. */
   readonly #options: Omit<WorkerProcessOptions, 'start'>
   readonly #child: ChildProcess
   /** Number of messages not handed over yet. Written by #send. */
@@ -87,22 +87,22 @@ export class WorkerProcess implements WorkerLink {
   /** Whether a notice was left out. Written by notify and #send. */
   #hasMissed = false
   readonly #listening = Promise.withResolvers<void>()
-  /** Resolves once it takes requests; rejects if it ends before or takes too long, with an Error that has the message, code and syscall of its fault. */
+  /** Resolves once the worker takes requests; rejects if it ends before or takes too long, with an Error that has what its fault has. */
   readonly listening = this.#listening.promise
   readonly #ended = Promise.withResolvers<WorkerExit>()
-  /** Resolves when it has ended and its last line was passed on. */
+  /** Resolves when the worker has ended and its last line was passed on; never rejects. */
   readonly ended = this.#ended.promise
   /** Ends a start or a drain that takes too long. Written by #killAfter; stopped by #receive and #end. */
   #deadline: NodeJS.Timeout | undefined
-  /** Why it could not begin. Written by #receive and, if there is no process at all, by the constructor. */
+  /** Why the worker could not begin. Written by #receive and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
   /** The send of the last configuration; never rejects. Written by #sendConfig. */
   #sent: Promise<void> = Promise.resolve()
-  /** The configuration that it is to prepare. Written by prepare and abort. */
+  /** The round whose configuration the worker prepares; answer: why it cannot, undefined: it can. Written by prepare and abort. */
   #prepared:
     | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
     | undefined
-  /** Beats since its last message. Written by #receive, beat and resetBeats. */
+  /** Beats of the watchdog since the worker's last message. Written by #receive, beat and resetBeats. */
   #silentBeats = 0
 
   constructor(options: WorkerProcessOptions) {
@@ -110,11 +110,11 @@ export class WorkerProcess implements WorkerLink {
     this.number = start.number
     this.#options = others
     this.#child = fork(options.entry, ['worker'], {
-      // The structured clone, as the configuration holds Maps.
+      // The configuration holds Maps, which the structured clone carries and JSON does not.
       serialization: 'advanced',
-      // Before its own handlers are installed, a signal would open the debugger of Node.js.
+      // A signal that comes before the worker has its own handlers would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
-      // The standard output is for what commands print; what comes on the standard error is made log lines of.
+      // The standard output is for what commands print; what comes on the standard error becomes log lines.
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, STDERR_FD],
     })
     this.pid = this.#child.pid
@@ -123,13 +123,13 @@ export class WorkerProcess implements WorkerLink {
     const relay = createLineRelay(options.onLines)
     this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
     this.#child.on('message', (message) => this.#receive(message as ToSupervisor))
-    // This comes after its last line, unlike 'exit'.
+    // This event comes after the worker's last line, and 'exit' may come before.
     this.#child.on('close', (code, signal) => {
       relay.end()
       this.#end(code, signal)
     })
     this.#child.on('error', ({ message }) => {
-      // This also reports a message that found no process; only a process that never began has no pid.
+      // The event also reports a message that found no process; only a process that never began has no pid.
       if (this.pid !== undefined) return
       this.#fault = { message: `worker ${this.number} cannot be started: ${message}` }
       this.#end(null, null)
@@ -140,22 +140,22 @@ export class WorkerProcess implements WorkerLink {
     })
   }
 
-  /** Returns its latest values, fresh if it answers in time; undefined if it never sent any. */
+  /** Returns the worker's latest metrics, fresh if it answers in time; undefined if it never sent any. Never rejects. */
   async measure(): Promise<MetricsSnapshot | undefined> {
-    // One that has not begun would leave the question unanswered.
+    // A worker that has not begun would leave the question unanswered.
     if (this.sinceMs !== undefined)
       await this.questions.call('measure', undefined).catch(() => undefined)
     return this.latest
   }
 
-  /** Drops the notice while the worker does not take its messages, and sends `missed` later; `listen` is sent always, as it changes seldom. */
+  /** Drops the notice, and sends `missed` later, while the worker takes no messages; `listen` is always sent, as it changes seldom. */
   notify(message: ToWorker): void {
     const isTaking = this.#child.connected && this.#unsent <= UNSENT_AT_MOST
     if (isTaking || message.kind === 'listen') this.#send(message)
     else this.#hasMissed = true
   }
 
-  /** Asks it to build a configuration aside; rejects with an Error that says why it cannot. */
+  /** Asks the worker to build a configuration aside; rejects with an Error that says why it cannot. */
   prepare(round: number, config: Config): Promise<void> {
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
@@ -164,13 +164,13 @@ export class WorkerProcess implements WorkerLink {
     )
     const isSilent = (): void =>
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
-    // A worker that starts has the time of its start.
+    // A worker that still starts has until the deadline of its start.
     const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
     const prepared = answer.promise.then((fault) => {
       clearTimeout(timeUp)
       if (fault !== undefined) throw new Error(`worker ${this.number}: ${fault}`)
     })
-    // Another worker's fault may have ended the round.
+    // Another worker's fault may have ended the round, and then nobody awaits this promise.
     prepared.catch(() => undefined)
     return prepared
   }
@@ -178,7 +178,7 @@ export class WorkerProcess implements WorkerLink {
   commit(round: number): void {
     void this.#prepared?.answer.promise.then((fault) => {
       if (fault === undefined) return this.#send({ kind: 'commit', round })
-      // It was started as the others were ready, and must not serve what is no longer in force.
+      // The worker joined when the others were ready and cannot follow; it must not serve what is no longer in force.
       this.kill()
     })
   }
@@ -188,7 +188,7 @@ export class WorkerProcess implements WorkerLink {
     this.#send({ kind: 'abort', round })
   }
 
-  /** Counts a beat; returns those before it since the last message of a worker that takes requests, which sends one each second. */
+  /** Counts a beat; returns how many came before it since the worker's last message, due each second; 0 unless it takes requests. */
   beat(): number {
     return this.state === 'listening' ? this.#silentBeats++ : 0
   }
@@ -198,11 +198,11 @@ export class WorkerProcess implements WorkerLink {
     this.#silentBeats = 0
   }
 
-  /** Asks it to end; kills it if it has not within timeoutMs. */
+  /** Asks the worker to end; kills it if it has not within timeoutMs. idleMs: see FrontDoor. */
   drain({ idleMs, timeoutMs }: { readonly idleMs: number; readonly timeoutMs: number }): void {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
-    // It ends under the configuration that it has.
+    // The worker ends under the configuration that it has, so the round must not wait for it.
     this.#prepared?.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
     this.#send({ kind: 'drain', idleMs })
@@ -212,7 +212,7 @@ export class WorkerProcess implements WorkerLink {
     this.#child.kill('SIGKILL')
   }
 
-  /** Sends a configuration's clients, and then what names it; not if it is given up meanwhile, or the worker ends. */
+  /** Sends a configuration's clients and then calls `name`, unless the round is given up or the worker ends meanwhile. */
   #sendConfig(config: Config, round: number, name: (plain: PlainConfig) => void): Promise<void> {
     const isWanted = (): boolean =>
       this.#child.connected &&
@@ -225,7 +225,7 @@ export class WorkerProcess implements WorkerLink {
     }))
   }
 
-  /** Sends to a live worker; the end of one that has gone is noticed elsewhere. onSent: called when it was handed over. */
+  /** Sends to a live worker; #end notices one that has gone. onSent: called when the message was handed over or cannot be. */
   #send(message: ToWorker, onSent?: () => void): void {
     if (!this.#child.connected) return onSent?.()
     this.#unsent++
@@ -291,7 +291,7 @@ export class WorkerProcess implements WorkerLink {
   }
 }
 
-/** A line that never ends is cut here. */
+/** The length at which a line that never ends is cut. */
 const LINE_CHARS = 256 * 1024
 
 /** Passes on a worker's output in whole lines, so that lines of several workers never mix. write: takes whole lines with their ends. */
