@@ -36,6 +36,12 @@ const usable: [what: string, sent: Answer, status: number, body: string][] = [
     200,
     'okok',
   ],
+  [
+    'a body of one piece, long after its head',
+    [`${ok}Content-Length: 2\r\n\r\n`, 40, 'ok'],
+    200,
+    'ok',
+  ],
   ['its own 429', answer(429, 'oh', 'Retry-After: 7'), 429, 'oh'],
 ]
 

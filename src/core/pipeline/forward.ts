@@ -100,9 +100,9 @@ class ResponseSink implements ForwardSink {
 
   flush(): void {
     if (this.#wrote || this.#admitted.exchange.response.destroyed) return
+    this.#wrote = true
     const response = this.#begin()
     if (this.#whole === undefined) return response.flushHeaders()
-    this.#wrote = true
     response.write(this.#whole)
     this.#whole = undefined
   }
