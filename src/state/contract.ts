@@ -19,7 +19,7 @@ export interface State {
   readonly clock: StoreClock
   /** Creates the counter of strikes; called once. */
   strikes(withinMs: number): Counter
-  /** Resolves when the store can be asked, or has had its time to be; rejects with an Error where it refuses this gateway. */
+  /** Resolves when the store can be asked, or after a limited wait for that; rejects with an Error where it refuses this gateway. */
   ready(): Promise<void>
   /** Closes the authority, and the connection that all parts share. Never rejects. */
   close(): Promise<void>
@@ -56,7 +56,7 @@ export const embeddedHealth: StoreHealth = {
 /** Counters that could not be kept. */
 export interface UnsavedCounters {
   readonly seconds: number
-  /** A text with the time since when, the fault and the remedy. */
+  /** A text for operators: which counters are at risk, and why. */
   readonly warning: string
 }
 
@@ -75,8 +75,8 @@ export interface Counter {
   /** Other processes add to the same numbers, so that an answer may be a promise. */
   readonly isShared: boolean
   /**
-   * Adds whole points and returns the count of the key. Never rejects because a total is high. nowMs: Unix time in ms, for a
-   * count of this process.
+   * Adds whole points and returns the count of the key. Never rejects because a total is high. nowMs: Unix time in ms, used only
+   * where this process counts by itself.
    */
   add(key: string, points: number, nowMs: number): Count | Promise<Count>
   reset(key: string): void | Promise<void>

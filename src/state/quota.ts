@@ -1,4 +1,4 @@
-/** The protocol between a lessee (a gateway process) and the authority (Redis, or this process): one atomic call, `take`. */
+/** The protocol between a lessee (a gateway process) and the authority (Redis, a supervisor, or this process): one atomic call, `take`. */
 import type { Limits, OutageMode } from '../config/config.ts'
 import { StoreUnavailable } from './contract.ts'
 
@@ -25,9 +25,9 @@ export interface Statement {
   readonly used: number
   /** Tokens that the process was granted and keeps, including spent ones. */
   readonly held: number
-  /** Tokens handed out to all processes in that window, by the latest answer; undefined: there was no answer. */
+  /** Tokens handed out to all processes in that window, as far as this one knows; undefined: it had no answer there. */
   readonly taken?: number | undefined
-  /** Tokens that the process held until now and returns with this call. */
+  /** Tokens that the process held until now and returns with this call; `taken` still counts them. */
   readonly returned?: number
   /** When the window was last reset, by the latest answer. */
   readonly resetMs?: number
@@ -58,7 +58,7 @@ export interface TakeRequest {
    * has forgotten, stays counted.
    */
   readonly since?: number | undefined
-  /** Tokens that waiting requests will spend on arrival; a call with 0 only states the hold, and so returns what is no longer in it. */
+  /** Tokens that waiting requests will spend on arrival; 0: none waits. Every call returns the tokens that it no longer states as held. */
   readonly need: number
   /** Tokens wanted in all, at least `need`. */
   readonly want: number
@@ -67,7 +67,7 @@ export interface TakeRequest {
 /**
  * granted: at least `need` was granted (or need was 0).
  * short: less than `need` was granted; the rest is refused.
- * stale: the sequence number is older than the latest one seen; nothing changed.
+ * stale: a later call was seen, or this one is repeated after a reset of the use; nothing changed.
  * lost: the authority has just lost data of the client, or does not know it. Others may have used more than it knows, so the
  * caller has to ask again in about 15 ms, when they have stated it.
  */
@@ -81,7 +81,7 @@ export interface WindowReply {
   readonly taken: number
   /** Tokens reported or known to be spent by all processes. */
   readonly used: number
-  /** When the window's use was last set back to 0, by the authority's clock; 0: never. */
+  /** When the window's use was last set back to 0, by the authority's clock; 0: never on this day. */
   readonly resetMs: number
 }
 
@@ -103,10 +103,10 @@ export type Totals = Readonly<
 /**
  * short: requests are refused for lack of tokens that others may hold. A process returns all tokens that no request waits for,
  * now and whenever one is refunded.
- * unknown: as short, and use has to be stated again, since the authority has lost what it knew of the client, or never knew it.
+ * unknown: tokens are returned now and use is stated again, as the authority has lost what it knew of the client, or never knew it.
  * free: tokens are left. Some were returned since a refusal, so that refusals in memory have to be forgotten; or another
- * sixteenth of a window was taken while others hold tokens, so that the remainder they report stays true.
- * reset: the client's use is set back to 0: as short, unknown and free together.
+ * sixteenth of the minute's limit was taken while others hold tokens, so that the remainder they report stays true.
+ * reset: the client's use is set back to 0: as unknown and free together.
  */
 export type Notice = 'short' | 'unknown' | 'free' | 'reset'
 /** by: the process whose call caused the notice, where that may be the listener's own. totals: undefined after a reset. */
@@ -121,9 +121,9 @@ export interface Beat {
 /** The latest beat of each process; a later one differs. Processes that are long gone may be included. */
 export type Beats = ReadonlyMap<string, number>
 
-/** The owner of the counters. A thrown or rejected call means that the store is away, never that quota is used up. */
+/** The owner of the counters. A call throws while the store is away, and rejects if it is late or fails, never for lack of quota. */
 export interface Authority {
-  /** The embedded authority answers at once; a remote one answers with a promise. */
+  /** The embedded authority answers at once, unless it has to wait for its disk; a remote one answers with a promise. */
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Takes the beat of one process and returns those of all. Absent where only one process can ask. */
   beat?(beat: Beat): Promise<Beats>
@@ -139,13 +139,13 @@ export interface Authority {
 
 /**
  * A denial is a result, not an error.
- * view: undefined in a degraded mode, and where notices are missed, so that headers are true or absent.
+ * view: undefined in a degraded mode, and where others may take tokens unnoticed, so that headers are true or absent.
  */
 export type QuotaDecision =
   | {
       readonly kind: 'admitted'
       readonly view: QuotaView | undefined
-      /** The store was away and store.onOutage decided the request. */
+      /** The store was away or late, and store.onOutage decided the request. */
       readonly degraded: boolean
       /** The windows that were charged, for refund. */
       readonly minuteIndex: number
@@ -162,7 +162,7 @@ export type QuotaDecision =
       readonly limit: number
       readonly retryAfterSeconds: number
     }
-  /** The store is away, and store.onOutage is closed, or this process has no share of the limit left. */
+  /** The store is away, late or just back, and store.onOutage is closed or does not let this process spend more of the limit. */
   | { readonly kind: 'unavailable' }
 
 /** The charge of an admitted request. */

@@ -2,7 +2,7 @@
 
 /** Shorter silences are normal in a healthy store (a fork, a slow disk, a lost packet). */
 const AWAY_AFTER_MS = 1_000
-/** Time between two calls counts up to this: a process that itself stood still has asked nothing meanwhile. */
+/** Time between two time-outs counts up to this, or a call's bound if longer: a process that stood still has asked nothing meanwhile. */
 const COUNTED_AT_MOST_MS = 250
 
 /** The silence of one store, or of one of its servers. */
@@ -22,7 +22,7 @@ export class Silence {
     this.#latestMs = undefined
   }
 
-  /** A call had no answer for timeoutMs. Returns whether the store is away: with calls bounded by less than 250 ms, after five in a row. */
+  /** A call had no answer for timeoutMs. Returns whether the store is away: never before the fifth in a row if timeoutMs is below 250. */
   goesOn(nowMs: number, timeoutMs: number): boolean {
     const askedMs = nowMs - timeoutMs
     const lastedMs = nowMs - (this.#latestMs ?? askedMs)

@@ -63,7 +63,7 @@ export class Choice {
 
 /**
  * The last eighth of the permits is reserved for clients that hold few: fewer than a quarter of what is free.
- * So a client without any finds one, however long the others keep theirs.
+ * So a few clients that keep their permits for long leave one for a client without any.
  */
 const mayTake = (permits: number, free: number, connections: number): boolean =>
   8 * free > connections || 4 * permits < free

@@ -26,7 +26,7 @@ export interface BanBookOptions {
   readonly observer: BanObserver
   /** The store's Unix time in ms. */
   readonly now: () => number
-  /** The same at this Unix time of the process's own clock. */
+  /** The store's Unix time in ms at this Unix time of the process's own clock. */
   readonly nowAt: (ownMs: number) => number
 }
 
@@ -41,7 +41,7 @@ export class BanBook {
   readonly nowAt: BanBookOptions['nowAt']
   readonly #table: BanTable
   readonly #synchroniser: Synchroniser
-  /** The first 429 of each key's newest window. Written by refused. */
+  /** The first 429 of each key's newest window. Written by refused and #onLift. */
   readonly #firstRefusals = new Map<string, { windowEndMs: number; atMs: number }>()
 
   constructor(options: BanBookOptions) {
@@ -87,7 +87,7 @@ export class BanBook {
     return known !== undefined && isBanned(known, this.now()) ? known : undefined
   }
 
-  /** Called on each 429 for quota. The store's Unix time in ms: `windowEndMs` when the exhausted window ends, `nowMs` when the refusal was decided. Never throws. */
+  /** Called on each 429 for quota. Never throws. windowEndMs, the end of the exhausted window, and nowMs are the store's Unix time. */
   refused(keyId: string, windowEndMs: number, nowMs: number): void {
     const { observer } = this.#options
     const { graceMs } = this.#policy
@@ -120,7 +120,7 @@ export class BanBook {
   /** Resets what led to the key's ban, as an operator has lifted it. */
   #onLift(keyId: string, { startedMs }: BanRecord): void {
     this.#firstRefusals.delete(keyId)
-    // Strikes from before an older lift have ended by themselves; those that a restart finds counted came after it.
+    // An older lift clears nothing: strikes from before it have ended by themselves, and those still counted came after it.
     if (this.now() - startedMs < this.#policy.withinMs) this.strikes.forget(keyId)
   }
 

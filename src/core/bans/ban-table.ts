@@ -16,7 +16,7 @@ export class BanTable {
   forgetAfterMs: number
   /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
-  /** Unix time of the latest act of an operator on each key, kept longer than its ban: other processes may still know an older one. Written by merge. */
+  /** Unix time in ms of the latest operator's act on each key. It outlives the ban, as others may know an older ban. Written by merge. */
   readonly #acts = new Map<string, number>()
   readonly #hooks: BanTableHooks
 

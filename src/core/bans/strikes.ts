@@ -22,7 +22,7 @@ interface Tally {
   reportedMs: number
   /** Strikes by the counter's last answer, those of other processes included. Written by #applyCount. */
   total: number
-  /** Strikes that were not reported to the counter yet. Written by strike and #report. */
+  /** Strikes that were not reported to the counter yet. Written by strike, forget, #report and #applyCount. */
   unreported: number
   /** Written by #report. */
   isCalling: boolean
@@ -30,7 +30,7 @@ interface Tally {
   isForgotten: boolean
 }
 
-/** Keys counted at once in this process; strikes of further keys are dropped until others are forgotten. */
+/** Keys counted at once in this process; strikes of further keys are dropped until those of others end. */
 const MAX_KEYS = 10_000
 /** A flood of strikes is reported in one call per key and tick; a strike that may complete a ban is reported at once. */
 const TICK_MS = 100
@@ -57,7 +57,7 @@ export class Strikes {
     if (tally === undefined) return
     tally.unreported += 1
     if (tally.isCalling) return
-    // The first strike is reported at once, so that other processes know of the key; without other processes all are.
+    // The first strike is reported at once, since the answer tells what other processes have counted; where there are none, all are.
     const isDue = tally.total === 0 || !this.#options.counter.isShared
     if (isDue || this.#mayBan(tally)) this.#report(tally, nowMs)
     else this.#reportLater(tally)

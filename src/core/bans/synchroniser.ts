@@ -29,7 +29,7 @@ export class Synchroniser {
   readonly #sweep: NodeJS.Timeout
   /** Writes under way. Written by save alone. */
   readonly #saving = new Set<Promise<void>>()
-  /** Failures in a row. At a start one is normal: the store signals changes shortly before it can be read. Written by #failed and #round. */
+  /** Failures in a row. One is normal at a start: a store signals changes shortly before it can be read. Written by #failed and #round. */
   #failures = 0
   /** Written by close alone. */
   #isClosed = false

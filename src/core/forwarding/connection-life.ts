@@ -1,6 +1,6 @@
 /**
  * Decides for both engines how long a connection to a backend is used, and when it rests. A surplus answer would be taken for
- * that of the next request, and each later answer for the one after: it shows only while no request is under way.
+ * that of the next request, and each later answer for the one after: its bytes can be recognized only while no request is under way.
  */
 import type { Backend } from '../backends/backend.ts'
 import type { EngineOptions } from './engine.ts'
@@ -26,7 +26,7 @@ export class Rests {
   readonly #backend: Backend
   /** Time of the last surplus answer: each connection that has not rested since then rests. */
   alarmMs = -Infinity
-  // The next four values describe one second.
+  // The next three values belong to the current second, and the fourth to the second before it.
   #beganMs = -Infinity
   #closed = 0
   #fastestMs = Infinity

@@ -34,7 +34,7 @@ class Direction {
   }
 
   pass(chunk: Buffer): void {
-    // Frames are then read only to find the close frame that answers ours.
+    // Frames behind the gateway's close frame are read only to find the close frame that answers it.
     if (this.#isLastFrameSent) return this.frames.advance(chunk)
     let passed = chunk
     if (this.#lastFrame === undefined) this.frames.advance(chunk)
@@ -119,7 +119,7 @@ export class Tunnel {
     }
     const onClose = (): void => {
       onEnd()
-      // A client that was reset takes no answer.
+      // A client that reset its connection receives nothing more.
       if (side === 'client' && !from.readableEnded) to.destroy()
       if (to.destroyed) this.#closed.resolve(undefined)
     }
@@ -130,7 +130,7 @@ export class Tunnel {
       this.#endAnsweredSides()
     })
     from.once('end', onEnd)
-    // This listener runs before the response's: the record names who ended the tunnel.
+    // This listener has to run before that of the response, whose record names who ended the tunnel.
     from.prependOnceListener('close', onClose)
     if (from.destroyed) setImmediate(onClose)
     from.resume()

@@ -1,4 +1,4 @@
-/** Writes the head of a message field by field, and finds what is no field. */
+/** Writes the head of a message field by field, and refuses it where a name or a value is invalid. */
 import { kinds, TOKEN, VALUE } from './byte-kinds.ts'
 
 const LF = 0x0a
@@ -15,7 +15,7 @@ export class HeadWriter {
   #at = 0
   #isSound = true
 
-  /** Starts anew. line: the first line without its end. */
+  /** Drops what was written and starts a new head. line: the first line without its end, which is not checked. */
   begin(line: string): void {
     this.#at = 0
     this.#isSound = true
@@ -59,13 +59,13 @@ export class HeadWriter {
     this.#at = at
   }
 
-  /** Adds a body, so that it is sent with its head. */
+  /** Adds a body, so that one write sends it with its head. */
   body(body: Buffer): void {
     this.#makeRoom(body.length)
     this.#at += body.copy(this.#bytes, this.#at)
   }
 
-  /** Returns what was written, which must be sent as latin1; undefined: a field is none. */
+  /** Returns what was written, which must be sent as latin1; undefined: the name or the value of a field is invalid. */
   end(): string | undefined {
     return this.#isSound ? this.#bytes.toString('latin1', 0, this.#at) : undefined
   }

@@ -15,7 +15,7 @@ import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
 const LINGER_MS = 1_000
 /** Time between two dropped packets of up to 64 KiB: a client that does not stop sending must neither delay others nor fill the memory. */
 const DISCARD_EVERY_MS = 50
-/** Bytes that may come while a request is being answered. The connection is read meanwhile, as only that shows that its client leaves. */
+/** Bytes that may come while a request is being answered. The connection is read on, as only reading shows that its client leaves. */
 const HELD_BYTES = 64 * 1024
 /** Requests of one connection that may begin even in a full turn. */
 const OWN_AT_LEAST = 4
@@ -24,7 +24,7 @@ const INCOMPLETE = refuse('invalid_request', { cause: 'the connection ended befo
 const LATE = refuse('request_timeout', { cause: 'the head did not arrive in time' })
 const TINY_CHUNKS = refuse('invalid_request', { cause: 'a body of more framing than content' })
 
-/** HEAD: a request is waited for. BODY: it is being read. ANSWER: it is complete. OVER: nothing more is parsed. */
+/** IN_HEAD: a request is awaited. IN_BODY: its body is being read. IN_ANSWER: it is complete. OVER: nothing more is parsed. */
 const IN_HEAD = 0
 const IN_BODY = 1
 const IN_ANSWER = 2
@@ -35,7 +35,7 @@ export interface Http1Parts<Request extends InFlight = InFlight> {
   readonly state: ConnectionState<Request>
   readonly turn: SharedTurn
   readonly events: Http1Events
-  /** Those in force; each step of a connection reads them anew. */
+  /** Returns the limits in force. A connection asks again at each use, as a reload may have changed them. */
   readonly limits: () => Http1Limits
 }
 
@@ -62,7 +62,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   #hasServed = false
   /** End of the present wait, by performance.now(); see onLook(). */
   #deadlineMs: number
-  /** Bytes moved both ways by the last look that found progress, and its time. */
+  /** Bytes moved both ways as of the last look that found progress, and the time of that look. */
   #movedBytes = 0
   #movedMs = 0
 
@@ -193,7 +193,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   readonly #onEnd = (): void => {
     this.#isEnded = true
     if (this.#phase === OVER && this.#isAnswered) this.destroy()
-    // Who ends its side cannot be told from who has left, and nobody is to work for those.
+    // A client that ends its side cannot be told from one that has left, and an answer would be wasted on the latter.
     else if (this.#phase === IN_ANSWER && !this.#isAnswered) this.socket.destroySoon()
     else this.#advance()
   }
@@ -221,7 +221,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#controlReading()
   }
 
-  /** The answer has been written, if only to the socket: what is left of the body is dropped. */
+  /** The whole answer has been handed to the socket, or there is none: the rest of the request's body is dropped. */
   get #isAnswered(): boolean {
     return this.#response === undefined || this.#response.isEnded
   }
@@ -231,7 +231,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     if (this.#phase === IN_HEAD) return this.#readHead()
     if (this.#phase !== IN_BODY) return false
     if (!this.#isAnswered) return this.#isBodyWanted && this.#readBody()
-    // Behind a last answer nothing is parsed.
+    // The connection closes behind this answer, so what is left is not parsed.
     return this.#response?.shouldKeepAlive !== false && this.#readBody()
   }
 
@@ -328,10 +328,10 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#reader.stop()
   }
 
-  /** Writes the end of an answer, of which everything may have been written before. text: latin1. */
+  /** Writes the end of an answer. text: latin1; '' where everything has been written before. */
   writeEnd(text: string): void {
     const { socket } = this
-    // A callback costs a turn of its own, though the kernel takes most answers at once; TLS never does.
+    // A callback would delay the next request, and the kernel takes most answers at once; a TLS socket never takes one at once.
     if (this.#isSecured) return void socket.write(text, 'latin1', this.#onWritten)
     if (text !== '') socket.write(text, 'latin1')
     if (socket.writableLength > 0) socket.write('', 'latin1', this.#onWritten)

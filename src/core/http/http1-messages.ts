@@ -42,7 +42,7 @@ export class Http1Request extends StreamedRequest implements IncomingRequest {
     return this.body?.push(piece) ?? true
   }
 
-  /** The connection has closed: a body that is not complete never will be. */
+  /** Ends the body where it is not complete: the connection has closed, so the rest will never come. */
   closed(): void {
     if (!this.complete) this.body?.destroy()
   }
@@ -146,7 +146,7 @@ export class Http1Response implements OutgoingResponse {
     this.headersSent = true
   }
 
-  /** Throws a TypeError for what is no field: as text it could end the head early. */
+  /** Returns the head. Throws a TypeError where a field is invalid: written out, it could end the head early. */
   #composed(): string {
     const head = writer.end()
     if (head === undefined) throw new TypeError('a field that is none')
@@ -217,7 +217,7 @@ export class Http1Response implements OutgoingResponse {
 
 let dateSecond = 0
 let dateText = ''
-/** Returns the line of the field Date (RFC 9110 5.6.7), made once a second. */
+/** Returns the line of the field Date (RFC 9110 5.6.7), which is made at most once a second. */
 export function dateField(): string {
   const second = Math.floor(Date.now() / 1000)
   if (second !== dateSecond) {
@@ -227,7 +227,7 @@ export function dateField(): string {
   return dateText
 }
 
-/** One listener is the rule; a list for each answer would be dearer. */
+/** Joins two listeners. Most answers have one, so this is cheaper than a list for each answer. */
 const both = (first: (() => void) | undefined, then: () => void): (() => void) =>
   first === undefined
     ? then

@@ -64,7 +64,7 @@ export class Share {
   begin(): void {
     this.#renew()
     this.#begun += 1
-    // The turn is ended early so that a client that waits for each answer is counted over several turns.
+    // The count ends before its limit, so that the requests of a client that waits for each answer fall into several counts.
     if (this.#begun === OWN_REQUESTS / 2) this.#turn.endSoon()
   }
 
@@ -74,7 +74,7 @@ export class Share {
     const before = this.#pieces
     this.#pieces += pieces
     this.#bytes += bytes
-    // The turn is ended early, as for requests: pieces of separate reads count in several turns.
+    // The count ends before its limit, as for requests, so that pieces of separate reads fall into several counts.
     if (before < PIECES / 2 && this.#pieces >= PIECES / 2) this.#turn.endSoon()
     return this.#pieces < PIECES || this.#bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#pieces
   }
@@ -91,7 +91,7 @@ export class Share {
 }
 
 export class SharedTurn {
-  /** Number of the current count: it changes in each turn of a busy loop, and seldom in an idle one. */
+  /** Number of the current turn as counted here: it rises in each turn of a busy event loop, and seldom in an idle one. */
   number = 1
   #begun = 0
   #smallPieces = 0

@@ -52,7 +52,7 @@ export class Holdings {
 
   /** Handles a notice that the authority has sent to all processes. */
   handleNotice(lease: Lease, notice: Notice): void {
-    // This applies during a call, too: a refused request may wait for this notice, and new ones wait with it.
+    // The refusals end even during a call, so that new requests wait for tokens together with those that wait already.
     if (notice === 'free' || notice === 'reset') lease.forgetRefusals()
     if (lease.isCalling) return lease.defer(notice)
     lease.applyNotice(notice)

@@ -13,9 +13,9 @@ import type { Outage } from './outage.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 16
 const LOSSES_IN_A_ROW = 3
-/** On a network in good order the other processes return tokens this soon after a reclaim. */
+/** The other processes return tokens this soon after a notice `short`, where the network is in good order. */
 const ASK_AGAIN_AFTER_RECLAIM_MS = 10
-/** Where a call took longer, the same request does not ask a second time. */
+/** A slower call has made its requests wait long enough: those that it refuses do not wait for tokens of other processes. */
 const SLOW_CALL_MS = 20
 /** How much of the newest call's duration goes into the mean. */
 const CALL_WEIGHT = 0.1
@@ -45,7 +45,7 @@ interface Order {
   readonly need: number
   /** The call may also ask for tokens ahead of need. */
   readonly ahead?: boolean
-  /** The limits of the waiting requests themselves, since a token may name another plan than the one before. */
+  /** The limits of the waiting requests themselves, since a client's JWTs may name different plans. */
   readonly limits: Limits
   /** The tokens in hand are returned. */
   readonly returns?: boolean
@@ -71,7 +71,7 @@ export class LeaseCalls {
   readonly #options: LeaseCallsOptions
   /** Rises over all clients, so that a client that was forgotten never repeats a number. */
   #sequence = 0
-  /** Number of the latest call when a clock was last seen to have gone back; replies to earlier calls show nothing new. */
+  /** Number of the latest call when the clock was last seen to have gone back; a lease last answered before then shows nothing new. */
   #clockBackAt = 0
   /** The authority's Unix time minus this process's clock, by the latest reply. */
   #storeAheadMs: number | undefined
@@ -151,13 +151,13 @@ export class LeaseCalls {
   #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {
     if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
     measurePace(pace, nowMs)
-    // After the end of a minute, the next one is about to begin.
+    // A minute that has ended leaves the whole length of the next one.
     const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : minute.lengthMs
     return leaseSize(pace, { limits, need, minuteLeftMs })
   }
 
   /**
-   * Applies a reply; returns undefined where it only allows to ask again. tokens: number of waiting requests that it serves; 0 if
+   * Applies a reply; returns undefined where it decides nothing. tokens: number of waiting requests that it serves; 0 if
    * the minute or the day of the tokens may have ended on the way. isReclaimed: the rest is refused until tokens are returned,
    * and others have just been asked to return theirs. receivedMs: when the reply came; its refusal holds at that moment, however
    * close the end of the window.
@@ -171,7 +171,7 @@ export class LeaseCalls {
     this.#storeAheadMs = reply.nowMs - receivedMs
     onTime?.(reply.nowMs, receivedMs - sentMs)
     lease.answered = request.sequence
-    // The authority did not know of its earlier answer.
+    // A notice `unknown` shows that the authority did not know of its own earlier answer.
     const isForgotten = request.heard !== undefined && request.day.index === reply.day.index
     if (reply.notice === 'unknown' && isForgotten) onLoss()
     if (reply.status === 'lost') {

@@ -9,8 +9,8 @@
  * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; trust: settled            |
  * | restating | both: the call under way states the use                     | trust: asking; endCall: uncertain              |
  *
- * In each state it may be wanted: some process refuses requests, so that tokens refunded here are returned at once. That begins
- * with `short` and ends with `free`, by a notice or by a reply.
+ * A lease in any state may be wanted: some process refuses requests, so that tokens refunded here are returned without a wait
+ * for idleness. That begins with a notice or reply `short`, and ends with a notice `free` or `reset` or a reply with tokens.
  */
 import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
@@ -47,7 +47,7 @@ export interface Waiter {
 export interface LeaseSurroundings {
   /** See LeaseCalls. */
   readonly followed: { readonly from: number }
-  /** The uncertain and restating leases of all. Written by Lease. */
+  /** The leases in the states uncertain and restating, of all clients. Written by Lease. */
   readonly uncertain: Set<Lease>
 }
 
@@ -67,15 +67,15 @@ export class Lease {
   since: number | undefined
   /** Number of the latest call that was answered. Written by lease-calls.ts. */
   answered: number | undefined
-  /** Requests admitted since that call was sent. Written here. */
+  /** Requests admitted since the call `answered` was sent. Written here. */
   fresh = 0
-  /** Requests that wait for tokens refunded since a refusal; that many of these are reserved for them. Written by lease-calls.ts. */
+  /** Requests that the latest reply left undecided; as many of the tokens left are kept for them. Written by lease-calls.ts and fail. */
   awaited = 0
   /** The call under way or about to be repeated; never rejects. Written by lease-calls.ts, and by endCall. */
   inFlight: Promise<void> | undefined
   /** Consecutive replies that reported a loss of data. Written here, and by lease-calls.ts. */
   lostInARow = 0
-  /** Written here. */
+  /** Some process refuses requests of the client for lack of tokens. Written here. */
   isWanted = false
   /** Requests that wait for a decision, including those of the call under way. Written by lessee.ts. */
   pending = 0
@@ -136,7 +136,7 @@ export class Lease {
     this.#shared.uncertain.add(this)
   }
 
-  /** The authority did not answer in time; it may have carried out the call, or may still do so. */
+  /** A call was not sent, or had no useful answer in time; the authority may have carried it out, or may still do so. */
   fail(): void {
     this.lostInARow = 0
     this.awaited = 0
@@ -171,8 +171,8 @@ export class Lease {
   }
 
   /**
-   * Spends one token of both windows; the caller has made sure that they are held. degraded: without the authority. isTrue: the
-   * remainder may be reported, as the authority has just reported it, or would again.
+   * Spends one token of both windows, which the caller knows to be held. degraded: the outage mode admits the request, whether
+   * they are held or not. isTrue: the remainder may be reported, as the authority has just reported it, or would again.
    */
   spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
     this.minute.spend()
@@ -242,7 +242,7 @@ export class Lease {
     }
     this.#dayUsedKnown = statedOf(day, reply.day.index, reply.day.resetMs).used + tokens
     this.#isHolder = reply.day.held > this.#dayUsedKnown
-    // Without tokens ahead of need, a call before one is needed would be wasted.
+    // A client that was granted nothing ahead of need gains nothing by a call before the next token is needed.
     const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)
     this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
     return tokens

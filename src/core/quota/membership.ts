@@ -5,13 +5,13 @@
  * Shares sum to exactly the limit if each process that has one is known to all others that have. So a process that joins has
  * none until each of the others has reported since, and one that falls silent keeps its own for some beats. It does no harm if
  * some notice sooner than others that a process is gone: without it each share is as large or larger, and still they sum to the
- * limit.
+ * limit at most.
  */
 import type { Authority, Beats } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 
 const BEAT_EVERY_MS = 1_000
-/** A process is gone after more answers without a new beat of it. Not a time: while the authority is away no process can report. */
+/** A process is gone after more answers than this without a newer beat. Time does not count, as no process can report in an outage. */
 const SILENT_ANSWERS = 5
 
 interface Other {
@@ -50,7 +50,7 @@ export class Membership {
     const names = Array.from({ length: processes }, (_, at) => String(at + 1))
     this.#others = names.filter((name) => name !== this.#own)
     this.#stopBeating = timers.every(BEAT_EVERY_MS, () => this.#beat())
-    // This beat is sent once only: with more than one a second the others would seem silent for longer than they are.
+    // Only a process without an answer beats at once: extra answers would make the others count as silent too soon.
     authority.onReturn?.(() => void (this.hasAnswer || this.#beat()))
     this.#beat()
   }

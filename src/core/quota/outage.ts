@@ -1,7 +1,7 @@
 /**
- * Decides requests while the authority is away, by store.onOutage. For a second after its return it keeps this process within
- * its share, until the others have had time to state what they spent meanwhile. A late authority is not away: it may have
- * granted to others what a share would spend, so that no process may spend its share.
+ * Decides requests while the authority is away, by store.onOutage. The process stays within its share for a second after the
+ * authority's return, until the others have had time to state what they spent meanwhile. A late authority is not away: it may
+ * have granted to others what a share would spend, so that no process may spend its share.
  */
 import type { Limits, OutageMode } from '../../config/config.ts'
 import type { Lease } from './lease.ts'
@@ -31,10 +31,10 @@ export class Outage {
   }
 
   /**
-   * Decides a request that the authority did not. local: admits up to this process's share of each window, and of what was left
-   * of it at the authority's latest reply, but only while the authority is away. open: admits all. closed: admits none. Every
-   * admission counts as use, so that the authority gets the true use when it is back. storeNowMs: its Unix time as far as it is
-   * known.
+   * Decides a request that the authority did not. local, and only while the authority is away: admits what is held, and more up
+   * to this process's share of each window and of what the authority's latest reply left of it. open: admits all. closed: admits
+   * none. Every admission counts as use, so that the authority gets the true use when it is back. storeNowMs: the authority's
+   * Unix time as far as it is known.
    */
   decide(
     lease: Lease,

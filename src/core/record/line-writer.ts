@@ -22,7 +22,7 @@ export interface LineWriterOptions extends LineStyle {
   readonly destination?: number | { write(line: string): unknown }
   /** Number of this worker, written on each of its lines. */
   readonly worker?: number | undefined
-  /** Descriptor on which the supervisor of this worker takes lines of JSON, to make text of them; what is JSON in the end is not sent there. */
+  /** Descriptor on which the supervisor of this worker takes lines to make text of them; lines that stay JSON are not sent there. */
   readonly relay?: number | undefined
   /** Other processes write lines to the same destination. */
   readonly isShared?: boolean
@@ -128,5 +128,5 @@ export function describeError(error: unknown): { error: string; code?: string; s
   }
 }
 
-/** Makes a field from outside safe to log, with at most 500 characters. */
+/** Makes a field from outside safe to log, and cuts it after 500 characters. */
 export const text = (value: string): string => plainText(value, 500)

@@ -9,7 +9,7 @@ const RETRY_AFTER_MS = 20
 /** Pause before the next attempt after the disk has refused a batch. */
 const RETRY_DISK_AFTER_MS = 1_000
 const GIVE_UP_AFTER_MS = 1_000
-/** A pipe takes up to this many bytes of one write whole, whatever other processes write to it (PIPE_BUF of Linux, pipe(7)); a socket does too. */
+/** Bytes that a pipe takes whole in one write, whatever other processes write (PIPE_BUF of Linux, pipe(7)); so does a local socket. */
 const WHOLE_BYTES = 4_096
 
 const fullPipe = new Set(['EAGAIN', 'EBUSY'])
@@ -37,7 +37,7 @@ export class DescriptorDestination {
   #namedLines = 0
   /** Lines lost since the start. */
   #lostLines = 0
-  /** When the batch under way began, as of flush; undefined once #finishBatch has ended it. */
+  /** When the batch under way began; undefined: there is none. A batch of flushSync does not count. */
   #writingSinceMs: number | undefined
   /** A flush came while a batch was under way. */
   #isFlushWanted = false
@@ -83,7 +83,7 @@ export class DescriptorDestination {
     if (this.#fault === undefined) this.#write()
   }
 
-  /** Writes what is pending before it returns; gives up on a descriptor that does not take it. */
+  /** Writes what is pending before it returns, but not a batch under way; drops what the descriptor does not take within a second. */
   flushSync(): void {
     this.#stopTimer()
     const nowMs = performance.now()
@@ -228,7 +228,7 @@ export class DescriptorDestination {
   }
 }
 
-/** A file takes each write whole, as long as there is room. */
+/** Whether it is a file, which takes each write whole as long as there is room. */
 function isFile(fd: number): boolean {
   try {
     return fstatSync(fd).isFile()

@@ -55,7 +55,7 @@ export class Gateway<Own extends Workers = Workers> {
   readonly addresses = createAddressCounter()
   /** undefined: explanations do not say where a setting stands. */
   readonly settingLocations: ReadSettingLocations | undefined
-  /** Whether it has started, and is not about to end. Written by listen and drain. */
+  /** The gateway has started, and is not about to end. Written by listen and drain. */
   isListening = false
   readonly #stopSeconds: () => void
   readonly #startAdmin: () => Promise<AdminServer>
@@ -105,7 +105,7 @@ export class Gateway<Own extends Workers = Workers> {
       })
       this.isListening = true
       const admin = this.#admin.address
-      // The admin API may have asked for another one since.
+      // The admin listener is up already, so a reload may have changed the configuration.
       const { revision, store, warnings } = this.config()
       this.log.configTaken({ revision, store: storeInWords(store) })
       for (const problem of warnings) this.log.configWarning({ problem })
@@ -151,7 +151,7 @@ export class Gateway<Own extends Workers = Workers> {
     await this.log.close()
   }
 
-  /** Takes a configuration's changes to the admin listener together with the rest of it. */
+  /** Prepares a configuration for the workers and the admin listener, so that they take it together. */
   async #prepare(config: Config): Promise<Prepared> {
     const identity = readAdminTls(config.admin)
     const { commit, ...prepared } = await this.workers.prepare(config)
@@ -164,7 +164,7 @@ export class Gateway<Own extends Workers = Workers> {
     }
   }
 
-  /** Takes a second of a worker. */
+  /** Adds what a worker reports of one second. */
   addSecond(second: Second): void {
     this.usage.add(second.rows)
     this.live.add(second)

@@ -26,7 +26,7 @@ export class Serving implements WorkerLink {
   state: WorkerState['state'] = 'starting'
   /** Written by listen. */
   sinceMs: number | undefined
-  /** What is asked of this process. */
+  /** Answers to what the gateway asks of each worker. */
   readonly answers: CallHandlers<WorkerCalls> = {
     recent: (query) => this.parts.recent.find(query),
     readToken: readTokenBy(() => this.#revision.verifier),
@@ -155,7 +155,7 @@ export class Serving implements WorkerLink {
   }
 }
 
-/** Plain data: no more than that of the store. */
+/** Copies the health, since the store's own object holds more, and facts must be plain data to be sent to another process. */
 const healthOfStore = ({ available, cause, refusal, warning }: StoreHealth): StoreHealth => ({
   available,
   cause,

@@ -1,4 +1,4 @@
-/** The workers of a gateway as all above them sees them, be they this process itself or processes of their own. */
+/** What the rest of the gateway knows of its workers, whether they are this process itself or processes of their own. */
 import type { WorkerState } from '../../admin/state-operations.ts'
 import type { ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
@@ -115,7 +115,7 @@ export async function recentIn(links: Links, query: RequestQuery) {
   return { requests: requests.slice(0, LISTED_DECISIONS), missing }
 }
 
-/** What the workers see that take requests; where none does any more, those that end. What one begins with says nothing yet. */
+/** Sums up the facts of the listening workers, or of the ending ones where none listens: a starting worker has seen nothing yet. */
 export function seenBy(links: Links) {
   const listening = links.filter(({ state }) => state === 'listening')
   const seen = (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
@@ -123,7 +123,7 @@ export function seenBy(links: Links) {
   const faults = seen.flatMap(({ keySetFault }) => keySetFault ?? [])
   const backendsOfEach = seen.map(({ backends }) => backends)
   return {
-    /** As the worst-off worker sees it. */
+    /** The store as the worker sees it that has most trouble with it. */
     store:
       stores.find(({ refusal }) => refusal !== undefined) ??
       stores.find(({ available }) => !available) ??
@@ -136,7 +136,7 @@ export function seenBy(links: Links) {
     /** What each worker refuses because it has too much to do. */
     sheds: seen.map(({ shed }) => shed),
     backendsOfEach,
-    /** As the worker sees them to which they look worst. */
+    /** Each backend as the worker sees it to which it looks worst. */
     backends: worstOf(backendsOfEach),
   }
 }

@@ -48,7 +48,7 @@ export async function sendClients(
   return isWanted()
 }
 
-/** A worker's end. */
+/** Puts the pieces together in the worker that receives them. */
 export class ClientPieces {
   /** The table that is on its way. Written by add, take and giveUp. */
   #table: { readonly round: number; readonly bytes: Uint8Array<ArrayBuffer> } | undefined
@@ -68,7 +68,7 @@ export class ClientPieces {
     return table?.bytes.buffer ?? new ArrayBuffer(0)
   }
 
-  /** Drops what is here of a round that was given up. */
+  /** Drops the pieces of a round that was given up. */
   giveUp(round: number): void {
     if (this.#table?.round === round) this.#table = undefined
   }

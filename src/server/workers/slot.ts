@@ -26,7 +26,7 @@ const WELL_AFTER_MS = 60_000
 export const crashesAfter = (inARow: number, ranMs: number): number =>
   ranMs >= WELL_AFTER_MS ? 1 : inARow + 1
 
-/** Doubles from 100 ms to 30 s; random, from 0 to 1, takes up to half of it off, so that workers do not start in step. */
+/** The delay doubles from 100 ms to 30 s; random, from 0 to 1, takes up to half of it off, so that workers do not start in step. */
 export function restartDelayMs(crashesInARow: number, random: number): number {
   const longest = Math.min(FIRST_RESTART_MS * 2 ** Math.max(0, crashesInARow - 1), LAST_RESTART_MS)
   return Math.round(longest * (1 - random / 2))
@@ -61,7 +61,7 @@ export class Slot {
   /** Rolls the slot. Returns false if no new worker came up, and the old one stays. */
   async replace(): Promise<boolean> {
     const old = Array.from(this.alive).find(({ state }) => state === 'listening')
-    // Where none listens one is about to be started anew in any case.
+    // A slot without a listening worker is about to get one in any case.
     if (old === undefined) return true
     try {
       await this.#start().listening
@@ -88,7 +88,7 @@ export class Slot {
     clearTimeout(this.#restart)
     const times = { idleMs, timeoutMs: this.#options.drainMs() + DRAIN_MARGIN_MS }
     for (const worker of this.alive) worker.drain(times)
-    // Otherwise connections would queue up here after the workers have stopped to take them.
+    // Connections would otherwise queue up here when the workers no longer take them.
     this.#closeSocket()
     await Promise.all(Array.from(this.alive, (worker) => worker.ended))
   }
@@ -115,7 +115,7 @@ export class Slot {
     if (this.#phase === 'draining') return
     if (exit.isWanted) return log({ level: 'info', event: 'workerStopped', ...line })
     log({ level: 'error', event: 'workerCrashed', ...line })
-    // In a roll there is another that takes requests here, or will.
+    // Another worker may take requests here, or be about to: a roll starts the new one before it ends the old.
     const isLast = Array.from(this.alive).every(({ state }) => state === 'draining')
     if (this.#phase === 'kept' && isLast) this.#restartLater(exit.ranMs)
   }

@@ -162,7 +162,7 @@ function createTaking(serving: Serving, channel: SupervisorChannel) {
       )
       latest = { round, prepared: made.catch(() => undefined) }
     },
-    /** Takes or drops it, as soon as it is prepared; a worker that ends may be unable to take it. */
+    /** Takes or drops the round's configuration as soon as it is prepared; a worker that ends may be unable to take it. */
     settle(verdict: 'commit' | 'abort', round: number): void {
       if (latest?.round === round) void latest.prepared.then((made) => made?.[verdict]())
     },

@@ -1,4 +1,4 @@
-/** The counters of one client and the one change they know: `take`. take.lua is this file's twin; a differential test holds them together. */
+/** The counters of one client, and how a call, `take`, changes them. take.lua is this file's twin; a differential test compares them. */
 import type { Limits } from '../../config/config.ts'
 import { noteLoss, statedOf, takeStatement } from './statements.ts'
 import type { Notice, TakeReply, TakeRequest, TakeStatus } from '../quota.ts'
@@ -18,7 +18,7 @@ interface ProcessRecord {
   readonly spent: number
 }
 
-/** Everything the authority knows of one client. Written here, and by the reset of client-counters.ts. */
+/** Everything the authority knows of one client. Written here, by statements.ts, and by the reset of client-counters.ts. */
 export class ClientState {
   /** false: nothing is known of this client, and the counters and indexes below mean nothing. */
   isKnown = false
@@ -102,7 +102,7 @@ export function transition(
     dayFree: day.held - day.used,
     shares: Math.max(state.activeNow, state.activeBefore, 1),
   })
-  // Waiting requests spend their tokens on arrival, so that a refusal is definite at once.
+  // The tokens of waiting requests count as spent already, so that a refusal is definite at once.
   const spent = Math.min(granted.minute, request.need)
   state.minuteTaken += granted.minute
   state.minuteUsed += spent
@@ -130,8 +130,8 @@ export function transition(
 }
 
 /**
- * Decides how many tokens a call is granted, in both windows or in neither: at least `need` while so many are left, and up to
- * `want` within an equal share of what is left.
+ * Decides how many tokens a call is granted, so that each can be spent in both windows: at least `need` while so many are left,
+ * and up to `want` within an equal share of what is left.
  */
 function grant(ask: {
   need: number
@@ -172,7 +172,7 @@ function applyStatements(
   request: TakeRequest,
   record: ProcessRecord | undefined,
 ) {
-  // A caller that has forgotten the client since then does not take back what it used.
+  // A caller that has forgotten the client since its latest known call does not take back what it used before.
   const known = (record?.sequence ?? 0) > (request.since ?? 0) ? record : undefined
   const tookPart = known?.minuteIndex === state.minuteIndex
   const minute = statedOf(request.minute, state.minuteIndex, state.minuteResetMs)
@@ -187,7 +187,7 @@ function applyStatements(
   return { minute, day, isRestating }
 }
 
-/** Returns the notice for the other processes. doOthersHold: one of them may have tokens in hand, and report what is left. */
+/** Writes isExhausted; returns the notice for the others. doOthersHold: one of them may have tokens in hand, and report what is left. */
 function newsOf(
   state: ClientState,
   status: TakeStatus,

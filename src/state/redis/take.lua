@@ -21,7 +21,7 @@ local need, want = tonumber(ARGV[19]), tonumber(ARGV[20])
 local storedExhausted = stored(fields[13], 0)
 local wasExhausted = isSameMinute and storedExhausted or 0
 
--- sequence:status:minute:held:used:day held:day used:spent, which counters.lua alone reads
+-- The field of a process is sequence:status:minute:held:used:day held:day used:spent; counters.lua alone reads `spent`.
 local lastSequence, lastStatus, tookPart = 0, STALE, false -- 0: below every sequence number
 local oldMinuteHeld, oldMinuteUsed, oldDayHeld, oldDayUsed = 0, 0, 0, 0
 local latest = isSameDay and redis.call('HGET', KEYS[1], processField)
@@ -30,7 +30,7 @@ if latest then
   if part[1] then
     lastSequence, lastStatus = stored(part[1], 0), stored(part[2], STALE)
     tookPart = stored(part[3], -1) == minute
-    -- A caller that has forgotten the client since does not take back what it used.
+    -- A caller that has forgotten the client since that call does not take back what it used before.
     if lastSequence > tonumber(ARGV[22]) then
       if tookPart then
         oldMinuteHeld, oldMinuteUsed = stored(part[4], 0), stored(part[5], 0)
@@ -60,7 +60,7 @@ local usedInMinute, heldInMinute, usedInDay, heldInDay = 0, 0, 0, 0
 local isOfMinute, isOfDay = tonumber(ARGV[5]) == minute, tonumber(ARGV[12]) == day
 if isOfMinute then usedInMinute, heldInMinute = tonumber(ARGV[6]), tonumber(ARGV[7]) end
 if isOfDay then usedInDay, heldInDay = tonumber(ARGV[13]), tonumber(ARGV[14]) end
--- A caller that does not know of a reset yet.
+-- A caller that does not know of a reset yet keeps what it has in hand, and may have spent `fresh` tokens since the reset.
 local knowsMinute, knowsDay = tonumber(ARGV[10]) >= minuteReset, tonumber(ARGV[17]) >= dayReset
 if isOfMinute and not knowsMinute then
   local fresh = tonumber(ARGV[11])
@@ -135,7 +135,7 @@ elseif minuteTaken < tonumber(ARGV[3]) and dayTaken < tonumber(ARGV[4]) then
   exhausted = 0
 end
 
--- A server out of memory lets a script go on that has written once, so that nothing is deleted without need.
+-- A server out of memory no longer refuses HSET once a script has written, even by a vain DEL: so DEL is called only where needed.
 if not isSameDay and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'minuteTaken', minuteTaken, 'minuteUsed', minuteUsed, 'dayTaken', dayTaken, 'dayUsed', dayUsed,
   processField, string.format('%.0f:%d:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
@@ -158,7 +158,7 @@ if isLoss then
   notice, name = 2, 'unknown '
 elseif status == SHORT then
   local limitMinute, limitDay = tonumber(ARGV[3]), tonumber(ARGV[4])
-  -- A window is used up, but not all of it is spent.
+  -- The first refusal is always reported, a later one while a window is used up, but not all of it is spent.
   if wasExhausted == 0 or (minuteTaken >= limitMinute and minuteTaken > minuteUsed) or
       (dayTaken >= limitDay and dayTaken > dayUsed) then
     notice, name = 1, 'short '

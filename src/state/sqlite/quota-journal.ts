@@ -23,7 +23,7 @@ export type Counts = Omit<Row, 'client' | 'ahead'>
 /** A client of the embedded authority. */
 export interface CountedClient<State extends Counts = Counts> {
   readonly id: string
-  /** Written by `transition` alone. */
+  /** Written by transition.ts, statements.ts and the reset of client-counters.ts. */
   readonly state: State
   /** The row on disk; undefined: there is none. Written by Journal. */
   row: Row | undefined
@@ -37,9 +37,9 @@ export interface JournalOptions {
   readonly rows: Omit<Rows, 'load' | 'find'>
   readonly clock: { epochMs(): number }
   readonly timers: { every(intervalMs: number, task: () => void): () => void }
-  /** Bound of a call. After it no call waits until the disk answers, and a crash would lose what is taken meanwhile. */
+  /** Bound of a call. While a write takes longer than most of it, no call waits, and a crash would lose what is taken meanwhile. */
   readonly timeoutMs: number
-  /** Called once when counters can no longer be kept; counting goes on in memory, and writing is tried again each time. */
+  /** Called once when counters can no longer be kept; counting goes on in memory, and every round tries to write again. */
   readonly onFault: (error: unknown) => void
   /** Called once when writing works again. */
   readonly onRecovered: () => void
@@ -53,7 +53,7 @@ export class Journal {
   readonly #changed = new Set<CountedClient>()
   /** The number of these that the present round has to write. */
   #due = 0
-  /** Clients whose rows have to be written at once, as requests wait for that. */
+  /** Clients whose rows have to be written at once, as requests wait for that or soon would. */
   readonly #urgent = new Set<CountedClient>()
   /** What the requests of these clients await; undefined: none waits. Written by #whenWritten and #takeWaiting. */
   #waiting: PromiseWithResolvers<void> | undefined
@@ -85,8 +85,8 @@ export class Journal {
 
   /**
    * A call was carried out. Returns a promise where a crash would still lose what it took: that may be spent when the promise
-   * resolves; undefined: at once. Called with every call, so it costs next to nothing. Changes that a write under way lacks are
-   * written, too. isReset: counts were set back, which a crash would undo.
+   * resolves; undefined: at once, also while the disk fails or is late. Called with every call, so it costs next to nothing. A
+   * change during a write is written even if it restores the row on disk. isReset: counts were set back, which a crash would undo.
    */
   carriedOut(
     client: CountedClient,

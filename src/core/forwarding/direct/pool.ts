@@ -14,7 +14,7 @@ const KEEP_ALIVE_MARGIN_MS = 1_000
 /** For this long after a reused connection was found closed, requests avoid connections that may be closed as well. */
 const NO_REPEAT_MS = 1_000
 
-/** A connection free for this long is preferred. Requests that cannot be repeated use such a connection or a new one. */
+/** A connection free for this long is preferred. A request that cannot be repeated takes a younger one only where no more may be opened. */
 const TRUSTED_AFTER_MS = 10
 
 export class Http1Pool implements ConnectionOwner {
@@ -24,7 +24,7 @@ export class Http1Pool implements ConnectionOwner {
   readonly #options: EngineOptions
   readonly #rests: Rests
   readonly #open: Http1Connection[] = []
-  /** Connections that have rested, in the order in which they became free. */
+  /** Connections that have rested, in the order in which their rests ended. */
   readonly #idle: Http1Connection[] = []
   #waiting: ConnectionUser[] = []
   /** Connections taken in this turn of the event loop. */
