@@ -293,4 +293,5 @@ describe('what a gateway says of its parts', () => {
 
 it('docs/admin-openapi.yaml is sound', () => {
   expect(openApiFaults(document.root)).toEqual([])
+  expect(document.exampleFaults()).toEqual([])
 })

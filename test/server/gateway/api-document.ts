@@ -15,7 +15,7 @@ export interface ApiHeader {
 
 export interface ApiResponse {
   readonly headers?: Record<string, ApiHeader | { $ref: string }>
-  readonly content?: Record<string, { readonly schema: Json }>
+  readonly content?: Record<string, { readonly schema: Json; readonly example?: unknown }>
 }
 
 export interface ApiOperation {
@@ -39,6 +39,8 @@ export interface ApiDocument {
   refs(): string[]
   /** Compiles the schema at this local reference; throws where it is no strict JSON Schema 2020-12. */
   compile(ref: string): ValidateFunction
+  /** Answers whose JSON has no example, or one that is not as its schema says. */
+  exampleFaults(): string[]
   /** Faults of an answer to this operation; undefined: to something that no operation describes. Empty: as documented. */
   faults(operationId: string | undefined, answer: Answer): string[]
 }
@@ -128,6 +130,15 @@ export function openApiDocument(root: Json): ApiDocument {
     operations,
     resolve,
     refs: () => [...refsIn(root)],
+    exampleFaults: () =>
+      operations.flatMap(({ id, responses }) =>
+        Object.entries(responses).flatMap(([status, response]) => {
+          const json = settled(response).content?.['application/json']
+          return json === undefined || validatorOf(json.schema)(json.example)
+            ? []
+            : [`${id} ${status}`]
+        }),
+      ),
     compile: (ref) => ajv.compile({ $ref: `document${ref}` }),
     faults: (operationId, answer) => {
       const operation = operations.find(({ id }) => id === operationId)

@@ -22,13 +22,19 @@ const orRef = (name: string): Json => ({
 })
 
 const definitions = {
-  info: object(['title', 'version'], { title: text, version: text, description: text }),
+  info: object(['title', 'version'], {
+    title: text,
+    version: text,
+    description: text,
+    contact: object(['name'], { name: text }),
+  }),
+  tag: object(['name', 'description'], { name: text, description: text }),
   server: object(['url'], {
     url: text,
     description: text,
     variables: mapOf(object(['default'], { default: text, description: text })),
   }),
-  operation: object(['operationId', 'responses'], {
+  operation: object(['operationId', 'summary', 'description', 'tags', 'responses'], {
     operationId: text,
     summary: text,
     description: text,
@@ -62,7 +68,7 @@ const definitions = {
   content: {
     type: 'object',
     propertyNames: { pattern: '^[\\w.+-]+/[\\w.+*-]+$' },
-    additionalProperties: object(['schema'], { schema: to('schema') }),
+    additionalProperties: object(['schema'], { schema: to('schema'), example: {} }),
   },
   response: object(['description'], {
     description: text,
@@ -86,6 +92,7 @@ const form = {
   ...object(['openapi', 'info', 'paths'], {
     openapi: { type: 'string', pattern: '^3\\.1\\.\\d+$' },
     info: to('info'),
+    tags: { type: 'array', items: to('tag') },
     servers: { type: 'array', items: to('server') },
     security: { type: 'array', items: mapOf({ type: 'array', items: text }) },
     paths: {

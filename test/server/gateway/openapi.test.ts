@@ -119,6 +119,7 @@ describe('the document', () => {
 
   it('has the form of OpenAPI 3.1', () => {
     expect(openApiFaults(document.root)).toEqual([])
+    expect(document.exampleFaults()).toEqual([])
     const { paths: _, ...pathless } = document.root
     expect(openApiFaults(pathless)).not.toEqual([])
     expect(openApiFaults({ ...document.root, swagger: '2.0' })).not.toEqual([])
