@@ -73,7 +73,7 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_553,
   admin: 5_569,
   insight: 3_535,
-  core: 16_879,
+  core: 16_882,
   state: 5_014,
   config: 4_498,
 }

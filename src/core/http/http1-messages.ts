@@ -143,13 +143,13 @@ export class Http1Response implements OutgoingResponse {
     writer.text(this.shouldKeepAlive ? this.#connection.keepAliveFields : 'Connection: close\r\n')
     if (this.#framing === 'chunked') writer.text('Transfer-Encoding: chunked\r\n')
     writer.text('\r\n')
-    this.headersSent = true
   }
 
   /** Returns the head. Throws a TypeError where a field is invalid: written out, it could end the head early. */
   #composed(): string {
     const head = writer.end()
     if (head === undefined) throw new TypeError('a field that is none')
+    this.headersSent = true
     return head
   }
 

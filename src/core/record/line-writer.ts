@@ -108,13 +108,12 @@ const nothingPending = {
 // escape sequence), U+2028 or the characters that reverse the direction of writing.
 const unprintable = /[^\x20-\x7e]/
 const everyUnprintable = /[^\x20-\x7e]/g
+const escaped = (char: string): string => `\\u{${char.charCodeAt(0).toString(16)}}`
 
 /** Cuts the text to `maxChars`, and three more for an ellipsis; odd characters become `\u{hex}`. */
 export function plainText(value: string, maxChars: number): string {
   const short = value.length > maxChars ? `${value.slice(0, maxChars)}...` : value
-  return unprintable.test(short)
-    ? short.replace(everyUnprintable, (char) => `\\u{${char.charCodeAt(0).toString(16)}}`)
-    : short
+  return unprintable.test(short) ? short.replace(everyUnprintable, escaped) : short
 }
 
 /** Copies only these fields: libraries attach commands and their arguments to errors, and those may hold credentials. */
@@ -124,7 +123,10 @@ export function describeError(error: unknown): { error: string; code?: string; s
   return {
     error: plainText(`${error.name}: ${error.message}`, 500),
     ...(typeof code === 'string' && { code }),
-    ...(error.stack !== undefined && { stack: error.stack.slice(0, 4_000) }),
+    // Its first line is the message, which may quote text from outside.
+    ...(error.stack !== undefined && {
+      stack: error.stack.slice(0, 4_000).replace(/[^\n\x20-\x7e]/g, escaped),
+    }),
   }
 }
 

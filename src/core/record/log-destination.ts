@@ -99,6 +99,7 @@ export class DescriptorDestination {
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS)
       }
     }
+    this.#lose(rest.toString())
   }
 
   /** Resolves when everything is written, or after a second if the descriptor does not take it. */
