@@ -90,7 +90,7 @@ function readHead(text: string): Head | undefined {
     if (name === 'transfer-encoding') codings.push(field.value)
     // Look-alikes, and white space behind what frames the message: legal, and taken for more by some.
     // An interim answer is not the last, whatever it says; some believe it.
-    if (name === 'connection' && status?.startsWith('1')) isDoubtful = true
+    if (/^(?:proxy-)?connection$/.test(name) && status?.startsWith('1')) isDoubtful = true
     const isFraming = /^(?:content.length|transfer.encoding)$/.test(name)
     if (isFraming && (/[ \t]$/.test(each) || !name.includes('-'))) isDoubtful = true
   }

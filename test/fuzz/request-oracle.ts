@@ -149,9 +149,11 @@ function readHead(text: string, verdict: Verdict, { limits }: OracleWorld): Head
     fields.push(field)
   }
   if (lines.length > limits.headerCount || bytes > limits.headerBytes) verdict.refuse(431)
-  if (!line) return undefined
   const all = (name: string): string[] =>
     fields.filter((field) => field.name.toLowerCase() === name).map(({ value }) => value)
+  // The framing may be judged before the target.
+  if (!line && all('expect').length > 0) verdict.mayRefuse(411)
+  if (!line) return undefined
   return { method, target, version, fields, all }
 }
 
