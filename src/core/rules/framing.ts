@@ -3,26 +3,34 @@ import type { Config } from '../../config/config.ts'
 import { refuse, type Refusal } from './refusals.ts'
 import { connectionOptions, fieldNames, isFieldValue, NO_NAMES } from './field-names.ts'
 
-export interface Framing {
-  readonly body: 'none' | 'length' | 'chunked'
+/** What the head of a request says. It is a class so that all have the same shape; only this file writes to it. */
+export class Framing {
+  body: 'none' | 'length' | 'chunked' = 'none'
   /** The declared length; 0 without a body and when chunked. */
-  readonly bodyBytes: number
+  bodyBytes = 0
   /** The one Host, as received. */
-  readonly host: string
+  host = ''
+  hostCount = 0
   /** The first Authorization field; two of them are an ambiguity for the credentials to settle. */
-  readonly authorization: string | undefined
-  readonly authorizationCount: number
+  authorization: string | undefined = undefined
+  authorizationCount = 0
   /** Lower-case names that Connection nominates for removal. */
-  readonly nominated: ReadonlySet<string>
+  nominated = NO_NAMES
   /** The client sends its body once it is told to (RFC 9110 10.1.1). */
-  readonly expectsContinue: boolean
+  expectsContinue = false
+  upgrade: string | undefined = undefined
   /** The client asks for a WebSocket; any other upgrade is served as a plain request (RFC 9110 7.8). */
-  readonly websocket: boolean
+  websocket = false
   /** All X-Forwarded-For fields in order, joined. Only trusted proxies are believed, here and in the next two. */
-  readonly forwardedFor: string | undefined
-  readonly forwardedProto: 'http' | 'https' | undefined
+  forwardedFor: string | undefined = undefined
+  /** undefined if there are several. */
+  forwardedProto: 'http' | 'https' | undefined = undefined
+  protoCount = 0
   /** X-Request-Id, unchecked; undefined if there are several. */
-  readonly requestId: string | undefined
+  requestId: string | undefined = undefined
+  requestIdCount = 0
+  contentLength: string | undefined = undefined
+  transferEncoding: string | undefined = undefined
 }
 
 type FramingLimits = Pick<Config['server']['limits'], 'headerCount' | 'headerBytes' | 'bodyBytes'>
@@ -39,36 +47,35 @@ interface FramingSource {
 
 export type CheckFraming = ReturnType<typeof createCheckFraming>
 
-export function createCheckFraming(limits: FramingLimits) {
-  return ({ method = '', httpVersion, rawHeaders, bodyFollows }: FramingSource) =>
-    checkFraming({ method, httpVersion, rawHeaders, bodyFollows, limits })
-}
-
-interface FramingInput extends FramingSource {
-  readonly method: string
-  readonly limits: FramingLimits
-}
-
 /**
  * Refuses with invalid_request, headers_too_large, body_too_large, length_required or method_not_implemented.
  * Field names are taken to be tokens, as the readers of both protocols guarantee.
  */
-export function checkFraming(input: FramingInput): Framing | Refusal {
-  const { method, httpVersion, rawHeaders, limits, bodyFollows } = input
-  if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
-  if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
-    return invalid('unknown HTTP version')
-  // Its end could not be distinguished from that of a cancelled body.
-  if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
-  if (rawHeaders.length > 2 * limits.headerCount) {
-    return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
+export function createCheckFraming(limits: FramingLimits) {
+  return (source: FramingSource): Framing | Refusal => {
+    const { method = '', httpVersion, rawHeaders, bodyFollows } = source
+    if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
+    if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
+      return invalid('unknown HTTP version')
+    // Its end could not be distinguished from that of a cancelled body.
+    if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
+    if (rawHeaders.length > 2 * limits.headerCount)
+      return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
+    const framing = new Framing()
+    const fault = readFields(framing, rawHeaders, limits.headerBytes)
+    if (fault !== undefined) return fault
+    if (framing.hostCount !== 1) return invalid(`${framing.hostCount} Host fields`)
+    if (!hostValue.test(framing.host)) return invalid('malformed Host')
+    // RFC 6455 4.1.
+    framing.websocket =
+      framing.upgrade === 'websocket' &&
+      method === 'GET' &&
+      httpVersion === '1.1' &&
+      framing.nominated.has('upgrade') &&
+      framing.transferEncoding === undefined &&
+      framing.contentLength === undefined
+    return readBody(framing, source, limits.bodyBytes) ?? framing
   }
-  const head = new Head()
-  const fault = readFields(head, rawHeaders, limits.headerBytes)
-  if (fault !== undefined) return fault
-  if (head.hostCount !== 1) return invalid(`${head.hostCount} Host fields`)
-  if (!hostValue.test(head.host)) return invalid('malformed Host')
-  return bodyFault(head, input) ?? settle(head, input)
 }
 
 /** Whether requests of this method are taken. TRACE would echo the fields that the gateway adds; CONNECT would bypass the gateway. */
@@ -92,25 +99,8 @@ const kindOf = fieldNames({
   'x-request-id': 'x-request-id',
 })
 
-/** The fields seen so far. It is a class so that all have the same shape. */
-class Head {
-  host = ''
-  hostCount = 0
-  contentLength: string | undefined = undefined
-  transferEncoding: string | undefined = undefined
-  expectsContinue = false
-  authorization: string | undefined = undefined
-  authorizationCount = 0
-  nominated = NO_NAMES
-  upgrade: string | undefined = undefined
-  forwardedFor: string | undefined = undefined
-  forwardedProto: string | undefined = undefined
-  requestId: string | undefined = undefined
-  requestIdCount = 0
-}
-
 function readFields(
-  head: Head,
+  framing: Framing,
   rawHeaders: readonly string[],
   headerBytes: number,
 ): Refusal | undefined {
@@ -122,7 +112,7 @@ function readFields(
     bytes += name.length + value.length + 4
     if (!isFieldValue(value)) return invalid('control byte in a header field')
     const kind = kindOf(name)
-    const fault = kind === undefined ? undefined : readField(head, kind, { name, value })
+    const fault = kind === undefined ? undefined : readField(framing, kind, name, value)
     if (fault !== undefined) return invalid(fault)
   }
   return bytes > headerBytes
@@ -133,120 +123,87 @@ function readFields(
 type Kind = Exclude<ReturnType<typeof kindOf>, undefined>
 
 /** Notes one field; returns what is wrong with it. */
-function readField(
-  head: Head,
-  kind: Kind,
-  { name, value }: { name: string; value: string },
-): string | undefined {
+function readField(framing: Framing, kind: Kind, name: string, value: string): string | undefined {
   switch (kind) {
     case 'host':
-      head.host = value
-      head.hostCount++
+      framing.host = value
+      framing.hostCount++
       break
     case 'connection':
-      head.nominated = connectionOptions(value, head.nominated)
+      framing.nominated = connectionOptions(value, framing.nominated)
       break
     case 'upgrade':
       // Two Upgrade fields are a list, which no WebSocket client sends.
-      head.upgrade = head.upgrade === undefined ? value.toLowerCase() : ''
+      framing.upgrade = framing.upgrade === undefined ? value.toLowerCase() : ''
       break
     case 'authorization':
-      head.authorization ??= value
-      head.authorizationCount++
+      framing.authorization ??= value
+      framing.authorizationCount++
       break
     case 'expect':
-      head.expectsContinue ||= value.toLowerCase().includes('100-continue')
+      framing.expectsContinue ||= value.toLowerCase().includes('100-continue')
       break
     case 'content-length':
       if (isLookAlike(name, kind)) return 'look-alike of Content-Length'
-      if (head.contentLength !== undefined) return 'several Content-Length fields'
-      head.contentLength = value
+      if (framing.contentLength !== undefined) return 'several Content-Length fields'
+      framing.contentLength = value
       break
     case 'transfer-encoding':
       if (isLookAlike(name, kind)) return 'look-alike of Transfer-Encoding'
-      if (head.transferEncoding !== undefined) return 'several Transfer-Encoding fields'
-      head.transferEncoding = value
+      if (framing.transferEncoding !== undefined) return 'several Transfer-Encoding fields'
+      framing.transferEncoding = value
       break
     case 'x-forwarded-for':
-    case 'x-forwarded-proto':
+      if (isLookAlike(name, kind)) break
+      framing.forwardedFor =
+        framing.forwardedFor === undefined ? value : `${framing.forwardedFor}, ${value}`
+      break
+    case 'x-forwarded-proto': {
+      if (isLookAlike(name, kind)) break
+      const isKnown = value === 'http' || value === 'https'
+      framing.forwardedProto = isKnown && framing.protoCount === 0 ? value : undefined
+      framing.protoCount++
+      break
+    }
     case 'x-request-id':
-      if (!isLookAlike(name, kind)) readForwarding(head, kind, value)
+      if (isLookAlike(name, kind)) break
+      framing.requestId = framing.requestIdCount === 0 ? value : undefined
+      framing.requestIdCount++
   }
   return undefined
-}
-
-function readForwarding(head: Head, kind: Kind, value: string): void {
-  if (kind === 'x-forwarded-for') {
-    head.forwardedFor = head.forwardedFor === undefined ? value : `${head.forwardedFor}, ${value}`
-  } else if (kind === 'x-forwarded-proto') {
-    // Two of them name no protocol.
-    head.forwardedProto = head.forwardedProto === undefined ? value : ''
-  } else {
-    head.requestId = value
-    head.requestIdCount++
-  }
 }
 
 /** Whether the name matched a kind but is spelt otherwise, such as `Content_Length`. */
 const isLookAlike = (name: string, kind: Kind): boolean => name.toLowerCase() !== kind
 
 /** Refuses whatever leaves the length open to a second reading (RFC 9112 6.1 and 6.3). Neither length nor coding means no body. */
-function bodyFault(
-  head: Head,
-  { method, httpVersion, limits, bodyFollows }: FramingInput,
+function readBody(
+  framing: Framing,
+  { method, httpVersion, bodyFollows }: FramingSource,
+  mostBytes: number,
 ): Refusal | undefined {
-  const { contentLength, transferEncoding } = head
+  const { contentLength, transferEncoding, expectsContinue } = framing
+  // RFC 9110 10.1.1: in HTTP/1.0 it means nothing.
+  framing.expectsContinue &&= httpVersion !== '1.0'
   if (transferEncoding !== undefined) {
     if (contentLength !== undefined) return invalid('both Content-Length and Transfer-Encoding')
     if (httpVersion === '1.0') return invalid('Transfer-Encoding in HTTP/1.0')
     if (transferEncoding.toLowerCase() !== 'chunked') return invalid('unknown Transfer-Encoding')
+    framing.body = 'chunked'
   } else if (contentLength !== undefined) {
     // A number represents 15 digits exactly.
     if (!/^[0-9]{1,15}$/.test(contentLength)) return invalid('malformed Content-Length')
-    if (Number(contentLength) > limits.bodyBytes) {
+    framing.body = 'length'
+    framing.bodyBytes = Number(contentLength)
+    if (framing.bodyBytes > mostBytes)
       return refuse('body_too_large', { cause: 'declared Content-Length' })
-    }
-  } else if (
-    bodyFollows === undefined &&
-    head.expectsContinue &&
-    method !== 'GET' &&
-    method !== 'HEAD'
-  ) {
+  } else if (bodyFollows !== undefined) {
+    framing.body = bodyFollows ? 'chunked' : 'none'
+  } else if (expectsContinue && method !== 'GET' && method !== 'HEAD') {
     // A client that expects 100-continue has a body (RFC 9110 10.1.1), but does not say where it ends.
     return refuse('length_required')
   }
   return undefined
-}
-
-function settle(head: Head, { method, httpVersion, bodyFollows }: FramingInput): Framing {
-  const { contentLength, transferEncoding, forwardedProto, nominated } = head
-  const known = forwardedProto === 'http' || forwardedProto === 'https'
-  return {
-    body:
-      contentLength !== undefined
-        ? 'length'
-        : transferEncoding !== undefined || bodyFollows === true
-          ? 'chunked'
-          : 'none',
-    bodyBytes: contentLength === undefined ? 0 : Number(contentLength),
-    host: head.host,
-    authorization: head.authorization,
-    authorizationCount: head.authorizationCount,
-    nominated,
-    // RFC 9110 10.1.1: in HTTP/1.0 it means nothing.
-    expectsContinue: head.expectsContinue && httpVersion !== '1.0',
-    // RFC 6455 4.1.
-    websocket:
-      head.upgrade === 'websocket' &&
-      method === 'GET' &&
-      httpVersion === '1.1' &&
-      nominated.has('upgrade') &&
-      transferEncoding === undefined &&
-      contentLength === undefined,
-    forwardedFor: head.forwardedFor,
-    forwardedProto: known ? forwardedProto : undefined,
-    requestId: head.requestIdCount === 1 ? head.requestId : undefined,
-  }
 }
 
 function invalid(cause: string): Refusal {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
-import { checkFraming } from '../../../src/core/rules/framing.ts'
+import { createCheckFraming } from '../../../src/core/rules/framing.ts'
 import { upgradeHeaders, backendHeaders } from '../../../src/core/rules/backend-headers.ts'
 import { fields, words } from '../../support/words.ts'
 
@@ -9,7 +9,7 @@ const OURS = { clientId: 'acme', plan: 'pro', requestId: 'r-1', clientAddress: '
 
 function input(rawHeaders: string[], method = 'GET') {
   const all = ['Host', 'api.example', ...rawHeaders]
-  const framing = checkFraming({ method, httpVersion: '1.1', rawHeaders: all, limits })
+  const framing = createCheckFraming(limits)({ method, httpVersion: '1.1', rawHeaders: all })
   if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
   return { rawHeaders: all, framing, host: 'preserve' as const, ...OURS }
 }
