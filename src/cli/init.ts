@@ -2,12 +2,12 @@
 import { writeFileSync } from 'node:fs'
 import { basename, dirname, extname, relative, resolve } from 'node:path'
 import { parseConfigText } from '../config/clients/load.ts'
+import { yamlLines } from '../config/document.ts'
 import { ConfigError } from '../config/problems.ts'
 import { OK, type Edge } from './edge.ts'
 import { newKey } from './key-files/client-text.ts'
 import { checkClient } from './keys.ts'
 import { Fault } from './terminal/fault.ts'
-import { asLines } from './key-files/text-edit.ts'
 
 interface InitOptions {
   /** Default: gateway.yaml. */
@@ -49,7 +49,7 @@ export const initCommand = (
 ): number => {
   checkClient(client)
   const { key, entry: keyEntry } = newKey(client)
-  const clients = asLines({ clients: [{ id: client, plan: 'free', keys: [keyEntry] }] })
+  const clients = yamlLines({ clients: [{ id: client, plan: 'free', keys: [keyEntry] }] })
   const text = configText(file, upstream, clients)
   try {
     for (const warning of parseConfigText(text, { file, env }).warnings) complain(warning)

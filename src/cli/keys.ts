@@ -1,6 +1,9 @@
 /** `tollgate keys new`, `rotate` and `revoke`: makes keys, shows them once, and keeps their digests in files. */
 import { dirname, extname } from 'node:path'
-import { clientFileEndings, isJsonLines } from '../config/clients/entries.ts'
+import { clientFileEndings } from '../config/clients/entries.ts'
+import { yamlLines } from '../config/document.ts'
+import type { Environment } from '../config/environment.ts'
+import { readText } from '../config/files.ts'
 import {
   clientId,
   dateMs,
@@ -13,12 +16,11 @@ import {
   label,
 } from '../config/scalars.ts'
 import type { Leaf } from '../config/scalars.ts'
-import { checkClients, checkLines } from './check-clients.ts'
-import { ClientText, KeysRefused, newKey, type KeyEntry } from './key-files/client-text.ts'
+import { checkClients } from './check-clients.ts'
+import { ClientText, newKey, type KeyEntry } from './key-files/client-text.ts'
 import { OK, type Output } from './edge.ts'
 import { Fault } from './terminal/fault.ts'
 import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
-import { asLines } from './key-files/text-edit.ts'
 
 interface KeysNewOptions {
   readonly client: string
@@ -53,7 +55,7 @@ export function checkClient(client: string): void {
 
 const refused = (fault: string): Fault => new Fault('usage', fault)
 
-export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
+export async function keysNewCommand(output: Output, options: KeysNewOptions): Promise<number> {
   const { client, plan, expires, write } = options
   checkClient(client)
   readOption('plan', label, plan)
@@ -63,21 +65,20 @@ export const keysNewCommand = (output: Output, options: KeysNewOptions) => {
   if ((perMinute === undefined) !== (perDay === undefined))
     throw refused('--per-minute and --per-day go together; give both, or none')
   const limits = perMinute === undefined || perDay === undefined ? undefined : { perMinute, perDay }
-  const { key, entry } = newKey(client, expires)
-  const show = () => printKey(output, options, { key, client, entry })
+  const made = newKey(client, expires)
+  const { entry } = made
   if (write !== undefined)
-    return inFile(
-      { ...output, file: write, mayMake: true },
-      (text) => text.withKey({ id: client, plan, limits }, entry),
-      show,
+    await changeClients({ file: write, mayMake: true, env: output.env }, (clients) =>
+      clients.withKey({ id: client, plan, limits }, entry),
     )
-  show()
+  printKey(output, options, made)
+  if (write !== undefined) return OK
   const say = options.json === true ? output.complain : output.print
   say('# Add this to the configuration; if the client is already there, add only its key.')
   if (limits === undefined)
     say('# A plan without limits of its own also needs --per-minute and --per-day.')
   const pasted = { id: client, plan: plan ?? '', ...(limits && { limits }), keys: [entry] }
-  for (const line of asLines({ clients: [pasted] })) say(line)
+  for (const line of yamlLines({ clients: [pasted] })) say(line)
   return OK
 }
 
@@ -86,49 +87,41 @@ interface KeysChangeOptions {
   readonly write: string
 }
 
-export const keysRotateCommand = (
+export async function keysRotateCommand(
   output: Output,
   options: KeysChangeOptions &
     Pick<KeysNewOptions, 'expires' | 'json'> & { readonly grace?: string },
-) => {
+): Promise<number> {
   const { key: old, expires, write } = options
   const graceMs = readOption('grace', grace, options.grace) ?? 24 * hour
   readOption('expires', dateToCome, expires)
   const ends = new Date(Date.now() + graceMs).toISOString()
-  let made: Made | undefined
-  return inFile(
-    { ...output, file: write },
-    (text) =>
-      text.rotated(
-        old,
-        (client) => {
-          made = { client, ...newKey(client, expires) }
-          return made.entry
-        },
-        ends,
-      ),
-    () => {
-      output.complain(`# ${old} stops working at ${ends}, or before if it was to expire earlier.`)
-      if (made !== undefined) printKey(output, options, made)
-    },
+  const made: Made[] = []
+  const entryFor = (client: string): KeyEntry => {
+    const one = newKey(client, expires)
+    made.push(one)
+    return one.entry
+  }
+  await changeClients({ file: write, env: output.env }, (clients) =>
+    clients.rotated(old, entryFor, ends),
   )
+  output.complain(`# ${old} stops working at ${ends}, or before if it was to expire earlier.`)
+  for (const one of made) printKey(output, options, one)
+  return OK
 }
 
-export const keysRevokeCommand = (output: Output, { key, write }: KeysChangeOptions) =>
-  inFile(
-    { ...output, file: write },
-    (text) => text.without(key),
-    () =>
-      output.complain(
-        `# ${key} is removed from ${write}. A running gateway refuses it after \`tollgate reload\`.`,
-      ),
+export async function keysRevokeCommand(
+  { env, complain }: Output,
+  { key, write }: KeysChangeOptions,
+): Promise<number> {
+  await changeClients({ file: write, env }, (clients) => clients.without(key))
+  complain(
+    `# ${key} is removed from ${write}. A running gateway refuses it after \`tollgate reload\`.`,
   )
-
-interface Made {
-  readonly key: string
-  readonly client: string
-  readonly entry: KeyEntry
+  return OK
 }
+
+type Made = ReturnType<typeof newKey>
 
 /** Prints the key, which is never shown again. */
 function printKey(
@@ -145,33 +138,22 @@ function printKey(
 }
 
 /** Changes the clients of a file; text that a gateway would refuse is not written. */
-async function inFile(
-  { file, mayMake = false, ...output }: Output & { file: string; mayMake?: boolean },
+async function changeClients(
+  { file, env, mayMake = false }: { file: string; env: Environment; mayMake?: boolean },
   change: (clients: ClientText) => string,
-  show: () => void,
-): Promise<number> {
-  const isLines = isJsonLines(file)
+): Promise<void> {
   const [folder, endings] = [dirname(file), clientFileEndings.join(' or ')]
   if (isAbsent(folder)) throw refused(`${folder}: is not there; make it first`)
   if (mayMake && isAbsent(file) && !clientFileEndings.includes(extname(file)))
     throw refused(`${file}: is not there; end its name in ${endings}`)
-  const changed = (text: string): string => {
-    const clients = new ClientText(text, isLines)
-    try {
-      const next = change(clients)
-      const line = isLines ? text.slice(0, clients.changed.offset).split('\n').length : undefined
-      checkClients(isLines ? clients.changed.text : next, { ...output, file, line })
-      return next
-    } catch (error) {
-      // Faults that the file had before are reported first, with their place in the file as it is.
-      if (!isLines) checkClients(text, { ...output, file, line: undefined })
-      throw error
-    }
-  }
-  const judge = (path: string): void => checkLines({ name: file, path })
-  await rewriteFile(file, { change: changed, judge, mayMake }).catch((error: unknown) => {
-    throw error instanceof KeysRefused ? refused(`${file}: ${error.message}`) : error
+  const check = (text: string, path: string): void => checkClients(text, { name: file, path, env })
+  await rewriteFile(file, {
+    change: (text) => change(new ClientText(file, text)),
+    judge: check,
+    mayMake,
+  }).catch((error: unknown) => {
+    // Faults that the file had before are reported first, with their place in the file as it is.
+    if (!isAbsent(file)) check(readText(file), file)
+    throw error
   })
-  show()
-  return OK
 }

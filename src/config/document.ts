@@ -1,6 +1,7 @@
 /** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
-import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, stringify, visit } from 'yaml'
-import type { Document, Pair as YamlPair } from 'yaml'
+import { Document, LineCounter, isAlias, isMap, isScalar, isSeq } from 'yaml'
+import { parseDocument, stringify, visit } from 'yaml'
+import type { Pair as YamlPair } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
 import { PROBLEMS_AT_MOST, showValue, type Path, type PathProblem } from './problems.ts'
@@ -224,3 +225,17 @@ const spanOf = (node: unknown, text: string): Span => {
 /** Spans of all values of a text with which readYaml finds no fault. */
 export const readSpans = (text: string): Span =>
   spanOf(parseYaml(text, new LineCounter())?.contents, text)
+
+/** Writes a value with every scalar as text: each item of a list and each key on a line, a group in a group in braces; isFlow: all of it in braces, on one line. */
+export const yamlLines = (value: unknown, isFlow = false): string[] => {
+  const asText = (_: unknown, part: unknown): unknown =>
+    typeof part === 'number' ? String(part) : part
+  const document = new Document(value, asText, { schema: 'failsafe' })
+  visit(document, {
+    Pair: (_, pair) => {
+      if (isMap(pair.value)) pair.value.flow = true
+    },
+  })
+  const style = { lineWidth: 0, collectionStyle: isFlow ? 'flow' : 'any' } as const
+  return document.toString(style).trimEnd().split('\n')
+}

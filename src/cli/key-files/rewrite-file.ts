@@ -10,8 +10,8 @@ const LOCK_EVERY_MS = 50
 
 interface Rewrite {
   readonly change: (text: string) => string
-  /** Checks the new text in a temporary file with the same ending; throws if it is refused. */
-  readonly judge?: (path: string) => void
+  /** Checks the new text, which stands in a temporary file with the same ending; throws if it is refused. */
+  readonly judge?: (text: string, path: string) => void
   /** Makes the file where none has its name yet. Default: that is an error. */
   readonly mayMake?: boolean
   /** How long to wait for another writer. Default 5,000. */
@@ -68,7 +68,7 @@ function replace(path: string, temporary: string, { change, judge, mayMake }: Re
     } finally {
       fs.closeSync(file)
     }
-    judge?.(temporary)
+    judge?.(next, temporary)
     if (read() !== text) throw new Error(`${path} has changed meanwhile; try again`)
     fs.renameSync(temporary, path)
   } catch (error) {

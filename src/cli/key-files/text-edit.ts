@@ -1,16 +1,5 @@
 /** Changes lists and groups of a YAML or JSON text in place: every other byte is kept. */
-import type { Pair, Span } from '../../config/document.ts'
-
-export type Value = string | number | readonly Value[] | { readonly [key: string]: Value }
-
-/** The style of groups in braces. */
-interface Style {
-  readonly isJson: boolean
-  /** Blanks inside of braces. */
-  readonly pad: string
-  /** Blanks after a colon or a comma. */
-  readonly gap: string
-}
+import { yamlLines, type Pair, type Span } from '../../config/document.ts'
 
 export const pairOf = (group: Span | undefined, key: string): Pair | undefined =>
   group?.pairs?.find((pair) => pair.key.text === key)
@@ -19,11 +8,14 @@ export class TextEdit {
   readonly #text: string
   /** The line break that the text uses. */
   readonly #lineBreak: string
+  /** JSON is written into JSON, though all of it is YAML. */
+  readonly #isJson: boolean
   readonly #edits: { readonly start: number; readonly end: number; readonly text: string }[] = []
 
   constructor(text: string) {
     this.#text = text
     this.#lineBreak = /\r?\n/.exec(text)?.[0] ?? '\n'
+    this.#isJson = /^\s*[[{][\s[{]*"/.test(text)
   }
 
   get result(): string {
@@ -38,28 +30,24 @@ export class TextEdit {
   }
 
   /** Adds to the list of the group, which may be empty or missing. */
-  addUnder(group: Span, key: string, item: Value): void {
+  addUnder(group: Span, key: string, item: object): void {
     const pair = pairOf(group, key)
     if (pair === undefined) return this.#addPair(group, key, [item])
     const { value } = pair
     const isOneLine = /^: +\[ *\]$/.test(this.#text.slice(pair.key.end, value.end))
-    if (group.isFlow || !isOneLine) return this.addTo(value, item, group)
+    if (group.isFlow || !isOneLine) return this.addTo(value, item)
     this.#put(pair.key.end + 1, value.end, '')
-    const indent = `${this.#indentOf(group)}  - `
-    this.#insertLines(value.end, hung(indent, asLines(item)))
+    this.#insertLines(value.end, `${this.#indentOf(group)}  `, yamlLines([item]))
   }
 
-  /** Adds to a list. beside: gives the style, if the list is empty. */
-  addTo(list: Span, item: Value, beside = list): void {
+  addTo(list: Span, item: object): void {
     const last = list.items?.at(-1)
-    const style = this.#styleOf(last ?? beside)
-    const text = inBraces(item, style)
-    if (last === undefined) return this.#put(list.start + 1, list.start + 1, text)
-    if (!list.isFlow) {
-      const lines = last.isFlow ? [text] : asLines(item)
-      return this.#insertLines(last.end, hung(`${this.#indentOf(list)}- `, lines))
+    if (last === undefined) this.#put(list.start + 1, list.start + 1, this.#inBraces(item))
+    else if (list.isFlow) this.#append(last.end, this.#inBraces(item))
+    else {
+      const lines = last.isFlow ? [`- ${this.#inBraces(item)}`] : yamlLines([item])
+      this.#insertLines(last.end, this.#indentOf(list), lines)
     }
-    this.#put(last.end, last.end, `,${style.gap}${text}`)
   }
 
   /** Takes an item out of the list of the group, with the comments on its own lines. */
@@ -92,25 +80,34 @@ export class TextEdit {
     this.#put(old.start, old.end, quote + value + quote)
   }
 
-  #addPair(group: Span, key: string, value: Value): void {
-    const style = this.#styleOf(group)
+  #addPair(group: Span, key: string, value: unknown): void {
     const end = group.pairs?.at(-1)?.value.end ?? group.end
     if (group.isFlow)
-      return this.#put(end, end, `,${style.gap}${pairsInBraces({ [key]: value }, style)}`)
-    const indent = this.#indentOf(group)
-    this.#insertLines(
-      end,
-      asLines({ [key]: value }).map((line) => indent + line),
-    )
+      this.#append(
+        end,
+        this.#inBraces({ [key]: value })
+          .slice(1, -1)
+          .trim(),
+      )
+    else this.#insertLines(end, this.#indentOf(group), yamlLines({ [key]: value }))
+  }
+
+  #inBraces(value: object): string {
+    return this.#isJson ? JSON.stringify(value) : yamlLines(value, true).join('')
+  }
+
+  /** Adds to a list or a group in brackets or braces. */
+  #append(end: number, text: string): void {
+    this.#put(end, end, (this.#isJson ? ',' : ', ') + text)
   }
 
   #put(start: number, end: number, text: string): void {
     this.#edits.push({ start, end, text })
   }
 
-  #insertLines(after: number, lines: readonly string[]): void {
+  #insertLines(after: number, indent: string, lines: readonly string[]): void {
     const at = this.#lineEnd(after)
-    this.#put(at, at, lines.map((line) => this.#lineBreak + line).join(''))
+    this.#put(at, at, lines.map((line) => this.#lineBreak + indent + line).join(''))
   }
 
   #lineStart(at: number): number {
@@ -127,50 +124,4 @@ export class TextEdit {
   #indentOf({ start }: Span): string {
     return ' '.repeat(start - this.#lineStart(start))
   }
-
-  #styleOf(sample: Span): Style {
-    const first = sample.pairs?.[0]?.key
-    const isJson = first !== undefined && this.#text[first.start] === '"'
-    return {
-      isJson,
-      pad: sample.isFlow && this.#text[sample.start + 1] !== ' ' ? '' : ' ',
-      gap: isJson && this.#text[first.end + 1] !== ' ' ? '' : ' ',
-    }
-  }
 }
-
-function inBraces(value: Value, style: Style): string {
-  const { isJson, pad, gap } = style
-  if (typeof value === 'number') return String(value)
-  if (typeof value === 'string') return quoted(value, isJson)
-  if (isList(value)) return `[${value.map((item) => inBraces(item, style)).join(`,${gap}`)}]`
-  return `{${pad}${pairsInBraces(value, style)}${pad}}`
-}
-
-const pairsInBraces = (group: { readonly [key: string]: Value }, style: Style): string =>
-  Object.entries(group)
-    .map(([key, value]) => `${quoted(key, style.isJson)}:${style.gap}${inBraces(value, style)}`)
-    .join(`,${style.gap}`)
-
-/** A colon at the end of a plain value would make it a key of YAML. */
-const quoted = (text: string, isJson: boolean): string =>
-  isJson ? JSON.stringify(text) : text.endsWith(':') ? `'${text}'` : text
-
-const isList = (value: Value): value is readonly Value[] => Array.isArray(value)
-
-/** Writes YAML lines, with an item of a list or a key on each. */
-export function asLines(value: Value): string[] {
-  if (typeof value !== 'object') return [inBraces(value, blockStyle)]
-  if (isList(value)) return value.flatMap((item) => hung('- ', asLines(item)))
-  return Object.entries(value).flatMap(([key, inner]) =>
-    isList(inner)
-      ? [`${key}:`, ...asLines(inner).map((line) => `  ${line}`)]
-      : [`${key}: ${inBraces(inner, blockStyle)}`],
-  )
-}
-
-const blockStyle: Style = { isJson: false, pad: ' ', gap: ' ' }
-
-/** Puts the first line after the text, and the others below it. */
-const hung = (before: string, lines: readonly string[]): string[] =>
-  lines.map((line, at) => (at === 0 ? before : ' '.repeat(before.length)) + line)

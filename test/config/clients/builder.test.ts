@@ -37,7 +37,7 @@ describe('what is taken in plain form', () => {
     const limits = { perMinute: 5, perDay: 50 }
     const text = ['one', 'two'].reduce(
       (text, id) =>
-        new ClientText(text, false).withKey(
+        new ClientText('a.yaml', text).withKey(
           { id: 'acme', plan: 'pro', limits: id === 'one' ? limits : undefined },
           { id, sha256: a, expires: '2027-01-31' },
         ),
