@@ -6,6 +6,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { UnsavedCounters } from '../contract.ts'
 import { firstKeptDay } from '../memory/authority.ts'
+import type { ClientState } from '../memory/transition.ts'
 import { afterTurn } from '../timers.ts'
 import type { Row, Rows } from './quota-rows.ts'
 
@@ -17,14 +18,10 @@ const BATCH_CLIENTS = 1_000
 const WAIT_FOR_DISK = 0.8
 const SILENT_AFTER_MS = 1_000
 
-/** The counters of a client that a row keeps. */
-export type Counts = Omit<Row, 'client' | 'ahead'>
-
 /** A client of the embedded authority. */
-export interface CountedClient<State extends Counts = Counts> {
+export interface CountedClient {
   readonly id: string
-  /** Written by transition.ts, statements.ts and the reset of client-counters.ts. */
-  readonly state: State
+  readonly state: ClientState
   /** The row on disk; undefined: there is none. Written by Journal. */
   row: Row | undefined
   /** The row of the write under way, which a crash may leave instead of `row`. Written by Journal. */
@@ -109,12 +106,12 @@ export class Journal {
   }
 
   /** Compares a row with the counters. left: tokens that may be taken before another row is needed. */
-  #since(row: Row | undefined, state: Counts): { isChanged: boolean; left: number } {
+  #since(row: Row | undefined, state: ClientState): { isChanged: boolean; left: number } {
     const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
-    const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
-    const isSameDay = isKept && row.dayIndex === state.dayIndex
-    const minute = state.minuteTaken - (isSameMinute ? row.minuteTaken : 0)
-    const day = state.dayTaken - (isSameDay ? row.dayTaken : 0)
+    const isSameMinute = isKept && row.minuteIndex === state.minute.index
+    const isSameDay = isKept && row.dayIndex === state.day.index
+    const minute = state.minute.taken - (isSameMinute ? row.minuteTaken : 0)
+    const day = state.day.taken - (isSameDay ? row.dayTaken : 0)
     const left = (isKept ? row.ahead : 0) - Math.max(minute, day)
     return { isChanged: minute !== 0 || day !== 0, left }
   }
@@ -228,6 +225,13 @@ export class Journal {
 }
 
 function nextRow({ id, state, ahead }: CountedClient): Row {
-  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = state
-  return { client: id, minuteIndex, minuteTaken, dayIndex, dayTaken, ahead }
+  const { minute, day } = state
+  return {
+    client: id,
+    minuteIndex: minute.index,
+    minuteTaken: minute.taken,
+    dayIndex: day.index,
+    dayTaken: day.taken,
+    ahead,
+  }
 }
