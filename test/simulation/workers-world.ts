@@ -170,8 +170,10 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
       }
       const authority = quota.createEmbeddedAuthority({
         clock: { epochMs },
-        keeper: { journal: seen as unknown as typeof journal, rows, restored: disk.load(now) },
+        keeper: { journal: seen as unknown as typeof journal, rows },
       })
+      authority.restore(disk.load(now))
+      journal.begin()
       const take = (request: TakeRequest, by: Worker): TakeReply | Promise<TakeReply> => {
         latest.written = undefined
         const reply = authority.take(request) as TakeReply

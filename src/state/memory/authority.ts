@@ -10,6 +10,8 @@ import { RecencyTable } from './recency-table.ts'
 import { ClientState, transition, windowAt } from './transition.ts'
 
 export interface EmbeddedAuthority extends Authority {
+  /** Takes the rows that an earlier process has left; called before the first call, if at all. */
+  restore(rows: readonly Row[]): void
   beat(beat: Beat): Promise<Beats>
   /** Clients whose counters are in memory. */
   readonly size: number
@@ -35,8 +37,6 @@ export interface MemoryAuthority extends EmbeddedAuthority {
 interface Keeper {
   readonly journal: Journal
   readonly rows: Pick<Rows, 'find'>
-  /** The rows that an earlier process has left. */
-  readonly restored: readonly Row[]
 }
 
 interface MemoryOptions {
@@ -76,7 +76,7 @@ export function createEmbeddedAuthority(
   const { onForgotten = () => undefined } = options
   let lost: UnsavedCounters | undefined
   /** The file has rows of clients that are not in memory. */
-  let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
+  let hasForgotten = false
   const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
   const clients = new RecencyTable<Counted>({
     maxEntries: maxClients,
@@ -92,7 +92,6 @@ export function createEmbeddedAuthority(
     clients.add(id, client)
     return client
   }
-  for (const row of keeper?.restored ?? []) add(row.client, row)
   let sweepAtMs = 0
   const find = keeper && boundedFind(keeper.rows)
   const carryOut = (client: Counted, request: TakeRequest) => {
@@ -100,6 +99,10 @@ export function createEmbeddedAuthority(
     return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
   }
   return {
+    restore: (rows) => {
+      for (const row of rows) add(row.client, row)
+      hasForgotten ||= rows.length >= maxClients
+    },
     get size() {
       return clients.size
     },

@@ -42,10 +42,10 @@ export interface JournalOptions {
   readonly onRecovered: () => void
 }
 
-/** Begins at once by removing the days that have ended. */
 export class Journal {
   readonly #options: JournalOptions
-  readonly #stop: () => void
+  /** Written by begin. */
+  #stop: (() => void) | undefined
   /** Clients whose rows are not up to date. */
   readonly #changed = new Set<CountedClient>()
   /** The number of these that the present round has to write. */
@@ -67,7 +67,11 @@ export class Journal {
 
   constructor(options: JournalOptions) {
     this.#options = options
-    this.#stop = options.timers.every(SAVE_EVERY_MS, () => void this.#round(true))
+  }
+
+  /** Called once the rows are loaded; removes the days that have ended. */
+  begin(): void {
+    this.#stop = this.#options.timers.every(SAVE_EVERY_MS, () => void this.#round(true))
     void this.#round(false)
   }
 
@@ -144,10 +148,13 @@ export class Journal {
 
   async #end(): Promise<void> {
     const { rows, onFault } = this.#options
-    this.#stop()
-    await this.#running
-    await this.#round(true)
-    if (this.#fault === undefined) await rows.dropAhead().catch(onFault)
+    // The rows of a journal that has not begun stay as they are: a start has failed before they were read.
+    if (this.#stop !== undefined) {
+      this.#stop()
+      await this.#running
+      await this.#round(true)
+      if (this.#fault === undefined) await rows.dropAhead().catch(onFault)
+    }
     await rows.close()
   }
 
