@@ -1,7 +1,7 @@
 /** Both authorities, asked the same at the same times: a sample in `npm test`, many in `npm run proof`. */
 import * as fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { RedisStore } from '../../src/state/redis/store.ts'
+import type { RedisStore } from '../../src/state/redis/redis.ts'
 import type { Statement, TakeReply, TakeRequest } from '../../src/state/quota.ts'
 import { ClientState, transition } from '../../src/state/memory/transition.ts'
 import { createRedisCounters, quotaKey } from '../../src/state/redis/authority.ts'

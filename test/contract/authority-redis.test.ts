@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { StoreUnavailable } from '../../src/state/contract.ts'
-import type { RedisStore } from '../../src/state/redis/store.ts'
+import type { RedisStore } from '../../src/state/redis/redis.ts'
 import { createRedisAuthority, quotaKey } from '../../src/state/redis/authority.ts'
 import type { Authority } from '../../src/state/quota.ts'
 import {

@@ -109,7 +109,7 @@ describe('store.file', () => {
   /** The client of a gateway that was killed: ten more tokens may have been taken. */
   const LEFT = ['acme', Math.floor(START_MS / 60_000), 3, DAY, 5, 10]
 
-  const open = (path: string): OwnState => {
+  const open = async (path: string): Promise<OwnState> => {
     const unexpected = (fault: unknown): void => {
       throw new Error(JSON.stringify(fault))
     }
@@ -117,6 +117,7 @@ describe('store.file', () => {
     const told = { onFileEvent: unexpected, onFault: unexpected }
     const state = openSqliteState(path, { clock, timeoutMs: 1_000, ...told })
     gatewayEnds(() => state.close())
+    await state.ready()
     return state
   }
 
@@ -145,7 +146,7 @@ describe('store.file', () => {
       }
     for (const [name, value] of Object.entries(MARK)) database.exec(`PRAGMA ${name} = ${value}`)
     database.close()
-    const state = open(path)
+    const state = await open(path)
     await expectAllIn(state)
     const reply = await state.authority.take(call({}))
     expect([reply.minute.taken, reply.day.taken]).toEqual([3 + 10 + 1, 5 + 10 + 1])
@@ -153,7 +154,7 @@ describe('store.file', () => {
 
   it('is written as the version before writes it', async () => {
     const path = join(temporaryFolder(), 'now.db')
-    const state = open(path)
+    const state = await open(path)
     await write(state)
     await state.authority.take(call({ need: 3, want: 3 }))
     const ask = (sql: string): unknown[][] => {

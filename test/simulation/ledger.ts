@@ -384,9 +384,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       { state, witnesses }: { state: ClientState; witnesses: readonly Witness[] },
     ): void => {
       const account = accountOf(client)
-      rollOver(account, { minute: { index: state.minuteIndex }, day: { index: state.dayIndex } })
+      rollOver(account, state)
       for (const window of reset) {
-        const resetMs = state[`${window}ResetMs`]
+        const { resetMs } = state[window]
         const now = account.current[window]
         let old = now.used
         for (const [holder, entry] of account.book) {

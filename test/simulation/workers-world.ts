@@ -170,8 +170,10 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
       }
       const authority = quota.createEmbeddedAuthority({
         clock: { epochMs },
-        keeper: { journal: seen as unknown as typeof journal, rows, restored: disk.load(now) },
+        keeper: { journal: seen as unknown as typeof journal, rows },
       })
+      authority.restore(disk.load(now))
+      journal.begin()
       const take = (request: TakeRequest, by: Worker): TakeReply | Promise<TakeReply> => {
         latest.written = undefined
         const reply = authority.take(request) as TakeReply
@@ -370,7 +372,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
           return time.at(time.nowMs + STATED_AFTER_MS, () =>
             now.host.deliver('io', () => {
               void now.authority.attend(id, limits, (state, nowMs) => {
-                if (!state.isKnown || quota.look(state, nowMs).day.index !== state.dayIndex) return
+                if (quota.look(state, nowMs).day.index !== state.day.index) return
                 quota.reset(state, event.windows, nowMs)
                 const witnesses = everyProcess.map(({ witness }) => witness)
                 ledger.reset(id, event.windows, { state, witnesses })

@@ -157,7 +157,7 @@ export function createWorld(
   const reset = ({ id, limits }: (typeof clients)[number], windows: Reset['windows']): void => {
     const { memory } = storeOf(id)
     void memory.attend(id, limits, (state, nowMs) => {
-      if (!state.isKnown || quota.look(state, nowMs).day.index !== state.dayIndex) return
+      if (quota.look(state, nowMs).day.index !== state.day.index) return
       quota.reset(state, windows, nowMs)
       const witnesses = everyProcess.map(({ witness }) => witness)
       ledger.reset(id, windows, { state, witnesses })

@@ -1,6 +1,5 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
-import { connectRedis } from '../../src/state/redis/redis.ts'
-import type { RedisStore } from '../../src/state/redis/store.ts'
+import { connectRedis, type RedisStore } from '../../src/state/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
 import { createRedisAuthority } from '../../src/state/redis/authority.ts'
 import type { Authority, QuotaObserver } from '../../src/state/quota.ts'

@@ -2,7 +2,7 @@
 import type { Counter } from '../../src/state/contract.ts'
 import { createMemoryCounter } from '../../src/state/memory/counter.ts'
 import { createRedisCounter } from '../../src/state/redis/counter.ts'
-import type { RedisStore } from '../../src/state/redis/store.ts'
+import type { RedisStore } from '../../src/state/redis/redis.ts'
 
 export function strikeCounter(
   { withinMs }: { readonly withinMs: number },

@@ -15,7 +15,7 @@
 import type { Limits } from '../../config/config.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
-import { statedOf } from '../../state/memory/statements.ts'
+import { statedOf } from '../../state/memory/transition.ts'
 import type {
   Admission,
   Notice,
@@ -233,14 +233,13 @@ export class Lease {
 
   /** Notes what the authority knows now, and when to call it next; returns the number of tokens for waiting requests. */
   credit({ need, minute, day }: TakeRequest, reply: TakeReply, callMs: number): number {
-    const granted =
-      reply.minute.held - statedOf(minute, reply.minute.index, reply.minute.resetMs).held
+    const granted = reply.minute.held - statedOf(minute, reply.minute).held
     const tokens = Math.min(need, granted)
     if (granted > 0) {
       this.#retryMs = RETRY_FIRST_MS
       this.#stranded = 0
     }
-    this.#dayUsedKnown = statedOf(day, reply.day.index, reply.day.resetMs).used + tokens
+    this.#dayUsedKnown = statedOf(day, reply.day).used + tokens
     this.#isHolder = reply.day.held > this.#dayUsedKnown
     // A client that was granted nothing ahead of need gains nothing by a call before the next token is needed.
     const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)

@@ -17,7 +17,7 @@ export interface StoreParts {
   readonly metrics?: Metrics
 }
 
-/** Returns at once. Throws an Error that names store.file when it cannot be opened. */
+/** Returns at once. */
 export function openStores(parts: StoreParts): OwnState {
   const { config, log } = parts
   const { file, timeoutMs } = config.store

@@ -103,8 +103,10 @@ class Supervisor implements Workers {
     this.operatorBans = this.#state.operatorBans
   }
 
-  ready(): Promise<void> {
-    return this.#state.ready()
+  async ready(): Promise<void> {
+    // With Redis each worker waits for it.
+    if (this.stores.embedded !== undefined) await this.stores.ready()
+    await this.#state.ready()
   }
 
   async listen(): Promise<ListenAddress> {

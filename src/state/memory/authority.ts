@@ -1,5 +1,5 @@
 /** The embedded authority: the counters of all clients in this process. It answers at once, except where it has to wait for its journal. */
-import type { CountedClient, Journal } from '../sqlite/quota-journal.ts'
+import type { CountedClient as Counted, Journal } from '../sqlite/quota-journal.ts'
 import type { Row, Rows } from '../sqlite/quota-rows.ts'
 import type { Limits } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
@@ -7,9 +7,11 @@ import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 import { bounded } from '../timers.ts'
 import { RecencyTable } from './recency-table.ts'
-import { ClientState, transition } from './transition.ts'
+import { ClientState, transition, windowAt } from './transition.ts'
 
 export interface EmbeddedAuthority extends Authority {
+  /** Takes the rows that an earlier process has left; called before the first call, if at all. */
+  restore(rows: readonly Row[]): void
   beat(beat: Beat): Promise<Beats>
   /** Clients whose counters are in memory. */
   readonly size: number
@@ -17,12 +19,13 @@ export interface EmbeddedAuthority extends Authority {
   readonly unsaved?: UnsavedCounters | undefined
   /**
    * Runs the task on a client's counters; its changes are kept like those of calls. A task on an unknown client changes nothing
-   * that is kept.
+   * that is kept. isReset: the task sets counts back, which a crash would undo.
    */
   attend<Result>(
     client: string,
     limits: Limits,
     task: (state: ClientState, nowMs: number) => Result,
+    isReset?: boolean,
   ): Result | Promise<Result>
 }
 
@@ -30,14 +33,10 @@ export interface MemoryAuthority extends EmbeddedAuthority {
   take(request: TakeRequest): TakeReply
 }
 
-type Counted = CountedClient<ClientState>
-
 /** Keeps the counters, including those of clients that memory has forgotten. */
 interface Keeper {
   readonly journal: Journal
   readonly rows: Pick<Rows, 'find'>
-  /** The rows that an earlier process has left. */
-  readonly restored: readonly Row[]
 }
 
 interface MemoryOptions {
@@ -77,7 +76,7 @@ export function createEmbeddedAuthority(
   const { onForgotten = () => undefined } = options
   let lost: UnsavedCounters | undefined
   /** The file has rows of clients that are not in memory. */
-  let hasForgotten = keeper !== undefined && keeper.restored.length >= maxClients
+  let hasForgotten = false
   const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
   const clients = new RecencyTable<Counted>({
     maxEntries: maxClients,
@@ -93,7 +92,6 @@ export function createEmbeddedAuthority(
     clients.add(id, client)
     return client
   }
-  for (const row of keeper?.restored ?? []) add(row.client, row)
   let sweepAtMs = 0
   const find = keeper && boundedFind(keeper.rows)
   const carryOut = (client: Counted, request: TakeRequest) => {
@@ -101,6 +99,10 @@ export function createEmbeddedAuthority(
     return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
   }
   return {
+    restore: (rows) => {
+      for (const row of rows) add(row.client, row)
+      hasForgotten ||= rows.length >= maxClients
+    },
     get size() {
       return clients.size
     },
@@ -116,10 +118,9 @@ export function createEmbeddedAuthority(
         return carryOut(client ?? add(id), request)
       return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
     },
-    attend: (id, limits, task) => {
+    attend: (id, limits, task, isReset) => {
       const run = (client?: Counted) => {
-        const state = client?.state ?? new ClientState()
-        const { result, isReset } = attended(state, task, clock.epochMs())
+        const result = task(client?.state ?? new ClientState(), clock.epochMs())
         return whenKept(result, client && keeper?.journal.carriedOut(client, limits, isReset))
       }
       const client = clients.peek(id)
@@ -149,20 +150,8 @@ function sweep(
 ): number {
   const firstDay = firstKeptDay(nowMs)
   for (const [id, client] of clients.entries())
-    if (client.state.dayIndex < firstDay && mayDrop(client)) clients.delete(id)
+    if (client.state.day.index < firstDay && mayDrop(client)) clients.delete(id)
   return nowMs + SWEEP_EVERY_MS
-}
-
-/** isReset: the task has set counters back. */
-function attended<Result>(
-  state: ClientState,
-  task: (state: ClientState, nowMs: number) => Result,
-  nowMs: number,
-) {
-  const { minuteResetMs, dayResetMs } = state
-  const result = task(state, nowMs)
-  const isReset = state.minuteResetMs !== minuteResetMs || state.dayResetMs !== dayResetMs
-  return { result, isReset }
 }
 
 /** Returns the reply once a crash cannot lose the change any more. */
@@ -177,9 +166,10 @@ function whenKept<Reply>(reply: Reply, written: Promise<void> | undefined): Repl
  * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
  */
 function restoredState({ minuteIndex, minuteTaken, dayIndex, dayTaken }: Row): ClientState {
-  const minute = { minuteIndex, minuteTaken, minuteUsed: minuteTaken, minuteUnstated: minuteTaken }
-  const day = { dayIndex, dayTaken, dayUsed: dayTaken, dayUnstated: dayTaken }
-  return Object.assign(new ClientState(), minute, day, { isKnown: true })
+  const restored = (index: number, taken: number) =>
+    Object.assign(windowAt(index), { taken, used: taken, unstated: taken })
+  const minute = restored(minuteIndex, minuteTaken)
+  return Object.assign(new ClientState(), { minute, day: restored(dayIndex, dayTaken) })
 }
 
 function tooMany(maxClients: number): UnsavedCounters {

@@ -2,7 +2,7 @@
 import type { CounterStore } from '../counters.ts'
 import type { NoticeListener, WindowReply } from '../quota.ts'
 import type { EmbeddedAuthority } from './authority.ts'
-import { rollOver, type ClientState } from './transition.ts'
+import { rollOver, stateAt, type ClientState, type WindowCounts } from './transition.ts'
 
 /**
  * Returns the id under which the authority counts a client's shadow limits. No configuration or token can name a client with a
@@ -24,14 +24,9 @@ export interface ClientCounters {
 
 /** Reads the counters; charges and changes nothing. */
 export function look(state: ClientState, nowMs: number): ClientCounters {
-  const now = Object.assign(Object.create(null) as ClientState, state, { processes: new Map() })
-  rollOver(now, nowMs)
-  const of = (window: Window): WindowCounters => ({
-    index: now[`${window}Index`],
-    taken: now[`${window}Taken`],
-    used: now[`${window}Used`],
-  })
-  return { nowMs: Math.floor(nowMs), minute: of('minute'), day: of('day') }
+  const { minute, day } = stateAt(state, nowMs)
+  const of = ({ index, taken, used }: WindowCounts): WindowCounters => ({ index, taken, used })
+  return { nowMs: Math.floor(nowMs), minute: of(minute), day: of(day) }
 }
 
 /**
@@ -41,24 +36,25 @@ export function look(state: ClientState, nowMs: number): ClientCounters {
  */
 export function reset(state: ClientState, windows: readonly Window[], nowMs: number): void {
   // Nothing of this day is counted yet.
-  if (!state.isKnown || look(state, nowMs).day.index !== state.dayIndex) return
+  if (stateAt(state, nowMs).day.index !== state.day.index) return
   rollOver(state, nowMs)
   state.isExhausted = false
   for (const window of windows) {
-    let old = state[`${window}Used`]
+    const counts = state[window]
+    let old = counts.used
     for (const record of state.processes.values()) {
-      if (window === 'minute' && record.minuteIndex !== state.minuteIndex) continue
+      if (window === 'minute' && record.minuteIndex !== counts.index) continue
       record.status = 'stale'
-      const inHand = Math.max(0, record[`${window}Held`] - record[`${window}Used`])
-      record[`${window}Held`] = inHand + record.spent
-      record[`${window}Used`] = record.spent
+      const holding = record[window]
+      holding.held = Math.max(0, holding.held - holding.used) + record.spent
+      holding.used = record.spent
       old -= record.spent
     }
-    state[`${window}Taken`] = Math.max(0, state[`${window}Taken`] - old)
-    state[`${window}Used`] = Math.max(0, state[`${window}Used`] - old)
-    state[`${window}Unstated`] = 0
+    counts.taken = Math.max(0, counts.taken - old)
+    counts.used = Math.max(0, counts.used - old)
+    counts.unstated = 0
     // The time of a reset rises even if the clock goes back.
-    state[`${window}ResetMs`] = Math.max(Math.floor(nowMs), state[`${window}ResetMs`] + 1)
+    counts.resetMs = Math.max(Math.floor(nowMs), counts.resetMs + 1)
   }
 }
 
@@ -67,11 +63,13 @@ export const createEmbeddedCounters = (
   authority: Pick<EmbeddedAuthority, 'attend'>,
   notify: NoticeListener,
 ): CounterStore => ({
-  attend: async ({ id, limits }, windows) =>
-    authority.attend(id, limits, (state, nowMs) => {
+  attend: async ({ id, limits }, windows) => {
+    const task = (state: ClientState, nowMs: number) => {
       const before = look(state, nowMs)
       reset(state, windows, nowMs)
       return { before, after: look(state, nowMs) }
-    }),
+    }
+    return authority.attend(id, limits, task, windows.length > 0)
+  },
   announceReset: async (client) => notify(client, 'reset'),
 })

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { StoreUnavailable } from '../contract.ts'
 import type { CounterStore } from '../counters.ts'
 import type { ClientCounters, Window } from '../memory/client-counters.ts'
-import type { RedisStore, ScriptReply } from './store.ts'
+import type { RedisStore, ScriptReply } from './redis.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'
 import {
   observedCall,

@@ -1,7 +1,7 @@
 /** Keeps bans in one Redis hash, and publishes new ones to all processes on a channel of the same name. */
 import { formatBan, parseBan } from '../bans.ts'
 import type { BanRecord, BanStore, BanStoreListener } from '../bans.ts'
-import type { RedisStore } from './store.ts'
+import type { RedisStore } from './redis.ts'
 import type { StoreClock } from '../store-clock.ts'
 
 /**

@@ -1,7 +1,7 @@
 /** The claims of gateways that share one Redis. */
 import { randomUUID } from 'node:crypto'
 import type { Claims } from '../contract.ts'
-import type { RedisStore } from './store.ts'
+import type { RedisStore } from './redis.ts'
 
 /** A claim lasts longer than an attempt takes, and is renewed with each. */
 const CLAIM_MS = 15_000

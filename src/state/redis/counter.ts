@@ -2,7 +2,7 @@
 import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
 import type { Count, Counter } from '../contract.ts'
 import { createMemoryCounter, STEPS } from '../memory/counter.ts'
-import type { RedisStore } from './store.ts'
+import type { RedisStore } from './redis.ts'
 
 /**
  * Counts as memory/counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total,

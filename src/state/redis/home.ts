@@ -7,7 +7,7 @@ import { createRedisAuthority, createRedisCounters } from './authority.ts'
 import { createRedisBanStore } from './bans.ts'
 import { redisClaims } from './claims.ts'
 import { createRedisCounter } from './counter.ts'
-import type { RedisStore } from './store.ts'
+import type { RedisStore } from './redis.ts'
 import { createRedisUsageStore } from './usage.ts'
 
 /** prefix: of all keys. timeoutMs: bound of a strike's call. redis: is closed with the state. */

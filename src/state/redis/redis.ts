@@ -6,15 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import type { Cluster, Redis } from 'ioredis'
 import type { HostPort, RedisConfig } from '../../config/config.ts'
-import { ClusterLink } from './cluster-link.ts'
 import { createConnections } from './connections.ts'
 import { isKeyFault, isTimeout, isUnresolved } from './faults.ts'
-import { createServerLink, type LinkOptions, type RedisLink } from './link.ts'
+import { Masters, type MastersOptions } from './masters.ts'
 import { addressesOf, findRisks, inspectServer, nameOf } from './servers.ts'
 import { StoreState, type StateListener } from './state.ts'
 import { StoreUnavailable } from '../contract.ts'
-import type { RedisStore, ScriptReply } from './store.ts'
-import { Subscriber } from './subscriber.ts'
+import { Subscriber, type Subscription } from './subscriber.ts'
 
 export interface RedisOptions {
   /** The servers of the store. */
@@ -30,17 +28,34 @@ export interface RedisOptions {
   readonly onWarning?: (warning: string | undefined) => void
 }
 
+/** The reply of a Lua script: integers and strings. */
+export type ScriptReply = readonly (number | string | null)[]
+
+/**
+ * Runs a Lua script; its keys are in one hash slot. Throws StoreUnavailable while the server of the keys is known to be away,
+ * else rejects with it; the script may still run later.
+ */
+export type RedisScript = (
+  keys: readonly string[],
+  args: readonly (string | number)[],
+) => Promise<ScriptReply>
+
+/**
+ * The gateway's view of Redis. Calls reject with StoreUnavailable when the server that holds the key is away, too slow or refuses
+ * them. After a few errors in a row, or a second of silence, they reject at once and without a call.
+ */
+export type RedisStore = ReturnType<typeof connectRedis>
+
 /** A start waits this long for the store, so that its first requests are not decided without it. */
 const READY_AT_MOST_MS = 1_000
 
 /** Returns at once; the store becomes available as soon as a server has answered a probe. */
-export function connectRedis(options: RedisOptions): RedisStore {
+export function connectRedis(options: RedisOptions) {
   const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
   const connections = createConnections(servers, options.tls, timeoutMs)
   const { client } = connections
   const state = new StoreState(servers, onState)
-  const parts = { prefix, timeoutMs, state }
-  const link = 'slots' in client ? new ClusterLink(client, parts) : createServerLink(client, parts)
+  const masters = new Masters(client, { prefix, timeoutMs, state })
   // In a cluster this reports faults that the library hides, such as a certificate that is not trusted.
   const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
     state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
@@ -54,7 +69,7 @@ export function connectRedis(options: RedisOptions): RedisStore {
   state.onRecovered(() => void findRisks(client).then(warn, () => warn(undefined)))
   const onRecovered = (listener: () => void): void => {
     state.onRecovered(listener)
-    if (link.available) listener()
+    if (masters.available) listener()
   }
   const inspect = async (address: HostPort): Promise<void> => {
     const fault = await inspectServer(address, options.tls)
@@ -62,9 +77,12 @@ export function connectRedis(options: RedisOptions): RedisStore {
     if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
   }
   return {
-    ...createCommands(client, link, parts),
+    /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
+    client: client as unknown,
+    ...createCommands(client, masters, { timeoutMs, state }),
+    /** false: calls fail at once, until a probe has succeeded. In a cluster: no master can be called. */
     get available() {
-      return link.available
+      return masters.available
     },
     get refusal() {
       return state.refusal
@@ -75,19 +93,23 @@ export function connectRedis(options: RedisOptions): RedisStore {
     get warning() {
       return warning
     },
+    /** Resolves when the store is available, or has had its time to be; rejects with an Error of the refusal, if there is one. */
     ready: async () => {
       const usable = new Promise<void>((resolve) => onRecovered(resolve))
       await Promise.race([usable, sleep(READY_AT_MOST_MS)])
-      if (!link.available && state.refusal === undefined)
+      if (!masters.available && state.refusal === undefined)
         await Promise.all(addressesOf(servers).map(inspect))
       if (state.refusal !== undefined) throw new Error(state.refusal)
     },
-    subscribe: (channel, subscription) => subscriber.add(channel, subscription),
+    /** Subscribes on a connection of its own, across reconnects; takes effect as soon as the server is available. */
+    subscribe: (channel: string, subscription: Subscription) =>
+      subscriber.add(channel, subscription),
+    /** Calls the listener each time the store, or one master of the cluster, becomes available, the first time included. */
     onRecovered,
     close: async () => {
       watch?.close()
       subscriber.close()
-      link.close()
+      masters.close()
     },
   }
 }
@@ -97,13 +119,13 @@ type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<
 
 function createCommands(
   client: Redis | Cluster,
-  link: RedisLink,
-  { timeoutMs, state }: LinkOptions,
-): Pick<RedisStore, 'client' | 'script' | 'hgetall'> {
+  masters: Masters,
+  { timeoutMs, state }: Pick<MastersOptions, 'timeoutMs' | 'state'>,
+) {
   // Thrown for every request of an outage. It is made once, since a stack trace costs more than the decision.
   const away = new StoreUnavailable('error')
   const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
-    const breaker = link.breakerOf(key)
+    const breaker = masters.breakerOf(key)
     if (breaker?.available !== true) throw away
     return breaker.call(send, timeoutMs).catch((fault: unknown) => {
       if (!isKeyFault(fault)) state.note(fault)
@@ -112,15 +134,16 @@ function createCommands(
   }
   let scripts = 0
   return {
-    client,
-    script: (text) => {
+    /** Prepares a script for calls: it is sent whole once per connection, and by its digest afterwards. */
+    script: (text: string): RedisScript => {
       const name = `script${scripts++}`
       client.defineCommand(name, { lua: text })
       const command = Reflect.get(client, name) as Command
       return (keys, args) =>
         call(keys[0] ?? '', () => command.call(client, keys.length, ...keys, ...args))
     },
-    hgetall: async (key) => call(key, () => client.hgetall(key)),
+    /** Returns an empty record for an absent key. */
+    hgetall: async (key: string) => call(key, () => client.hgetall(key)),
   }
 }
 

@@ -1,7 +1,15 @@
 /** Subscriptions on a connection of their own, opened with the first channel and replaced whenever it is lost. */
 import type { Redis } from 'ioredis'
 import { isTimeout } from './faults.ts'
-import type { Subscription } from './store.ts'
+
+export interface Subscription {
+  /** A message published on the channel. */
+  message(text: string): void
+  /** The subscription is active (again): messages published before this moment may have been missed. */
+  subscribed(): void
+  /** The subscription was lost: messages may be missed until it is active again. */
+  lost?(): void
+}
 
 const TICK_MS = 500
 const FIRST_RETRY_MS = 50

@@ -1,6 +1,6 @@
 /** Keeps the totals of days in Redis: several hashes a day with a field per client, which expire by themselves. */
 import { DAY_MS } from '../../config/time.ts'
-import type { RedisStore } from './store.ts'
+import type { RedisStore } from './redis.ts'
 import { DAY_COUNTS, rowWith, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 

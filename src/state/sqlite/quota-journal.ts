@@ -6,6 +6,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { UnsavedCounters } from '../contract.ts'
 import { firstKeptDay } from '../memory/authority.ts'
+import type { ClientState } from '../memory/transition.ts'
 import { afterTurn } from '../timers.ts'
 import type { Row, Rows } from './quota-rows.ts'
 
@@ -17,14 +18,10 @@ const BATCH_CLIENTS = 1_000
 const WAIT_FOR_DISK = 0.8
 const SILENT_AFTER_MS = 1_000
 
-/** The counters of a client that a row keeps. */
-export type Counts = Omit<Row, 'client' | 'ahead'>
-
 /** A client of the embedded authority. */
-export interface CountedClient<State extends Counts = Counts> {
+export interface CountedClient {
   readonly id: string
-  /** Written by transition.ts, statements.ts and the reset of client-counters.ts. */
-  readonly state: State
+  readonly state: ClientState
   /** The row on disk; undefined: there is none. Written by Journal. */
   row: Row | undefined
   /** The row of the write under way, which a crash may leave instead of `row`. Written by Journal. */
@@ -45,10 +42,10 @@ export interface JournalOptions {
   readonly onRecovered: () => void
 }
 
-/** Begins at once by removing the days that have ended. */
 export class Journal {
   readonly #options: JournalOptions
-  readonly #stop: () => void
+  /** Written by begin. */
+  #stop: (() => void) | undefined
   /** Clients whose rows are not up to date. */
   readonly #changed = new Set<CountedClient>()
   /** The number of these that the present round has to write. */
@@ -70,7 +67,11 @@ export class Journal {
 
   constructor(options: JournalOptions) {
     this.#options = options
-    this.#stop = options.timers.every(SAVE_EVERY_MS, () => void this.#round(true))
+  }
+
+  /** Called once the rows are loaded; removes the days that have ended. */
+  begin(): void {
+    this.#stop = this.#options.timers.every(SAVE_EVERY_MS, () => void this.#round(true))
     void this.#round(false)
   }
 
@@ -109,12 +110,12 @@ export class Journal {
   }
 
   /** Compares a row with the counters. left: tokens that may be taken before another row is needed. */
-  #since(row: Row | undefined, state: Counts): { isChanged: boolean; left: number } {
+  #since(row: Row | undefined, state: ClientState): { isChanged: boolean; left: number } {
     const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
-    const isSameMinute = isKept && row.minuteIndex === state.minuteIndex
-    const isSameDay = isKept && row.dayIndex === state.dayIndex
-    const minute = state.minuteTaken - (isSameMinute ? row.minuteTaken : 0)
-    const day = state.dayTaken - (isSameDay ? row.dayTaken : 0)
+    const isSameMinute = isKept && row.minuteIndex === state.minute.index
+    const isSameDay = isKept && row.dayIndex === state.day.index
+    const minute = state.minute.taken - (isSameMinute ? row.minuteTaken : 0)
+    const day = state.day.taken - (isSameDay ? row.dayTaken : 0)
     const left = (isKept ? row.ahead : 0) - Math.max(minute, day)
     return { isChanged: minute !== 0 || day !== 0, left }
   }
@@ -147,10 +148,13 @@ export class Journal {
 
   async #end(): Promise<void> {
     const { rows, onFault } = this.#options
-    this.#stop()
-    await this.#running
-    await this.#round(true)
-    if (this.#fault === undefined) await rows.dropAhead().catch(onFault)
+    // The rows of a journal that has not begun stay as they are: a start has failed before they were read.
+    if (this.#stop !== undefined) {
+      this.#stop()
+      await this.#running
+      await this.#round(true)
+      if (this.#fault === undefined) await rows.dropAhead().catch(onFault)
+    }
     await rows.close()
   }
 
@@ -228,6 +232,13 @@ export class Journal {
 }
 
 function nextRow({ id, state, ahead }: CountedClient): Row {
-  const { minuteIndex, minuteTaken, dayIndex, dayTaken } = state
-  return { client: id, minuteIndex, minuteTaken, dayIndex, dayTaken, ahead }
+  const { minute, day } = state
+  return {
+    client: id,
+    minuteIndex: minute.index,
+    minuteTaken: minute.taken,
+    dayIndex: day.index,
+    dayTaken: day.taken,
+    ahead,
+  }
 }

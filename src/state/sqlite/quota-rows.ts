@@ -2,6 +2,8 @@
  * The rows of store.file that keep the counters of the embedded authority over a restart: for each client, the tokens handed
  * out in the windows that still run, and how many more may be taken before the row is written again.
  */
+import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { firstKeptDay } from '../memory/authority.ts'
 import type { SqliteFile } from './file.ts'
 
 export interface Row {
@@ -32,10 +34,12 @@ export type Rows = ReturnType<typeof createRows>
 
 /** A rejected call has kept nothing; its Error gives fault and remedy. Client ids are well-formed strings. */
 export const createRows = (file: SqliteFile) => ({
-  /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. Blocks until then: for starts only. */
-  load(now: { minuteIndex: number; dayIndex: number }, fromDay: number, atMost: number) {
-    file.readNow(countAhead, now.minuteIndex, now.dayIndex)
-    const rows = file.readNow(`${select} day_index >= ? LIMIT ?`, fromDay, atMost)
+  /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. */
+  async load(nowMs: number, atMost: number): Promise<readonly Row[]> {
+    const [minute, day] = [Math.floor(nowMs / MINUTE_MS), Math.floor(nowMs / DAY_MS)]
+    await file.readAtStart(countAhead, minute, day)
+    const first = firstKeptDay(nowMs)
+    const rows = await file.readAtStart(`${select} day_index >= ? LIMIT ?`, first, atMost)
     // The constraints of the table ensure types and ranges.
     return rows as readonly unknown[] as readonly Row[]
   },

@@ -3,16 +3,9 @@
  * serves requests, writing 100,000 counters took half a second in steps of up to 18 ms, each a stall for all clients.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
-import { workerData, type MessagePort } from 'node:worker_threads'
+import { parentPort, workerData } from 'node:worker_threads'
 import { answerCalls, type AnswerBatch, type CallBatch, type CallHandlers } from '../calls.ts'
 import { explainSqliteFault, identityOf, openOrSetAside, writeAnew } from './open.ts'
-
-export interface ThreadData {
-  readonly file: string
-  readonly port: MessagePort
-  /** One number, raised with every answer, so that a caller without an event loop can wait for it. */
-  readonly answers: Int32Array
-}
 
 /** One array per parameter of the statement, all of the same length. */
 export type Columns = readonly (readonly Parameter[] | Float64Array)[]
@@ -46,16 +39,12 @@ export type FileEvent =
   /** The file was removed or replaced and cannot be written anew; tried again every second. */
   | { readonly event: 'storeFileLost'; readonly message: string }
 
-const { file, port, answers } = workerData as ThreadData
+const { file } = workerData as { readonly file: string }
 
 /** How often the path is compared with the file that is open. */
 const COMPARE_EVERY_MS = 1_000
 
-function post(message: AnswerBatch | FileEvent): void {
-  port.postMessage(message)
-  Atomics.add(answers, 0, 1)
-  Atomics.notify(answers, 0)
-}
+const post = (message: AnswerBatch | FileEvent): void => parentPort?.postMessage(message)
 
 /** Keeps a database at the path of store.file, even where somebody removes or replaces the file. */
 class StoreFile {
@@ -151,4 +140,4 @@ function explained<Result>(work: () => Result): Result {
   }
 }
 
-port.on('message', (batch: CallBatch) => answerCalls(handlers, batch, post))
+parentPort?.on('message', (batch: CallBatch) => answerCalls(handlers, batch, post))

@@ -10,8 +10,7 @@ import {
   type BanStoreListener,
 } from '../../../src/state/bans.ts'
 import { serversAt } from '../../support/redis-servers.ts'
-import { connectRedis } from '../../../src/state/redis/redis.ts'
-import type { RedisStore } from '../../../src/state/redis/store.ts'
+import { connectRedis, type RedisStore } from '../../../src/state/redis/redis.ts'
 import { storeClock } from '../../support/store-clock.ts'
 import { strikeCounter } from '../../support/strike-counter.ts'
 import { startRedisServer } from '../../support/redis-server.ts'

@@ -1,3 +1,4 @@
+import { copyFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { openSqliteFile, type SqliteFile } from '../../../src/state/sqlite/file.ts'
@@ -33,11 +34,13 @@ const unexpected = (reported: unknown): void => {
   throw new Error(`unexpected: ${String(reported)}`)
 }
 
-authorityContract('a file', (time) => {
+authorityContract('a file', async (time) => {
   const file = openSqliteFile(join(directory, 'contract.db'), unexpected)
   const clock = { epochMs: () => time.ms }
-  const authority = openEmbeddedAuthority(file, { timeoutMs: 100, clock, onFault: unexpected })
+  const options = { timeoutMs: 100, clock, onFault: unexpected }
+  const { authority, ready } = openEmbeddedAuthority(file, options)
   gatewayEnds(() => authority.close())
+  await ready()
   return authority
 })
 
@@ -48,15 +51,15 @@ describe('the counters of the embedded authority', () => {
   const open: EmbeddedAuthority[] = []
   /** The file of the latest authority. */
   let disk: SqliteFile
-  const start = (
+  const start = async (
     options: Partial<Parameters<typeof openEmbeddedAuthority>[1]> = {},
-  ): EmbeddedAuthority => {
+  ): Promise<EmbeddedAuthority> => {
     boots++
     const timers = {
       every: (_: number, task: () => void) => ((beginRound = task), () => undefined),
     }
     disk = openSqliteFile(file, unexpected)
-    const authority = openEmbeddedAuthority(disk, {
+    const { authority, ready } = openEmbeddedAuthority(disk, {
       timeoutMs: 100,
       clock: { epochMs: () => clock.ms },
       timers,
@@ -64,6 +67,7 @@ describe('the counters of the embedded authority', () => {
       ...options,
     })
     open.push(authority)
+    await ready()
     return authority
   }
   const rows = () => disk.read('SELECT * FROM quota ORDER BY client')
@@ -141,16 +145,16 @@ describe('the counters of the embedded authority', () => {
       reply: { status: 'short', minute: { index: MINUTE + 1, taken: 10 } },
     },
   ])('$title, after a clean stop', async ({ before, ask, reply }) => {
-    const stopped = start()
+    const stopped = await start()
     before((change) => void stopped.take(call('acme', change)))
     await stopped.close()
-    const after = start()
+    const after = await start()
     expect(after.size).toBe(1)
     expect(await after.take(call('acme', ask))).toMatchObject(reply)
   })
 
   it('of ended days leave the file, an hour after, in a running process and at a start', async () => {
-    const before = start()
+    const before = await start()
     void before.take(call('early'))
     await saved('early', 1)
     clock.ms = (DAY + 1) * 86_400_000
@@ -165,15 +169,15 @@ describe('the counters of the embedded authority', () => {
     expect(await rows()).toMatchObject([{ client: 'late', day_index: DAY + 1 }])
     await before.close()
     clock.ms += 86_400_000
-    const after = start()
+    const after = await start()
     expect(after.size).toBe(0)
     await after.close()
-    start()
+    await start()
     expect(await rows()).toEqual([])
   })
 
   it('of more clients than fit in memory are read back from the file when they come again', async () => {
-    const before = start({ maxClients: 50, timeoutMs: 5_000 })
+    const before = await start({ maxClients: 50, timeoutMs: 5_000 })
     const names = Array.from({ length: 400 }, (_, n) => `client-${n}`)
     for (const [n, name] of names.entries()) await before.take(call(name, { need: 1 + (n % 9) }))
     await saved('client-399', 1 + (399 % 9))
@@ -193,13 +197,25 @@ describe('the counters of the embedded authority', () => {
     )
     expect(await Promise.all(more)).toEqual(['granted', 'short'])
     await before.close()
-    const after = start({ maxClients: 50, timeoutMs: 5_000 })
+    const after = await start({ maxClients: 50, timeoutMs: 5_000 })
     expect(after.size).toBe(50)
     expect(await taken(after)).toEqual([10, ...expected.slice(1)])
   })
 
+  it('are left as a crash has left them by a start that is given up before it has read them', async () => {
+    void (await start()).take(call('acme'))
+    await saved('acme', 1)
+    const left = `${file}-left`
+    for (const part of ['', '-wal']) copyFileSync(file + part, left + part)
+    const options = { timeoutMs: 100, onFault: unexpected }
+    await openEmbeddedAuthority(openSqliteFile(left, unexpected), options).authority.close()
+    const again = openSqliteFile(left, unexpected)
+    expect(await again.read('SELECT ahead FROM quota')).toEqual([{ ahead: 1 }])
+    await again.close()
+  })
+
   it('that cannot be read back make the store count as away', async () => {
-    const before = start({ maxClients: 5, timeoutMs: 5_000 })
+    const before = await start({ maxClients: 5, timeoutMs: 5_000 })
     for (let n = 0; n < 20; n++) await before.take(call(`client-${n}`))
     await saved('client-19', 1)
     await before.take(call('client-20'))
@@ -212,7 +228,7 @@ describe('the counters of the embedded authority', () => {
   it('stay in memory while the disk is full, which is reported once, and are kept when there is room again', async () => {
     const onFault = vi.fn<(error: unknown) => void>()
     const onRecovered = vi.fn<() => void>()
-    const before = start({ onFault, onRecovered })
+    const before = await start({ onFault, onRecovered })
     await disk.read('PRAGMA max_page_count = 1')
     for (let n = 0; n < 3_000; n++) void before.take(call(`client-${n}`))
     await until(() => {
@@ -255,8 +271,9 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients =
   const timers = { every: () => () => undefined }
   const [onFault, onRecovered] = [unexpected, () => undefined]
   const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
-  const keeper = { rows, journal, restored }
-  const authority = createEmbeddedAuthority({ clock, maxClients, keeper })
+  const authority = createEmbeddedAuthority({ clock, maxClients, keeper: { rows, journal } })
+  authority.restore(restored)
+  journal.begin()
   const answer = (): void => {
     for (const row of underway?.rows ?? []) kept.set(row.client, row)
     underway?.done()

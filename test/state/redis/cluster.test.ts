@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { StoreUnavailable } from '../../../src/state/contract.ts'
-import type { RedisScript, RedisStore } from '../../../src/state/redis/store.ts'
+import type { RedisScript, RedisStore } from '../../../src/state/redis/redis.ts'
 import { createRedisUsageStore } from '../../../src/state/redis/usage.ts'
 import { publish } from '../../support/redis-commands.ts'
 import { until } from '../../support/controlled-authority.ts'

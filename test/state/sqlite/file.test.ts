@@ -99,16 +99,15 @@ describe('store.file', () => {
       const { openSqliteFile } = await import('${module}')
       const { execFileSync } = await import('node:child_process')
       execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', '${folder}'])
-      const attempt = () => {
-        try { openSqliteFile('${file}', () => {}) } catch ({ message }) { console.log(message) }
-      }
+      const attempt = () =>
+        openSqliteFile('${file}', () => {}).read('').catch(({ message }) => console.log(message))
       const remount = (how) => execFileSync('mount', ['-o', 'remount,' + how, '${folder}'])
       remount('ro')
-      attempt()
+      await attempt()
       remount('rw')
       await openSqliteFile('${file}', () => {}).close()
       remount('ro')
-      attempt()
+      await attempt()
       process.exit(0)`
     const program = temporaryFile('read-only.mjs', script)
     const command = ['--map-root-user', '--mount', process.execPath, program]
@@ -229,19 +228,19 @@ describe('a store.file that cannot be had', () => {
   const unusable =
     /^store\.file .* cannot be opened; it must be a file that this user may read and write.*; mend that, or name another file/
 
-  it('as it is a folder, or lies below a file, is refused with what to do', () => {
-    expect(() => openSqliteFile(folder, neverDamaged)).toThrow(unusable)
+  const attempt = (path: string) => openSqliteFile(path, neverDamaged).read('SELECT 1')
+
+  it('as it is a folder, or lies below a file, is refused with what to do', async () => {
+    await expect(attempt(folder)).rejects.toThrow(unusable)
     writeFileSync(file, 'text')
-    expect(() => openSqliteFile(join(file, 'below.db'), neverDamaged)).toThrow(unusable)
-    expect(() => openSqliteFile('/proc/tollgate.db', neverDamaged)).toThrow(unusable)
-    expect(() => openSqliteFile('/proc/tollgate/store.db', neverDamaged)).toThrow(unusable)
+    for (const path of [join(file, 'below.db'), '/proc/tollgate.db', '/proc/tollgate/store.db'])
+      await expect(attempt(path)).rejects.toThrow(unusable)
     expect(readFileSync(file, 'utf8')).toBe('text')
   })
 
-  it('as it is a pipe or a device is refused, not waited for', () => {
+  it('as it is a pipe or a device is refused, not waited for', async () => {
     execFileSync('mkfifo', [file])
-    expect(() => open()).toThrow(unusable)
-    expect(() => openSqliteFile('/dev/zero', neverDamaged)).toThrow(unusable)
+    for (const path of [file, '/dev/zero']) await expect(attempt(path)).rejects.toThrow(unusable)
   })
 
   it.each([
@@ -257,12 +256,12 @@ describe('a store.file that cannot be had', () => {
       opener,
       `import { openSqliteFile } from './sqlite/file.ts'
        const startedMs = performance.now()
-       try { openSqliteFile(process.argv[2]) }
-       catch ({ message }) { process.send({ message, tookMs: performance.now() - startedMs }) }`,
+       openSqliteFile(process.argv[2]).read('').catch(({ message }) =>
+         process.send({ message, tookMs: performance.now() - startedMs }))`,
     )
     const child = fork(opener, [file], { execArgv: [] })
     const [told] = (await once(child, 'message')) as [{ message: string; tookMs: number }]
-    expect(told.message).toMatch(new RegExp(`^store\\.file ${file} cannot be opened: `))
+    expect(told.message).toMatch(new RegExp(`^store\\.file ${file} failed: its thread has ended: `))
     expect(told.message).toMatch(fault)
     expect(told.tookMs).toBeLessThan(5_000)
     child.kill()
@@ -290,10 +289,10 @@ describe('a store.file that cannot be had', () => {
       () => write(marked('0x746f6c6c', 'PRAGMA user_version = 2; CREATE TABLE quota (hash BLOB)')),
       newer,
     ],
-  ])('as it %s is refused and left as it is', (_, make, fault) => {
+  ])('as it %s is refused and left as it is', async (_, make, fault) => {
     make()
     const bytes = readFileSync(file)
-    expect(() => open()).toThrow(`store.file ${file} ${fault}`)
+    await expect(attempt(file)).rejects.toThrow(`store.file ${file} ${fault}`)
     expect(readFileSync(file)).toEqual(bytes)
     expect(readdirSync(folder)).toEqual(['store.db'])
   })
