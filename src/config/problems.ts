@@ -32,7 +32,7 @@ export const PROBLEMS_AT_MOST = 100
 
 export interface ConfigProblem {
   /** Left out: the configuration itself. */
-  readonly file?: string
+  readonly file?: string | undefined
   /** Line and column count from 1. */
   readonly line: number
   readonly column: number

@@ -85,7 +85,7 @@ describe('tollgate keys new --write', () => {
       'two of a client',
       `- { id: a, plan: b }\n`.repeat(2),
       { client: 'a' },
-      /:2:9 clients\[1\]\.id: is the same id as /,
+      /:2:9 clients\[1\]\.id: "a" is the same id as /,
     ],
   ])('refuses %s, and leaves the file as it is', async (_, text, options, message) => {
     const file = temporaryFile('gateway.yaml', text)

@@ -1,6 +1,6 @@
 /** The clients of a configuration, in the order of the file, read from columns: there may be a million, so each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
-import { columnsOf, countEnding, DIGEST_BYTES, idOf, type Columns, type Counts } from './columns.ts'
+import { columnsOf, DIGEST_BYTES, idOf, type Columns, type Counts } from './columns.ts'
 import { byLimit, limitKeys, windows } from '../time.ts'
 import { find, findSame, isSame } from './index-slots.ts'
 
@@ -62,7 +62,14 @@ export class ClientTable {
 
   /** Number of keys that end from the one moment to before the other, both Unix time in ms. */
   countEnding(fromMs: number, beforeMs: number): number {
-    return countEnding(this.#columns, fromMs, beforeMs)
+    const { keyExpiresAtMs } = this.#columns
+    let count = 0
+    // An iterator would make an object for each of millions of keys.
+    for (let key = 0; key < keyExpiresAtMs.length; key++) {
+      const endMs = keyExpiresAtMs[key] ?? 0
+      if (endMs >= fromMs && endMs < beforeMs) count++
+    }
+    return count
   }
 
   /** The first key that ends after that moment, Unix time in ms. */

@@ -90,21 +90,6 @@ export const columnsOf = (buffer: ArrayBuffer, counts: Counts) => {
 export const idOf = ({ bytes, at, length }: Indexed, number: number): string =>
   bytes.toString('latin1', at(number), at(number) + length(number))
 
-/** Counts the keys that end from the one moment to before the other. */
-export const countEnding = (
-  { keyExpiresAtMs }: Pick<Columns, 'keyExpiresAtMs'>,
-  fromMs: number,
-  beforeMs: number,
-): number => {
-  let count = 0
-  // An iterator would make an object for each of millions of keys.
-  for (let key = 0; key < keyExpiresAtMs.length; key++) {
-    const endMs = keyExpiresAtMs[key] ?? 0
-    if (endMs >= fromMs && endMs < beforeMs) count++
-  }
-  return count
-}
-
 /** Size of a buffer for columnsOf. */
 export const columnBytes = (counts: Counts): number =>
   Object.values(layout).reduce(
