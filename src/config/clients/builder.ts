@@ -9,10 +9,11 @@ import {
 } from '../problems.ts'
 import type { Group } from '../tree.ts'
 import { keyIsOver } from './warnings.ts'
-import { columnsOf, idOf, type Columns } from './columns.ts'
+import { columnsOf, type Columns } from './columns.ts'
 import { placesIn, readSource, type Sought } from './read-file.ts'
 import type { ClientTableParts } from './client-table.ts'
 import type { ClientSource } from './entries.ts'
+import { textOf } from './index-slots.ts'
 import { Scratch, type Same } from './scratch.ts'
 
 export interface BuildRequest {
@@ -111,7 +112,7 @@ class Found {
     return {
       ...problem(path, message),
       source: this.#sourceOf(client),
-      id: idOf(clientIds, client),
+      id: textOf(clientIds, client),
       line: clientLine[client] ?? 0,
     }
   }

@@ -1,8 +1,8 @@
 /** The clients of a configuration, in the order of the file, read from columns: there may be a million, so each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
-import { columnsOf, DIGEST_BYTES, idOf, type Columns, type Counts } from './columns.ts'
+import { columnsOf, DIGEST_BYTES, type Columns, type Counts } from './columns.ts'
 import { byLimit, limitKeys, windows } from '../time.ts'
-import { find, findSame, isSame } from './index-slots.ts'
+import { find, findSame, isSame, textOf } from './index-slots.ts'
 
 /** A whole table, as it goes from thread to thread and from process to process. */
 export interface ClientTableParts {
@@ -144,11 +144,11 @@ export class ClientTable {
   }
 
   #key(key: number): KeyConfig {
-    const { keyIds, digests, keyExpiresAtMs } = this.#columns
+    const { keyIds, keyDigests, keyExpiresAtMs } = this.#columns
     const expiresAtMs = keyExpiresAtMs[key] ?? Infinity
     return {
-      id: idOf(keyIds, key),
-      sha256: digests.toString('hex', key * DIGEST_BYTES, (key + 1) * DIGEST_BYTES),
+      id: textOf(keyIds, key),
+      sha256: textOf(keyDigests, key, 'hex'),
       expiresAtMs: expiresAtMs === Infinity ? undefined : expiresAtMs,
     }
   }
@@ -159,7 +159,7 @@ export class ClientTable {
     if (limits === undefined) throw new Error('a client without limits passed the checks')
     const [from, to] = this.#keysOf(client)
     return {
-      id: idOf(this.#columns.clientIds, client),
+      id: textOf(this.#columns.clientIds, client),
       plan: plan.name,
       limits,
       concurrent: plan.concurrent,
