@@ -3,25 +3,26 @@ import { LineCounter, isAlias, isMap, isScalar, isSeq, parseDocument, stringify,
 import type { Document } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
-import { PROBLEMS_AT_MOST, showValue, type Path, type PathProblem } from './problems.ts'
+import {
+  PROBLEMS_AT_MOST,
+  showValue,
+  type ConfigProblem,
+  type Path,
+  type PathProblem,
+  type Place,
+} from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { textAt, type Tree } from './tree.ts'
 import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
 export { stringify }
 
-/** Line and column count from 1. */
-export interface Place {
-  readonly line: number
-  readonly column: number
-}
-
 /** A parsed text. */
 export interface Reading {
   /** undefined: nothing could be read, as the faults say. */
   readonly tree: Tree | undefined
   /** What is wrong with the text itself. */
-  readonly faults: readonly (Place & { readonly path: Path; readonly message: string })[]
+  readonly faults: readonly ConfigProblem[]
   /** Place of a problem of the tree: its key or value, or the nearest parent in the text. */
   readonly locate: (problem: Pick<PathProblem, 'path' | 'at'>) => Place
   /** Whether the value at the path could not be read, so that the schema's verdict on it does not count. */
@@ -31,7 +32,11 @@ export interface Reading {
 }
 
 /** A problem with its place and its value, unless that may be a secret. tree: with the defaults, which a problem may refer to. */
-export const placed = (problem: PathProblem, reading: Reading, tree = reading.tree) => {
+export const placed = (
+  problem: PathProblem,
+  reading: Reading,
+  tree = reading.tree,
+): ConfigProblem => {
   const { path } = problem
   const value = reading.isForeign(path) ? undefined : textAt(tree, ...path)
   return { ...reading.locate(problem), path, message: showValue(problem, value).message }
@@ -143,7 +148,7 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  const faults: (Place & { path: Path; message: string })[] = []
+  const faults: ConfigProblem[] = []
   const report = (offset: number, path: Path, message: string): void => {
     if (faults.length < PROBLEMS_AT_MOST) faults.push({ ...placeOf(offset), path, message })
   }

@@ -2,8 +2,9 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
-import { readYaml, type Place, type Reading } from '../document.ts'
-import type { Path } from '../problems.ts'
+import { readYaml, type Reading } from '../document.ts'
+import { notText } from '../files.ts'
+import { ofWholeFile, type ConfigProblem, type Path, type Place } from '../problems.ts'
 import { isGroup, isList, listAt, valueAt } from '../tree.ts'
 import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems, type ByteRange } from './cut-file.ts'
 import { parsePlainItem, parsePlainLine } from './plain-clients.ts'
@@ -24,8 +25,8 @@ export interface Entry {
 
 export interface EntryReader {
   entry(entry: Entry): void
-  /** Reports a fault of the text as a whole. */
-  fault(place: Place, message: string): void
+  /** Reports a fault of what is no client. */
+  fault(fault: ConfigProblem): void
 }
 
 /** A file with clients, or the configuration itself. */
@@ -48,7 +49,6 @@ export const ownClients = (reading: Reading): ClientSource => ({
 })
 
 const decoder = new TextDecoder('utf-8', { fatal: true })
-const notText = 'is not UTF-8 text; save it in that encoding'
 
 const decoded = (bytes: Buffer): string | undefined => {
   try {
@@ -77,7 +77,7 @@ export const readClients = (path: string, reader: EntryReader): string => {
     const parse = (): Reading | undefined => {
       const text = decoded(span.bytes.subarray(span.start, span.end))
       if (text === undefined) {
-        reader.fault({ line, column: 1 }, notText)
+        reader.fault({ ...ofWholeFile(notText), line })
         return undefined
       }
       return isJson
@@ -133,11 +133,10 @@ export const readJson = (written: string): Reading => {
 const readWhole = (path: string, reader: EntryReader): string => {
   const bytes = readFileSync(path)
   const sha256 = createHash('sha256').update(bytes).digest('hex')
-  const start = { line: 1, column: 1 }
   const text = bytes.length > LONGEST_ENTRY_BYTES ? '' : decoded(bytes)
   if (bytes.length > LONGEST_ENTRY_BYTES)
-    reader.fault(start, 'is no list with "- " lines alone, and over 16MiB; write JSONL')
-  else if (text === undefined) reader.fault(start, notText)
+    reader.fault(ofWholeFile('is no list with "- " lines alone, and over 16MiB; write JSONL'))
+  else if (text === undefined) reader.fault(ofWholeFile(notText))
   else readTree(readYaml(text, undefined), reader)
   return sha256
 }
@@ -145,17 +144,16 @@ const readWhole = (path: string, reader: EntryReader): string => {
 /** Reports all that a file has besides clients. */
 export const readTree = (reading: Reading, reader: EntryReader): void => {
   const { tree, faults, locate } = reading
-  for (const { line, column, message } of faults) reader.fault({ line, column }, message)
+  for (const fault of faults) reader.fault(fault)
   if (tree === undefined || tree === '') return
   const path = isList(tree) ? [] : ['clients']
+  const refuse = (place: Place, message: string) =>
+    reader.fault({ ...ofWholeFile(message), ...place })
   for (const key of isGroup(tree) ? Object.keys(tree) : [])
     if (key !== 'clients')
-      reader.fault(
-        locate({ path: [key], at: 'key' }),
-        'is not a known key; the key here is clients',
-      )
+      refuse(locate({ path: [key], at: 'key' }), 'is not a known key; the key here is clients')
   if (!isList(valueAt(tree, ...path)))
-    return reader.fault(
+    refuse(
       locate({ path, at: 'value' }),
       'is not a list; write [A, B], or lines that start with "- "',
     )

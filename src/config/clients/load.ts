@@ -9,9 +9,9 @@ import { readConfigText, resolveFiles, unreadableFiles } from '../files.ts'
 import { parseConfig } from '../parse.ts'
 import {
   ConfigError,
-  formatPath,
   formatProblem,
   inOrder,
+  ofWholeFile,
   problem,
   PROBLEMS_AT_MOST,
   type ConfigProblem,
@@ -21,7 +21,7 @@ import { groupAt, isGroup, type Group } from '../tree.ts'
 import { warningsOf } from './warnings.ts'
 import { loadConfigAside } from './aside.ts'
 import { build, type Built } from './builder.ts'
-import { isJsonLines, ownClients, readClients, type EntryReader } from './entries.ts'
+import { isJsonLines, ownClients } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
 import { readPieces } from './cut-file.ts'
 import { ClientTable } from './client-table.ts'
@@ -80,28 +80,22 @@ interface Main {
 const readMain = (text: string, { file, env, nowMs = Date.now() }: Source): Main => {
   const reading = readYaml(text, env)
   const { tree, isHole } = reading
-  const problems: ConfigProblem[] = reading.faults.map(inWords)
+  const problems = [...reading.faults]
   if (tree === undefined || !isGroup(tree)) {
     const isEmpty = tree === '' && problems.length === 0
     const fault = isEmpty
       ? 'is empty; write at least one key, such as clients:'
       : 'is not a group of keys; write KEY: VALUE lines'
-    if (isEmpty || (tree !== undefined && tree !== ''))
-      problems.push({ line: 1, column: 1, path: formatPath([]), message: fault })
+    if (isEmpty || (tree !== undefined && tree !== '')) problems.push(ofWholeFile(fault))
     throw new ConfigError(file, problems)
   }
   resolveFiles(tree, dirname(file))
   const { complete, config, problems: parsed } = parseConfig(tree)
-  const place = (problem: PathProblem) => inWords(placed(problem, reading, complete))
+  const place = (problem: PathProblem) => placed(problem, reading, complete)
   const found = parsed.filter(({ path }) => !isHole(path)).slice(0, PROBLEMS_AT_MOST)
   problems.push(...found.map(place))
   return { text, file, nowMs, problems, config, reading, tree: complete, place }
 }
-
-const inWords = ({ path, ...fault }: Reading['faults'][number]): ConfigProblem => ({
-  ...fault,
-  path: formatPath(path),
-})
 
 const withClients = (main: Main): Config => {
   const { file, tree } = main
@@ -133,16 +127,8 @@ const weightOf = (files: readonly FoundFile[]): number =>
   files.reduce((sum, { path, bytes }) => sum + bytes * (isJsonLines(path) ? 1 : YAML_WEIGHT), 0)
 
 const buildOf = ({ reading, tree, nowMs }: Main, files: readonly FoundFile[]): Built => {
-  const others = files.map(({ name, path, bytes }) => ({
-    name,
-    bytes,
-    read: (reader: EntryReader) => readClients(path, reader),
-  }))
-  return build({
-    sources: [ownClients(reading), ...others],
-    plans: groupAt(tree, 'plans'),
-    nowMs,
-  })
+  const sources = [ownClients(reading), ...files]
+  return build({ sources, plans: groupAt(tree, 'plans'), nowMs })
 }
 
 const toConfig = (

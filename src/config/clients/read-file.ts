@@ -1,9 +1,9 @@
 /** Reads the clients of one source into the scratch: plain ones at once, all others through the schema; with the places of all that is wrong. */
 import type { WrittenClient } from '../config.ts'
-import { placed, type Place, type Reading } from '../document.ts'
+import { placed } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
-import { formatPath, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
+import { ofWholeFile, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
 import { textAt, type Group } from '../tree.ts'
 import { TooLong } from './cut-file.ts'
 import type { ClientSource, Entry } from './entries.ts'
@@ -14,8 +14,8 @@ import type { Scratch } from './scratch.ts'
 const faultOf = (
   { name: file }: ClientSource,
   index: number,
-  { path, ...fault }: Reading['faults'][number],
-): ConfigProblem => ({ ...fault, file, path: formatPath(['clients', index, ...path]) })
+  { path, ...fault }: ConfigProblem,
+): ConfigProblem => ({ ...fault, file, path: ['clients', index, ...path] })
 
 interface Into {
   readonly scratch: Scratch
@@ -29,8 +29,7 @@ interface Into {
 export const readSource = (source: ClientSource, into: Into): string | undefined => {
   const { scratch, faults, plans } = into
   const plainClients = new PlainClients(plans)
-  const fault = ({ line, column }: Place, message: string): void =>
-    void faults.push({ file: source.name, line, column, path: formatPath([]), message })
+  const fault = (of: ConfigProblem): void => void faults.push({ ...of, file: source.name })
   const readExactly = ({ index, parse }: Entry): WrittenClient | undefined => {
     const reading = parse()
     if (reading === undefined) return undefined
@@ -51,7 +50,7 @@ export const readSource = (source: ClientSource, into: Into): string | undefined
     const isTooLong = error instanceof TooLong
     if (!isTooLong && (error as NodeJS.ErrnoException).code === undefined) throw error
     const message = isTooLong ? 'has a client of more than 16MiB; divide it' : unreadable(error)
-    fault({ line: 1, column: 1 }, message)
+    fault(ofWholeFile(message))
     return undefined
   }
 }
@@ -86,7 +85,7 @@ export const placesIn = (source: ClientSource, sought: readonly Sought[]): Confi
     for (const one of sought)
       if (!found.has(one)) {
         const { line, path, message } = one
-        found.set(one, { file: source.name, line, column: 1, path: formatPath(path), message })
+        found.set(one, { file: source.name, line, column: 1, path, message })
       }
   }
   return [...found.values()]

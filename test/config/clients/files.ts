@@ -9,6 +9,7 @@ import {
 } from '../../../src/config/clients/client-table.ts'
 import { borrowTable } from '../../../src/config/clients/release.ts'
 import { ownClients, readClients, type EntryReader } from '../../../src/config/clients/entries.ts'
+import { formatProblem } from '../../../src/config/problems.ts'
 import { readYaml } from '../../../src/config/document.ts'
 import type { ClientConfig, Config, PlanConfig } from '../../../src/config/config.ts'
 
@@ -42,9 +43,7 @@ export const buildAll = (folder: string, texts: Texts, own = ''): Built =>
   })
 
 export const linesOf = ({ faults }: Pick<Built, 'faults'>): string[] =>
-  faults.map(
-    ({ file, line, column, path, message }) => `${file}:${line}:${column} ${path}: ${message}`,
-  )
+  faults.map((fault) => formatProblem('', fault))
 
 /** All clients that came of it, as one would write them in a test. */
 export const clientsOf = ({ table }: Built): ClientConfig[] =>
