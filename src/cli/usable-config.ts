@@ -19,7 +19,8 @@ export async function loadUsableConfig(
   const config = await (isServing ? loadConfigAside : loadConfig)(file, env)
   const complaint = refuseDemoKeys(config)
   if (complaint === undefined) return config
-  throw new ConfigError(file, [{ line: 1, column: 1, path: 'server.listen', message: complaint }])
+  const path = ['server', 'listen']
+  throw new ConfigError(file, [{ line: 1, column: 1, path, message: complaint }])
 }
 
 const demoKey = (name: string): string => `tg_demo_${name}_public_for_loopback_only`

@@ -54,13 +54,12 @@ export type LogFormat = File['log']['format']
 /** The default of server.limits.connections; it stands here as worker processes load no schema. */
 export const DEFAULT_CONNECTIONS = 20_000
 
-/** The content of one text; its clients are those written in it. */
+/** The content of one text, without clients. */
 export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {
   readonly plans: ReadonlyMap<string, PlanConfig>
-  readonly clients: readonly ClientConfig[]
 }
 
-export interface Config extends Omit<ParsedConfig, 'clients'> {
+export interface Config extends ParsedConfig {
   /** Clients of the file and of its client files. */
   readonly clients: ClientTable
   /** First 12 hex digits of the SHA-256 of the file's text, or of the text and its client files: names this configuration in logs and metrics. */

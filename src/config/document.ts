@@ -1,28 +1,28 @@
 /** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
 import { Document, LineCounter, isAlias, isMap, isScalar, isSeq } from 'yaml'
 import { parseDocument, stringify, visit } from 'yaml'
-import type { Pair as YamlPair } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
-import { PROBLEMS_AT_MOST, showValue, type Path, type PathProblem } from './problems.ts'
+import {
+  PROBLEMS_AT_MOST,
+  showValue,
+  type ConfigProblem,
+  type Path,
+  type PathProblem,
+  type Place,
+} from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { textAt, type Tree } from './tree.ts'
 import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
 export { stringify }
 
-/** Line and column count from 1. */
-export interface Place {
-  readonly line: number
-  readonly column: number
-}
-
 /** A parsed text. */
 export interface Reading {
   /** undefined: nothing could be read, as the faults say. */
   readonly tree: Tree | undefined
   /** What is wrong with the text itself. */
-  readonly faults: readonly (Place & { readonly path: Path; readonly message: string })[]
+  readonly faults: readonly ConfigProblem[]
   /** Place of a problem of the tree: its key or value, or the nearest parent in the text. */
   readonly locate: (problem: Pick<PathProblem, 'path' | 'at'>) => Place
   /** Whether the value at the path could not be read, so that the schema's verdict on it does not count. */
@@ -32,7 +32,11 @@ export interface Reading {
 }
 
 /** A problem with its place and its value, unless that may be a secret. tree: with the defaults, which a problem may refer to. */
-export const placed = (problem: PathProblem, reading: Reading, tree = reading.tree) => {
+export const placed = (
+  problem: PathProblem,
+  reading: Reading,
+  tree = reading.tree,
+): ConfigProblem => {
   const { path } = problem
   const value = reading.isForeign(path) ? undefined : textAt(tree, ...path)
   return { ...reading.locate(problem), path, message: showValue(problem, value).message }
@@ -44,12 +48,20 @@ const maxDepth = 32
 const tooDeep = 'is nested too deeply; no key lies this deep'
 const writtenTwice = 'is written twice; keep one'
 
+/** Where a key and its value begin, as offsets, and what the walk found there. */
+interface Spot {
+  readonly key: number
+  readonly value: number
+  isHole?: boolean
+  isForeign?: boolean
+}
+
 interface Walk {
   /** undefined: `${NAME}` is ordinary text. */
   readonly env: Environment | undefined
   readonly report: (offset: number, path: Path, message: string) => void
-  readonly holes: Set<string>
-  readonly foreign: Set<string>
+  /** Spots by their path in JSON. */
+  readonly spots: Map<string, Spot>
 }
 
 const offsetOf = (node: unknown, fallback: number): number =>
@@ -62,61 +74,39 @@ const scalarText = (node: unknown): string =>
 const isTagged = (node: unknown): boolean =>
   (node as { readonly tag?: string } | null)?.tag !== undefined
 
-const keyText = ({ key }: YamlPair): string => scalarText(key)
-
-const toTree = (walk: Walk, node: unknown, { path, from }: { path: Path; from: number }): Tree => {
-  const offset = offsetOf(node, from)
+/** keyOffset: undefined for what has no key. */
+const toTree = (walk: Walk, node: unknown, path: Path, keyOffset?: number): Tree => {
+  const value = offsetOf(node, keyOffset ?? 0)
+  const spot: Spot = { key: keyOffset ?? value, value }
+  walk.spots.set(JSON.stringify(path), spot)
   const refuse = (message: string): Tree => {
-    walk.report(offset, path, message)
-    walk.holes.add(JSON.stringify(path))
+    walk.report(value, path, message)
+    spot.isHole = true
     return ''
   }
   if (isAlias(node)) return refuse('is an alias; write the value out')
   if (isTagged(node)) return refuse(tagFault)
   if (path.length > maxDepth) return refuse(tooDeep)
-  if (isSeq(node)) {
-    return node.items.map((item, index) =>
-      toTree(walk, item, { path: [...path, index], from: offset }),
-    )
-  }
+  if (isSeq(node)) return node.items.map((item, index) => toTree(walk, item, [...path, index]))
   if (!isMap(node)) {
     const written = scalarText(node)
     if (walk.env === undefined) return written
     const { text, faults } = substitute(written, walk.env)
     for (const fault of faults) refuse(fault)
-    if (text !== written) walk.foreign.add(JSON.stringify(path))
+    spot.isForeign = text !== written
     return text
   }
   const group: Record<string, Tree> = {}
   for (const pair of node.items) {
-    const key = keyText(pair)
+    const key = scalarText(pair.key)
     const keyPath = [...path, key]
-    const keyOffset = offsetOf(pair.key, offset)
+    const keyOffset = offsetOf(pair.key, value)
     if (isReservedName(key)) walk.report(keyOffset, keyPath, reservedNameFault)
     else if (isTagged(pair.key)) walk.report(keyOffset, keyPath, tagFault)
     else if (Object.hasOwn(group, key)) walk.report(keyOffset, keyPath, writtenTwice)
-    else group[key] = toTree(walk, pair.value, { path: keyPath, from: keyOffset })
+    else group[key] = toTree(walk, pair.value, keyPath, keyOffset)
   }
   return group
-}
-
-const locateIn = (document: Document, { path, at }: Pick<PathProblem, 'path' | 'at'>): number => {
-  let node: unknown = document.contents
-  let offset = offsetOf(node, 0)
-  let keyOffset = 0
-  for (const step of path) {
-    if (isMap(node)) {
-      const pair = node.items.find((candidate) => keyText(candidate) === step)
-      if (pair === undefined) return keyOffset
-      keyOffset = offsetOf(pair.key, offset)
-      node = pair.value
-    } else if (isSeq(node) && typeof step === 'number' && step in node.items) {
-      node = node.items[step]
-      keyOffset = offsetOf(node, offset)
-    } else return keyOffset
-    offset = offsetOf(node, keyOffset)
-  }
-  return at === 'key' ? keyOffset : offset
 }
 
 /** Start and end of each value in quotes. */
@@ -158,11 +148,12 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  const faults: (Place & { path: Path; message: string })[] = []
+  const faults: ConfigProblem[] = []
   const report = (offset: number, path: Path, message: string): void => {
     if (faults.length < PROBLEMS_AT_MOST) faults.push({ ...placeOf(offset), path, message })
   }
-  const [holes, foreign] = [new Set<string>(), new Set<string>()]
+  const spots = new Map<string, Spot>()
+  const spotAt = (path: Path): Spot | undefined => spots.get(JSON.stringify(path))
   const document = parseYaml(text, lineCounter)
   if (document === undefined) report(0, [], 'is nested too deeply; no key lies that deep')
   // The walk reports tags itself, with their path.
@@ -175,15 +166,18 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
   const tree =
     document === undefined || faults.length > 0
       ? undefined
-      : toTree({ env, report, holes, foreign }, document.contents, { path: [], from: 0 })
+      : toTree({ env, report, spots }, document.contents, [])
+  const locate: Reading['locate'] = ({ path, at }) => {
+    const spot = spotAt(path)
+    if (spot !== undefined) return placeOf(at === 'key' ? spot.key : spot.value)
+    return path.length === 0 ? placeOf(0) : locate({ path: path.slice(0, -1), at: 'key' })
+  }
   return {
     tree,
     faults,
-    locate: (problem) => placeOf(document === undefined ? 0 : locateIn(document, problem)),
-    isHole: (path) =>
-      holes.size > 0 &&
-      path.some((_, index) => holes.has(JSON.stringify(path.slice(0, index + 1)))),
-    isForeign: (path) => foreign.has(JSON.stringify(path)),
+    locate,
+    isHole: (path) => path.some((_, index) => spotAt(path.slice(0, index + 1))?.isHole),
+    isForeign: (path) => spotAt(path)?.isForeign === true,
   }
 }
 

@@ -1,7 +1,7 @@
 /** The text of a configuration, and the files that it names: their paths are relative to the folder of the file that names them. */
 import { readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { ConfigError, formatPath, problem, type Path, type PathProblem } from './problems.ts'
+import { ConfigError, ofWholeFile, problem, type Path, type PathProblem } from './problems.ts'
 import { groupAt, textAt, type Group, type Tree } from './tree.ts'
 
 const tls: readonly Path[] = [
@@ -44,6 +44,8 @@ export const unreadableFiles = (tree: Group): PathProblem[] =>
     }
   })
 
+export const notText = 'is not UTF-8 text; save it in that encoding'
+
 /** Reading a longer file would take several hundred times as much memory. */
 const FILE_BYTES_AT_MOST = 4 * 2 ** 20
 
@@ -52,8 +54,7 @@ export const readConfigText = (file: string): string => readText(file, FILE_BYTE
 
 /** Throws ConfigError. */
 export const readText = (file: string, bytesAtMost = Infinity): string => {
-  const refuse = (message: string): ConfigError =>
-    new ConfigError(file, [{ line: 1, column: 1, path: formatPath([]), message }])
+  const refuse = (message: string) => new ConfigError(file, [ofWholeFile(message)])
   let bytes: Buffer
   try {
     if (statSync(file).size > bytesAtMost)
@@ -65,6 +66,6 @@ export const readText = (file: string, bytesAtMost = Infinity): string => {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
-    throw refuse('is not UTF-8 text; save it in that encoding')
+    throw refuse(notText)
   }
 }

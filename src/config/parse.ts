@@ -32,28 +32,7 @@ const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
   )
 }
 
-/** Reads a tree that has its defaults: the whole file, or every problem of its shape and values. */
-export const readSchema = (
-  tree: Group,
-): { readonly file: ConfigFile | undefined; readonly problems: readonly PathProblem[] } => {
-  // There may be very many clients: they are read one by one, until too many are wrong.
-  const entries = listAt(tree, 'clients')
-  const { data, error } = configSchema.safeParse(
-    entries.length === 0 ? tree : { ...tree, clients: [] },
-  )
-  const problems = error?.issues.flatMap((issue) => toProblems(issue, tree)) ?? []
-  const clients: ConfigFile['clients'] = []
-  for (const [index, entry] of entries.entries()) {
-    if (problems.length >= PROBLEMS_AT_MOST) break
-    const read = client.safeParse(entry)
-    if (read.data !== undefined) clients.push(read.data)
-    for (const issue of read.error?.issues ?? [])
-      problems.push(...toProblems({ ...issue, path: ['clients', index, ...issue.path] }, tree))
-  }
-  return { file: data && problems.length === 0 ? { ...data, clients } : undefined, problems }
-}
-
-/** Judges a client of a client file as one under `clients`: the client unless its shape is wrong, and problems whose paths begin at it. plans: the group `plans` of the configuration. */
+/** Judges a client, of the configuration itself or of a client file: the client unless its shape is wrong, and problems whose paths begin at it. plans: the group `plans` of the configuration. */
 export const readEntry = (entry: Tree, plans: Tree) => {
   const { data, error } = client.safeParse(entry)
   const shape = error?.issues.flatMap((issue) => toProblems(issue, { entry })) ?? []
@@ -67,31 +46,24 @@ export const readEntry = (entry: Tree, plans: Tree) => {
 /** Requests of one client at once: a quarter of the connections to one backend, so that no client holds them all, and enough for a browser or a pool. */
 const concurrentOf = (connections: number): number => Math.max(8, Math.floor(connections / 4))
 
-const toConfig = (file: ConfigFile): ParsedConfig => {
+const toConfig = (file: Omit<ConfigFile, 'clients'>): ParsedConfig => {
   const standard = concurrentOf(file.upstream.connections)
   const plans = Object.entries(file.plans).map(([name, plan]) => {
     const isCustom = limitKeys.some((key) => plan[key] === undefined)
     const limits = isCustom ? undefined : byLimit(({ limit }) => plan[limit] ?? 0)
     return { name, limits, concurrent: plan.concurrent ?? standard, shadow: plan.shadow }
   })
-  const plansByName = new Map(plans.map((plan) => [plan.name, plan]))
-  const clients = file.clients.map((client) => {
-    const plan = plansByName.get(client.plan)
-    const limits = client.limits ?? plan?.limits
-    if (plan === undefined || limits === undefined)
-      throw new Error('a client without limits passed the checks')
-    return { ...client, limits, concurrent: plan.concurrent }
-  })
-  return { ...file, plans: plansByName, clients }
+  return { ...file, plans: new Map(plans.map((plan) => [plan.name, plan])) }
 }
 
-/** Returns the configuration that a tree describes; or all its problems, and the tree with the defaults that they refer to. */
+/** Returns the configuration that a tree describes without its clients, which are read one by one; or all its problems, and the tree with the defaults that they refer to. */
 export const parseConfig = (tree: Group) => {
   const whole = completed(tree, configSchema)
   const complete = isGroup(whole) ? whole : tree
-  const { file, problems: faults } = readSchema(complete)
-  const isHopeless = faults.length >= PROBLEMS_AT_MOST
-  const problems = isHopeless ? faults : [...faults, ...crossChecks(complete)]
-  const isSound = file !== undefined && problems.length === 0
-  return { complete, config: isSound ? toConfig(file) : undefined, problems }
+  const isList = listAt(complete, 'clients').length > 0
+  const { data, error } = configSchema.safeParse(isList ? { ...complete, clients: [] } : complete)
+  const faults = error?.issues.flatMap((issue) => toProblems(issue, complete)) ?? []
+  const problems = [...faults, ...crossChecks(complete)]
+  const isSound = data !== undefined && problems.length === 0
+  return { complete, config: isSound ? toConfig(data) : undefined, problems }
 }

@@ -15,19 +15,7 @@ import {
   type Leaf,
 } from './scalars.ts'
 import { byLimit, limitKeys, windows } from './time.ts'
-import {
-  below,
-  groupAt,
-  has,
-  isAbove,
-  isGroup,
-  itemsAt,
-  readAt,
-  repeated,
-  textAt,
-  valueAt,
-  type Group,
-} from './tree.ts'
+import { groupAt, has, isAbove, isGroup, readAt, textAt, valueAt, type Group } from './tree.ts'
 
 const limitOf = byLimit(({ most }) => integer({ min: 1, max: most }))
 export const { perMinute } = limitOf
@@ -129,15 +117,3 @@ export const checkClient = (tree: Group, path: Path, refuse: Refuse): void => {
 export const sameId = (earlier: string): string => `is the same id as ${earlier}; give each its own`
 export const sameDigest = (earlier: string): string =>
   `is the same digest as ${earlier}; one key belongs to one client, once`
-
-export const checkClients = (tree: Group, refuse: Refuse): void => {
-  const clients = itemsAt(tree, 'clients')
-  const keys = clients.flatMap((path) => itemsAt(tree, ...path, 'keys'))
-  const written = (path: Path) => textAt(tree, ...path)
-  const digest = (path: Path) => written(path)?.toLowerCase()
-  for (const path of clients) checkClient(tree, path, refuse)
-  for (const ids of [below(clients, 'id'), below(keys, 'id')])
-    for (const [path, earlier] of repeated(ids, written)) refuse(path, sameId(earlier))
-  for (const [path, earlier] of repeated(below(keys, 'sha256'), digest))
-    refuse(path, sameDigest(earlier))
-}

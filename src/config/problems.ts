@@ -30,17 +30,28 @@ export const problemsOf = (check: (refuse: Refuse) => void): PathProblem[] => {
 /** Most problems that are reported; looking for more would cost much and help nobody. */
 export const PROBLEMS_AT_MOST = 100
 
-export interface ConfigProblem {
-  /** Left out: the configuration itself. */
-  readonly file?: string
-  /** Line and column count from 1. */
+/** Line and column count from 1. */
+export interface Place {
   readonly line: number
   readonly column: number
-  /** A path such as `clients[0].keys[1].sha256`; `(file)` when the fault is not under a key. */
-  readonly path: string
+}
+
+export interface ConfigProblem extends Place {
+  /** Left out: the configuration itself. */
+  readonly file?: string | undefined
+  /** Empty where the fault is not under a key. */
+  readonly path: Path
   /** `fault; remedy`. */
   readonly message: string
 }
+
+/** A problem of a file as a whole. */
+export const ofWholeFile = (message: string): ConfigProblem => ({
+  line: 1,
+  column: 1,
+  path: [],
+  message,
+})
 
 const plainKey = /^[A-Za-z0-9_-]{1,64}$/
 
@@ -94,7 +105,7 @@ export const inOrder = (problems: readonly ConfigProblem[]): ConfigProblem[] =>
 export const formatProblem = (
   main: string,
   { file = main, line, column, path, message }: ConfigProblem,
-): string => `${file}:${line}:${column} ${path}: ${message}`
+): string => `${file}:${line}:${column} ${formatPath(path)}: ${message}`
 
 /** A configuration that is refused whole, with every problem found, in the order of the file. */
 export class ConfigError extends Error {

@@ -2,7 +2,7 @@
 import type { z } from 'zod'
 import { absoluteLink, collectorUrl, jwksUri, webOrigin } from './addresses.ts'
 import { filledList, group, inMs, list } from './groups.ts'
-import { checkClients, checkPlans, client, perMinute, plans } from './plans.ts'
+import { checkPlans, client, perMinute, plans } from './plans.ts'
 import { problemsOf, type PathProblem, type Refuse } from './problems.ts'
 import { checkRedis, redis } from './redis.ts'
 import { checkRoutes, route } from './route.ts'
@@ -147,7 +147,6 @@ const checks = [
   checkUpstream,
   checkRedis,
   checkPlans,
-  checkClients,
   checkCors,
   checkJwt,
   checkBans,

@@ -1,5 +1,5 @@
-import { build } from '../../src/config/clients/builder.ts'
 import { ClientTable } from '../../src/config/clients/client-table.ts'
+import { Scratch } from '../../src/config/clients/scratch.ts'
 import type { ClientConfig, Clients } from '../../src/config/config.ts'
 
 /** Clients as a configuration has them. */
@@ -7,8 +7,10 @@ export const createClients = (list: readonly ClientConfig[]): Clients => {
   const plans = new Map(
     list.map(({ plan, concurrent }) => [plan, { name: plan, limits: undefined, concurrent }]),
   )
-  const custom = Object.fromEntries([...plans.keys()].map((name) => [name, { custom: 'true' }]))
-  const { table } = build({ own: list, files: [], plans: custom, nowMs: 0 })
-  if (table === undefined) throw new Error('the clients are wrong')
-  return new ClientTable(table, plans)
+  const scratch = new Scratch([...plans.keys()], JSON.stringify(list).length)
+  for (const [index, client] of list.entries()) scratch.add(client, index)
+  const onSame = () => {
+    throw new Error('the clients are wrong')
+  }
+  return new ClientTable(scratch.finish(onSame), plans)
 }

@@ -6,7 +6,7 @@ import { refreshOverview } from './live.js'
 import { html } from './ui.js'
 
 /** @import { ReloadOutcome } from '../../config/changes/reload-outcome.ts' */
-/** @import { BoundedRadius, ChangedLimits } from '../../config/changes/blast-radius.ts' */
+/** @import { BlastRadius, ChangedLimits } from '../../config/changes/blast-radius.ts' */
 /** @import { Limits } from '../../config/config.ts' */
 
 /** @param {{ key: string, client: string }} named */
@@ -32,14 +32,14 @@ const lines = [
   ['~', 'setting', 'settings'],
 ]
 
-/** @param {BoundedRadius} radius @param {string} path @returns {readonly unknown[]} */
+/** @param {BlastRadius} radius @param {string} path @returns {readonly unknown[]} */
 const listAt = (radius, path) =>
   path.split('.').reduce((value, name) => value[name] ?? [], /** @type {any} */ (radius))
 
-/** Number of items of a list that may be cut. @param {BoundedRadius} radius @param {string} path */
+/** Number of items of a list that may be cut. @param {BlastRadius} radius @param {string} path */
 const sizeOf = (radius, path) => radius.counts[path] ?? listAt(radius, path).length
 
-/** @param {BoundedRadius} radius */
+/** @param {BlastRadius} radius */
 function radiusList(radius) {
   const items = lines.flatMap(([sign, what, path, name = String]) => {
     const size = sizeOf(radius, path)

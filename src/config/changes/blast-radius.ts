@@ -1,5 +1,7 @@
 /** What a new configuration changes for whom, before or after it is taken. */
+import { setImmediate } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import { limitKeys } from '../time.ts'
 import type { ClientConfig, Clients, Config, Limits, OwnedKey, RouteConfig } from '../config.ts'
 
 export interface BlastRadius {
@@ -10,11 +12,7 @@ export interface BlastRadius {
     readonly added: readonly string[]
     readonly removed: readonly string[]
     /** Clients that change plans. */
-    readonly moved: readonly {
-      readonly client: string
-      readonly from: string
-      readonly to: string
-    }[]
+    readonly moved: readonly Moved[]
   }
   /** Changed limits of clients that stay; lowered means lowered in at least one window. */
   readonly limits: {
@@ -28,11 +26,14 @@ export interface BlastRadius {
   readonly settings: readonly string[]
   /** Settings among them that take effect at a start only. */
   readonly needsRestart: readonly string[]
+  /** Full lengths of lists by path, such as `clients.added`, as lists may be cut; empty ones are left out. */
+  readonly counts: Readonly<Record<string, number>>
 }
 
-/** A BlastRadius whose lists may be cut; counts has their full lengths by path, such as `clients.added`. */
-export interface BoundedRadius extends BlastRadius {
-  readonly counts: Readonly<Record<string, number>>
+interface Moved {
+  readonly client: string
+  readonly from: string
+  readonly to: string
 }
 
 interface NamedKey {
@@ -65,98 +66,91 @@ interface Comparable extends Omit<Config, 'clients'> {
 /** Lists clients, keys and routes in the order of the file that has them; those in both files follow the order of `next`. */
 export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
   const steps = blastRadiusInSteps(current, next, Infinity)
-  for (;;) {
-    const { done, value } = steps.next()
-    if (done !== true) continue
-    const { counts: _, ...radius } = value
-    return radius
-  }
+  let step = steps.next()
+  while (step.done !== true) step = steps.next()
+  return step.value
 }
 
 /**
- * Does the same in short steps, as there may be a million clients. Clients and keys are all counted, but no list of them gets
- * longer than `longest`: the garbage collector copies long-lived objects, which delays requests.
+ * Does the same in short steps, as there may be a million clients. All changes are counted, but no list gets longer than
+ * `longest`: the garbage collector copies long-lived objects, which delays requests.
  */
 export function* blastRadiusInSteps(
   current: Comparable,
   next: Comparable,
   longest: number,
-): Generator<void, BoundedRadius> {
+): Generator<void, BlastRadius> {
+  const lists = yield* clientChanges(current.clients, next.clients, longest)
+  const settings = changedSettings(current, next)
+  const needsRestart = settings.filter((path) => RESTART_ONLY.test(path))
+  const routes = changedRoutes(current.routes, next.routes)
+  const [from, to] = [current.revision, next.revision]
+  return shortened({ from, to, ...lists, routes, settings, needsRestart }, longest)
+}
+
+/** Compares clients and keys. */
+function* clientChanges(current: ComparableClients, next: ComparableClients, longest: number) {
   const counts: Record<string, number> = {}
-  const lists: ByClient = {
-    clients: { added: [], removed: [], moved: [] },
-    limits: { lowered: [], raised: [] },
-    keys: { added: [], revoked: [], changed: [] },
-  }
-  for (const change of clientChanges(current.clients, next.clients)) {
-    yield
-    if (change === undefined) continue
-    const [group, kind, item] = change
-    const list = (lists[group] as Record<typeof kind, unknown[]>)[kind]
-    const path = `${group}.${kind}`
+  const clients = { added: [] as string[], removed: [] as string[], moved: [] as Moved[] }
+  const limits = { lowered: [] as ChangedLimits[], raised: [] as ChangedLimits[] }
+  const keys = { added: [] as NamedKey[], revoked: [] as NamedKey[], changed: [] as NamedKey[] }
+  const note = <Item>(path: string, list: Item[], item: Item): void => {
     counts[path] = (counts[path] ?? 0) + 1
     if (list.length < longest) list.push(item)
   }
-  const settings = changedSettings(current, next)
-  return {
-    from: current.revision,
-    to: next.revision,
-    ...lists,
-    routes: changedRoutes(current.routes, next.routes),
-    settings,
-    needsRestart: settings.filter((path) => RESTART_ONLY.test(path)),
-    counts,
-  }
-}
-
-/** The lists that grow with the number of clients. */
-type ByClient = Pick<BlastRadius, 'clients' | 'limits' | 'keys'>
-
-/** An item of one of those lists. */
-type ClientChange = {
-  [Group in keyof ByClient]: {
-    [Kind in keyof ByClient[Group]]: ByClient[Group][Kind] extends readonly (infer Item)[]
-      ? readonly [group: Group, kind: Kind, item: Item]
-      : never
-  }[keyof ByClient[Group]]
-}[keyof ByClient]
-
-/** Yields each change of a client or key; undefined: a step of the search. */
-function* clientChanges(
-  current: ComparableClients,
-  next: ComparableClients,
-): Generator<ClientChange | undefined> {
   for (const is of differing(next, current)) {
-    yield undefined
+    yield
     if (is === undefined) continue
     const was = current.get(is.id)
-    if (was === undefined) yield ['clients', 'added', is.id]
-    else yield* changedTerms(was, is)
+    if (was === undefined) note('clients.added', clients.added, is.id)
+    else {
+      const { id: client, plan } = is
+      if (was.plan !== plan)
+        note('clients.moved', clients.moved, { client, from: was.plan, to: plan })
+      const changed = { client, plan, from: was.limits, to: is.limits }
+      if (isLowered(was.limits, is.limits)) note('limits.lowered', limits.lowered, changed)
+      else if (isLowered(is.limits, was.limits)) note('limits.raised', limits.raised, changed)
+    }
     for (const key of is.keys) {
       const owned = { client: is, key }
       const before = current.keyById(key.id)
-      if (before === undefined || isReplaced(before, owned)) yield ['keys', 'added', named(owned)]
-      else if (before.key.expiresAtMs !== key.expiresAtMs) yield ['keys', 'changed', named(owned)]
+      if (before === undefined || isReplaced(before, owned))
+        note('keys.added', keys.added, named(owned))
+      else if (before.key.expiresAtMs !== key.expiresAtMs)
+        note('keys.changed', keys.changed, named(owned))
     }
   }
   for (const was of differing(current, next)) {
-    yield undefined
+    yield
     if (was === undefined) continue
-    if (next.get(was.id) === undefined) yield ['clients', 'removed', was.id]
+    if (next.get(was.id) === undefined) note('clients.removed', clients.removed, was.id)
     for (const key of was.keys) {
       const owned = { client: was, key }
       const after = next.keyById(key.id)
-      if (after === undefined || isReplaced(owned, after)) yield ['keys', 'revoked', named(owned)]
+      if (after === undefined || isReplaced(owned, after))
+        note('keys.revoked', keys.revoked, named(owned))
     }
   }
+  return { clients, limits, keys, counts }
 }
 
-function* changedTerms(was: ClientConfig, is: ClientConfig): Generator<ClientChange> {
-  const { id: client, plan } = is
-  if (was.plan !== plan) yield ['clients', 'moved', { client, from: was.plan, to: plan }]
-  const changed = { client, plan, from: was.limits, to: is.limits }
-  if (isLowered(was.limits, is.limits)) yield ['limits', 'lowered', changed]
-  else if (isLowered(is.limits, was.limits)) yield ['limits', 'raised', changed]
+/** Cuts each list, and adds its full length where counts lacks it. */
+export function shortened(
+  { counts: counted = {}, ...lists }: Omit<BlastRadius, 'counts'> & Partial<BlastRadius>,
+  longest: number,
+): BlastRadius {
+  const counts = { ...counted }
+  const cut = (value: unknown, path: readonly string[]): unknown => {
+    if (Array.isArray(value)) {
+      if (value.length > 0) counts[path.join('.')] ??= value.length
+      return value.slice(0, longest)
+    }
+    if (typeof value !== 'object' || value === null) return value
+    return Object.fromEntries(
+      Object.entries(value).map(([name, inner]) => [name, cut(inner, [...path, name])]),
+    )
+  }
+  return { ...(cut(lists, []) as typeof lists), counts }
 }
 
 /** Yields the clients of both configurations with lowered limits; undefined: a step of the search. */
@@ -164,13 +158,17 @@ export function* loweredIn(
   current: ComparableClients,
   next: ComparableClients,
 ): Generator<ChangedLimits | undefined> {
-  for (const change of clientChanges(current, next))
-    yield change?.[1] === 'lowered' ? change[2] : undefined
+  for (const is of differing(next, current)) {
+    const was = is && current.get(is.id)
+    yield was && isLowered(was.limits, is.limits)
+      ? { client: is.id, plan: is.plan, from: was.limits, to: is.limits }
+      : undefined
+  }
 }
 
 /** Whether the limit of at least one window is lower. */
 export const isLowered = (from: Limits, to: Limits): boolean =>
-  to.perMinute < from.perMinute || to.perDay < from.perDay
+  limitKeys.some((key) => to[key] < from[key])
 
 const isClientTable = (clients: ComparableClients): clients is Clients => 'notIn' in clients
 
@@ -231,4 +229,17 @@ function settingsOf(config: Comparable): Map<string, unknown> {
         settings.set(`${section}.${key.replace(/Ms$/, '')}`, value)
     else settings.set(section, values)
   return settings
+}
+
+export const SLICE_MS = 2
+
+/** Runs the steps in this thread, in slices between which requests are served. */
+export async function inSlices<Result>(steps: Generator<void, Result>): Promise<Result> {
+  for (let endMs = performance.now() + SLICE_MS; ;) {
+    const { done, value } = steps.next()
+    if (done === true) return value
+    if (performance.now() < endMs) continue
+    await setImmediate()
+    endMs = performance.now() + SLICE_MS
+  }
 }

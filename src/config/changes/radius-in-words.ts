@@ -1,5 +1,6 @@
 /** What a configuration changes for whom, as lines of text. */
-import type { BlastRadius, BoundedRadius, ChangedLimits } from './blast-radius.ts'
+import { limitKeys } from '../time.ts'
+import type { BlastRadius, ChangedLimits } from './blast-radius.ts'
 
 /** Names shown of a list; the rest is counted. */
 const NAMES_SHOWN = 20
@@ -20,8 +21,8 @@ interface Known {
 type Row = readonly [sign: string, what: string, path: string, names: readonly string[]]
 
 /** Returns a heading, then a line per kind of change; of limits a table by plan, and whom they hit. */
-export function inWords(radius: BlastRadius & Partial<BoundedRadius>, known: Known = {}): string[] {
-  const { from, to, clients, limits, keys, routes, settings, needsRestart, counts = {} } = radius
+export function inWords(radius: BlastRadius, known: Known = {}): string[] {
+  const { from, to, clients, limits, keys, routes, settings, needsRestart, counts } = radius
   const inRows = (rows: readonly Row[]): string[] =>
     rows.flatMap(([sign, what, path, names]) => {
       const count = counts[path] ?? names.length
@@ -88,7 +89,7 @@ const clientsInWords = (many: number): string => `${inDigits(many)} client${many
 
 /** Such as `perDay 1,000 to 500`: the windows that change. */
 const changeInWords = ({ from, to }: ChangedLimits): string =>
-  (['perMinute', 'perDay'] as const)
+  limitKeys
     .filter((key) => from[key] !== to[key])
     .map((key) => `${key} ${inDigits(from[key])} to ${inDigits(to[key])}`)
     .join(', ')

@@ -1,5 +1,5 @@
 /** The outcome of a reload, in a size that does not grow with the number of clients. */
-import type { BlastRadius, BoundedRadius } from './blast-radius.ts'
+import type { BlastRadius } from './blast-radius.ts'
 
 /** A requested reload. */
 export interface ReloadWish {
@@ -27,7 +27,7 @@ export type ReloadOutcome =
   | {
       readonly outcome: 'taken' | 'wouldBeTaken'
       readonly revision: string
-      readonly blastRadius: BoundedRadius
+      readonly blastRadius: BlastRadius
       /** Present where nothing is taken. */
       readonly over?: OverNow
     }
@@ -35,20 +35,3 @@ export type ReloadOutcome =
   | { readonly outcome: 'refused'; readonly revision: string; readonly problems: readonly string[] }
   /** The files have another revision than the requested one. */
   | { readonly outcome: 'filesChanged'; readonly revision: string }
-
-/** Cuts each list, and adds its full length where counts lacks it. */
-export function boundedRadius(radius: BoundedRadius, longest: number): BoundedRadius {
-  const { counts: counted, ...lists } = radius
-  const counts = { ...counted }
-  const cut = (value: unknown, path: readonly string[]): unknown => {
-    if (Array.isArray(value)) {
-      if (value.length > 0) counts[path.join('.')] ??= value.length
-      return value.slice(0, longest)
-    }
-    if (typeof value !== 'object' || value === null) return value
-    return Object.fromEntries(
-      Object.entries(value).map(([name, inner]) => [name, cut(inner, [...path, name])]),
-    )
-  }
-  return { ...(cut(lists, []) as BlastRadius), counts }
-}

@@ -3,7 +3,7 @@ import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import type { Environment } from '../environment.ts'
-import { ConfigError, type ConfigProblem } from '../problems.ts'
+import { ConfigError, ofWholeFile, type ConfigProblem } from '../problems.ts'
 import { fromPlainConfig } from './client-table.ts'
 import type { AskedPlace } from './setting-locations.ts'
 import type { Jobs } from './thread.ts'
@@ -33,12 +33,10 @@ export async function loadConfigAside(
   return fromPlainConfig(answer.plain, answer.buffer)
 }
 
-const tooMuch = (cause: unknown): ConfigProblem => ({
-  line: 1,
-  column: 1,
-  path: '(file)',
-  message: `could not be read beside the requests (${(cause as Error).message}); make it smaller, its clients may stand in files that clientFiles names`,
-})
+const tooMuch = (cause: unknown): ConfigProblem =>
+  ofWholeFile(
+    `could not be read beside the requests (${(cause as Error).message}); make it smaller, its clients may stand in files that clientFiles names`,
+  )
 
 export const readSettingLocationsAside =
   (file: string, env: Environment): ReadSettingLocations =>

@@ -1,8 +1,8 @@
 /** The clients of a configuration, in the order of the file, read from columns: there may be a million, so each object is made when it is asked for, and none is kept. */
 import type { ClientConfig, Config, KeyConfig, OwnedKey, PlanConfig } from '../config.ts'
-import { columnsOf, countEnding, DIGEST_BYTES, idOf, type Columns, type Counts } from './columns.ts'
+import { columnsOf, DIGEST_BYTES, type Columns, type Counts } from './columns.ts'
 import { byLimit, limitKeys, windows } from '../time.ts'
-import { find, findSame, isSame } from './index-slots.ts'
+import { find, findSame, isSame, textOf } from './index-slots.ts'
 
 /** A whole table, as it goes from thread to thread and from process to process. */
 export interface ClientTableParts {
@@ -62,7 +62,14 @@ export class ClientTable {
 
   /** Number of keys that end from the one moment to before the other, both Unix time in ms. */
   countEnding(fromMs: number, beforeMs: number): number {
-    return countEnding(this.#columns, fromMs, beforeMs)
+    const { keyExpiresAtMs } = this.#columns
+    let count = 0
+    // An iterator would make an object for each of millions of keys.
+    for (let key = 0; key < keyExpiresAtMs.length; key++) {
+      const endMs = keyExpiresAtMs[key] ?? 0
+      if (endMs >= fromMs && endMs < beforeMs) count++
+    }
+    return count
   }
 
   /** The first key that ends after that moment, Unix time in ms. */
@@ -137,11 +144,11 @@ export class ClientTable {
   }
 
   #key(key: number): KeyConfig {
-    const { keyIds, digests, keyExpiresAtMs } = this.#columns
+    const { keyIds, keyDigests, keyExpiresAtMs } = this.#columns
     const expiresAtMs = keyExpiresAtMs[key] ?? Infinity
     return {
-      id: idOf(keyIds, key),
-      sha256: digests.toString('hex', key * DIGEST_BYTES, (key + 1) * DIGEST_BYTES),
+      id: textOf(keyIds, key),
+      sha256: textOf(keyDigests, key, 'hex'),
       expiresAtMs: expiresAtMs === Infinity ? undefined : expiresAtMs,
     }
   }
@@ -152,7 +159,7 @@ export class ClientTable {
     if (limits === undefined) throw new Error('a client without limits passed the checks')
     const [from, to] = this.#keysOf(client)
     return {
-      id: idOf(this.#columns.clientIds, client),
+      id: textOf(this.#columns.clientIds, client),
       plan: plan.name,
       limits,
       concurrent: plan.concurrent,

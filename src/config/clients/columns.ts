@@ -62,47 +62,21 @@ export const columnsOf = (buffer: ArrayBuffer, counts: Counts) => {
   const asBuffer = (view: Uint8Array): Buffer =>
     Buffer.from(buffer, view.byteOffset, view.byteLength)
   const [ids, digests] = [asBuffer(views.idBytes), asBuffer(views.digestBytes)]
-  const idsOf = (at: Uint32Array, length: Uint8Array, slots: Uint32Array): Indexed => ({
-    bytes: ids,
-    at: (number) => at[number] ?? 0,
-    length: (number) => length[number] ?? 0,
-    hashedBytes: Infinity,
+  const indexed = (bytes: Buffer, slots: Uint32Array, ids: Indexed['ids']): Indexed => ({
+    bytes,
+    ids,
+    width: DIGEST_BYTES,
     slots,
   })
-  const keyDigests: Indexed = {
-    bytes: digests,
-    at: (key) => key * DIGEST_BYTES,
-    length: () => DIGEST_BYTES,
-    hashedBytes: 4,
-    slots: views.byDigest,
-  }
+  const { clientIdAt, clientIdLength, keyIdAt, keyIdLength } = views
   return {
     ...views,
     ids,
     digests,
-    clientIds: idsOf(views.clientIdAt, views.clientIdLength, views.byClientId),
-    keyIds: idsOf(views.keyIdAt, views.keyIdLength, views.byKeyId),
-    keyDigests,
+    clientIds: indexed(ids, views.byClientId, { at: clientIdAt, length: clientIdLength }),
+    keyIds: indexed(ids, views.byKeyId, { at: keyIdAt, length: keyIdLength }),
+    keyDigests: indexed(digests, views.byDigest, undefined),
   }
-}
-
-/** The id of a client or key. */
-export const idOf = ({ bytes, at, length }: Indexed, number: number): string =>
-  bytes.toString('latin1', at(number), at(number) + length(number))
-
-/** Counts the keys that end from the one moment to before the other. */
-export const countEnding = (
-  { keyExpiresAtMs }: Pick<Columns, 'keyExpiresAtMs'>,
-  fromMs: number,
-  beforeMs: number,
-): number => {
-  let count = 0
-  // An iterator would make an object for each of millions of keys.
-  for (let key = 0; key < keyExpiresAtMs.length; key++) {
-    const endMs = keyExpiresAtMs[key] ?? 0
-    if (endMs >= fromMs && endMs < beforeMs) count++
-  }
-  return count
 }
 
 /** Size of a buffer for columnsOf. */

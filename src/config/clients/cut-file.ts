@@ -42,7 +42,7 @@ export const readPieces = (path: string, use: UsePiece): string => {
 const [tab, lineFeed, carriageReturn, blank, hash, dash] = [0x09, 0x0a, 0x0d, 0x20, 0x23, 0x2d]
 
 /** A range of bytes; end is excluded. The bytes change when the call that received them returns. */
-export interface Span {
+export interface ByteRange {
   readonly bytes: Buffer
   readonly start: number
   readonly end: number
@@ -55,7 +55,7 @@ type LineKind = (bytes: Buffer, start: number, end: number) => 'client' | 'first
 export const cutFile = (
   path: string,
   kindOf: LineKind,
-  take: (span: Span, line: number) => void,
+  take: (span: ByteRange, line: number) => void,
 ): string => {
   /** Number of lines before the piece. */
   let before = 0

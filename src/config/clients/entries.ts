@@ -1,32 +1,54 @@
-/** Reads the clients of a file one by one: as bytes, which the caller may understand by itself, and parsed with the place of every value where it does not. */
+/** Reads clients one by one: the value alone where it is in plain form, and parsed with the place of every value. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
-import { readYaml, type Place, type Reading } from '../document.ts'
-import type { Path } from '../problems.ts'
-import { isGroup, isList, valueAt, type Tree } from '../tree.ts'
-import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems, type Span } from './cut-file.ts'
+import { readYaml, type Reading } from '../document.ts'
+import { notText } from '../files.ts'
+import { ofWholeFile, type ConfigProblem, type Path, type Place } from '../problems.ts'
+import { isGroup, isList, listAt, valueAt } from '../tree.ts'
+import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems, type ByteRange } from './cut-file.ts'
+import { parsePlainItem, parsePlainLine } from './plain-clients.ts'
 
-/** A client of a file. */
+/** A client of a file, or of the configuration itself. */
 export interface Entry {
-  /** undefined: the file was parsed as a whole. */
-  readonly span: Span | undefined
-  /** Line of the file at which the client begins. */
+  /** Line of the file at which the client begins; of one in the configuration itself, its index. */
   readonly line: number
   /** Number of clients before it in the file. */
   readonly index: number
-  /** Parses the client; undefined: it is no text, which is reported. */
+  /** undefined: the text was parsed as a whole. */
+  readonly span: ByteRange | undefined
+  /** Parses the client; undefined: it is not in plain form. */
+  readonly plain: () => unknown
+  /** Parses the client with all its places; undefined: it is no text, which is reported. */
   readonly parse: () => Reading | undefined
 }
 
 export interface EntryReader {
   entry(entry: Entry): void
-  /** Reports a fault of the text as a whole. */
-  fault(place: Place, message: string): void
+  /** Reports a fault of what is no client. */
+  fault(fault: ConfigProblem): void
 }
 
+/** A file with clients, or the configuration itself. */
+export interface ClientSource {
+  /** Name of the file in messages; undefined: the configuration itself. */
+  readonly name?: string | undefined
+  /** Length of the text. */
+  readonly bytes: number
+  /** Returns the SHA-256 of the file in hex, and throws as readPieces does. */
+  readonly read: (reader: EntryReader) => string
+}
+
+/** The clients of a configuration, whose own faults are reported elsewhere. */
+export const ownClients = (reading: Reading): ClientSource => ({
+  bytes: JSON.stringify(listAt(reading.tree, 'clients')).length,
+  read: ({ entry }) => {
+    for (const one of entriesAt(reading, ['clients'])) entry({ ...one, line: one.index })
+    return ''
+  },
+})
+
 const decoder = new TextDecoder('utf-8', { fatal: true })
-const notText = 'is not UTF-8 text; save it in that encoding'
 
 const decoded = (bytes: Buffer): string | undefined => {
   try {
@@ -48,18 +70,21 @@ export const readClients = (path: string, reader: EntryReader): string => {
   const items = new YamlItems()
   let index = 0
   const kindOf = isJson ? jsonLine : items.kindOf
+  const parsePlain = isJson ? parsePlainLine : parsePlainItem
   return cutFile(path, kindOf, (span, line) => {
+    // Only ASCII is plain, so the bytes need no decoding.
+    const plain = () => parsePlain(span.bytes.toString('latin1', span.start, span.end))
     const parse = (): Reading | undefined => {
       const text = decoded(span.bytes.subarray(span.start, span.end))
       if (text === undefined) {
-        reader.fault({ line, column: 1 }, notText)
+        reader.fault({ ...ofWholeFile(notText), line })
         return undefined
       }
       return isJson
         ? readingAt(readJson(text), [], line)
         : readingAt(readYaml(text, undefined), [0], line)
     }
-    reader.entry({ span, line, index: index++, parse })
+    reader.entry({ line, index: index++, span, plain, parse })
   })
 }
 
@@ -108,36 +133,40 @@ export const readJson = (written: string): Reading => {
 const readWhole = (path: string, reader: EntryReader): string => {
   const bytes = readFileSync(path)
   const sha256 = createHash('sha256').update(bytes).digest('hex')
-  const start = { line: 1, column: 1 }
   const text = bytes.length > LONGEST_ENTRY_BYTES ? '' : decoded(bytes)
   if (bytes.length > LONGEST_ENTRY_BYTES)
-    reader.fault(start, 'is no list with "- " lines alone, and over 16MiB; write JSONL')
-  else if (text === undefined) reader.fault(start, notText)
+    reader.fault(ofWholeFile('is no list with "- " lines alone, and over 16MiB; write JSONL'))
+  else if (text === undefined) reader.fault(ofWholeFile(notText))
   else readTree(readYaml(text, undefined), reader)
   return sha256
 }
 
-const readTree = (reading: Reading, reader: EntryReader): void => {
+/** Reports all that a file has besides clients. */
+export const readTree = (reading: Reading, reader: EntryReader): void => {
   const { tree, faults, locate } = reading
-  for (const { line, column, message } of faults) reader.fault({ line, column }, message)
+  for (const fault of faults) reader.fault(fault)
   if (tree === undefined || tree === '') return
   const path = isList(tree) ? [] : ['clients']
-  const list: Tree | undefined = valueAt(tree, ...path)
+  const refuse = (place: Place, message: string) =>
+    reader.fault({ ...ofWholeFile(message), ...place })
   for (const key of isGroup(tree) ? Object.keys(tree) : [])
     if (key !== 'clients')
-      reader.fault(
-        locate({ path: [key], at: 'key' }),
-        'is not a known key; the key here is clients',
-      )
-  if (!isList(list))
-    return reader.fault(
+      refuse(locate({ path: [key], at: 'key' }), 'is not a known key; the key here is clients')
+  if (!isList(valueAt(tree, ...path)))
+    refuse(
       locate({ path, at: 'value' }),
       'is not a list; write [A, B], or lines that start with "- "',
     )
+  for (const one of entriesAt(reading, path)) reader.entry(one)
+}
+
+/** The clients of the list at the path. */
+function* entriesAt(reading: Reading, list: Path): Generator<Entry> {
   const sound = { ...reading, faults: [] }
-  for (const index of list.keys()) {
-    const one = readingAt(sound, [...path, index])
-    const { line } = locate({ path: [...path, index], at: 'value' })
-    reader.entry({ span: undefined, line, index, parse: () => one })
+  for (const index of listAt(reading.tree, ...list).keys()) {
+    const path = [...list, index]
+    const { line } = reading.locate({ path, at: 'value' })
+    const parse = () => readingAt(sound, path)
+    yield { line, index, span: undefined, plain: () => undefined, parse }
   }
 }

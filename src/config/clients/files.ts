@@ -4,14 +4,12 @@ import { basename, dirname, extname, isAbsolute, join, resolve } from 'node:path
 import { unreadable } from '../files.ts'
 import { problem, type Path, type PathProblem } from '../problems.ts'
 import { listAt, type Group } from '../tree.ts'
-import { clientFileEndings } from './entries.ts'
+import { clientFileEndings, readClients, type ClientSource } from './entries.ts'
 
-export interface FoundFile {
+export interface FoundFile extends ClientSource {
   /** Path as the pattern writes it, relative to the folder of the configuration. */
   readonly relative: string
-  readonly name: string
   readonly path: string
-  readonly bytes: number
   /** Differs where the file was replaced or changed. */
   readonly stamp: string
 }
@@ -73,5 +71,6 @@ const stamped = (relative: string, folder: string): FoundFile | undefined => {
   const { ino, size, mtimeNs, ctimeNs } = stat
   const stamp = [relative, ino, size, mtimeNs, ctimeNs].join()
   const name = isAbsolute(relative) ? relative : join(folder, relative)
-  return { relative, name, path, bytes: Number(size), stamp }
+  const read: ClientSource['read'] = (reader) => readClients(path, reader)
+  return { relative, name, path, bytes: Number(size), stamp, read }
 }

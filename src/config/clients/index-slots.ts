@@ -1,14 +1,11 @@
 /** Hash indexes with open addressing and linear probing. Ids and digests are ranges of bytes, which are compared whole. */
 
-/** Ids or digests by the number of their client or key. */
+/** Ids or digests by the number of their client or key. The columns are read here, not by functions: filling an index is a good part of a load. */
 interface Entries {
   readonly bytes: Buffer
-  /** Returns the offset of the first byte. */
-  readonly at: (number: number) => number
-  /** Returns the number of bytes. */
-  readonly length: (number: number) => number
-  /** Most bytes that a hash is made of: the first ones of a digest tell it from others. */
-  readonly hashedBytes: number
+  /** Where each begins, and its length; undefined: all have `width` bytes, one after the other. */
+  readonly ids: { readonly at: Uint32Array; readonly length: Uint8Array } | undefined
+  readonly width: number
 }
 
 /** A slot holds the number of an entry plus one; 0 means free. */
@@ -33,11 +30,24 @@ export const hashText = (text: string): number => {
   return hashBytes(bytes, 0, bytes.length)
 }
 
+const startOf = ({ ids, width }: Entries, number: number): number =>
+  ids === undefined ? number * width : (ids.at[number] ?? 0)
+
+const lengthOf = ({ ids, width }: Entries, number: number): number =>
+  ids === undefined ? width : (ids.length[number] ?? 0)
+
+/** The text of an entry. */
+export const textOf = (of: Entries, number: number, encoding: 'latin1' | 'hex' = 'latin1') => {
+  const start = startOf(of, number)
+  return of.bytes.toString(encoding, start, start + lengthOf(of, number))
+}
+
 /** Whether two entries are equal, in the same table or in two. */
 export const isSame = (of: Entries, one: number, others: Entries, other: number): boolean => {
-  const length = of.length(one)
-  if (others.length(other) !== length) return false
-  const [a, b] = [of.at(one), others.at(other)]
+  const length = lengthOf(of, one)
+  if (lengthOf(others, other) !== length) return false
+  const a = startOf(of, one)
+  const b = startOf(others, other)
   // Many ids begin alike, so the comparison starts at the end.
   for (let i = length - 1; i >= 0; i--) if (of.bytes[a + i] !== others.bytes[b + i]) return false
   return true
@@ -45,9 +55,10 @@ export const isSame = (of: Entries, one: number, others: Entries, other: number)
 
 /** Slot of the equal entry among the others, or the free slot where it belongs. */
 const slotOf = (of: Entries, one: number, others: Indexed): number => {
-  const { slots } = others
+  const { slots, ids } = others
+  // The first bytes of a digest tell it from others.
+  const hash = hashBytes(of.bytes, startOf(of, one), ids === undefined ? 4 : lengthOf(of, one))
   // Scaling the hash spares rounding the number of slots up to a power of two.
-  const hash = hashBytes(of.bytes, of.at(one), Math.min(of.length(one), others.hashedBytes))
   for (let slot = Math.floor((hash * slots.length) / 2 ** 32); ; slot++) {
     if (slot === slots.length) slot = 0
     const entry = slots[slot] ?? 0
@@ -61,10 +72,8 @@ export const findSame = (of: Entries, one: number, others: Indexed): number | un
   return entry === 0 ? undefined : entry - 1
 }
 
-export const find = (bytes: Buffer, among: Indexed): number | undefined => {
-  const { hashedBytes } = among
-  return findSame({ bytes, at: () => 0, length: () => bytes.length, hashedBytes }, 0, among)
-}
+export const find = (bytes: Buffer, among: Indexed): number | undefined =>
+  findSame({ bytes, ids: undefined, width: bytes.length }, 0, among)
 
 /** onSame: called for an entry that equals an earlier one. */
 export const fill = (

@@ -9,9 +9,9 @@ import { readConfigText, resolveFiles, unreadableFiles } from '../files.ts'
 import { parseConfig } from '../parse.ts'
 import {
   ConfigError,
-  formatPath,
   formatProblem,
   inOrder,
+  ofWholeFile,
   problem,
   PROBLEMS_AT_MOST,
   type ConfigProblem,
@@ -20,8 +20,8 @@ import {
 import { groupAt, isGroup, type Group } from '../tree.ts'
 import { warningsOf } from './warnings.ts'
 import { loadConfigAside } from './aside.ts'
-import { build, type BuildRequest, type Built } from './builder.ts'
-import { isJsonLines } from './entries.ts'
+import { build, type Built } from './builder.ts'
+import { isJsonLines, ownClients } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
 import { readPieces } from './cut-file.ts'
 import { ClientTable } from './client-table.ts'
@@ -45,8 +45,7 @@ interface Source {
 /** Parses the text of a file without looking at any other. Throws ConfigError with every problem. */
 export const parseConfigText = (text: string, source: Source): Config => {
   const main = readMain(text, source)
-  const found = { files: [], problems: [], warnings: [] }
-  return toConfig(main, found, build(requestOf(main, [])))
+  return toConfig(main, { files: [], problems: [], warnings: [] }, buildOf(main, []))
 }
 
 /** Reads and parses a file, in a thread where its client files are long. Rejects with ConfigError with every problem, unreadable files included. */
@@ -68,8 +67,9 @@ interface Main {
   readonly file: string
   readonly nowMs: number
   readonly problems: readonly ConfigProblem[]
-  /** undefined: there are problems. */
+  /** undefined: there are problems with its values. */
   readonly config: ParsedConfig | undefined
+  readonly reading: Reading
   /** The tree with all defaults. */
   readonly tree: Group
   /** Returns the place of a problem of the tree. */
@@ -80,44 +80,29 @@ interface Main {
 const readMain = (text: string, { file, env, nowMs = Date.now() }: Source): Main => {
   const reading = readYaml(text, env)
   const { tree, isHole } = reading
-  const problems: ConfigProblem[] = reading.faults.map(inWords)
+  const problems = [...reading.faults]
   if (tree === undefined || !isGroup(tree)) {
     const isEmpty = tree === '' && problems.length === 0
     const fault = isEmpty
       ? 'is empty; write at least one key, such as clients:'
       : 'is not a group of keys; write KEY: VALUE lines'
-    if (isEmpty || (tree !== undefined && tree !== ''))
-      problems.push({ line: 1, column: 1, path: formatPath([]), message: fault })
+    if (isEmpty || (tree !== undefined && tree !== '')) problems.push(ofWholeFile(fault))
     throw new ConfigError(file, problems)
   }
   resolveFiles(tree, dirname(file))
   const { complete, config, problems: parsed } = parseConfig(tree)
-  const place = (problem: PathProblem) => inWords(placed(problem, reading, complete))
+  const place = (problem: PathProblem) => placed(problem, reading, complete)
   const found = parsed.filter(({ path }) => !isHole(path)).slice(0, PROBLEMS_AT_MOST)
   problems.push(...found.map(place))
-  const isSound = problems.length === 0
-  return {
-    text,
-    file,
-    nowMs,
-    problems,
-    config: isSound ? config : undefined,
-    tree: complete,
-    place,
-  }
+  return { text, file, nowMs, problems, config, reading, tree: complete, place }
 }
-
-const inWords = ({ path, ...fault }: Reading['faults'][number]): ConfigProblem => ({
-  ...fault,
-  path: formatPath(path),
-})
 
 const withClients = (main: Main): Config => {
   const { file, tree } = main
   // A file that is being written while it is read gets a second chance.
   for (let isLast = false; ; isLast = true) {
     const found = findClientFiles(tree, file)
-    const built = build(requestOf(main, found.files))
+    const built = buildOf(main, found.files)
     const isSame = stamps(findClientFiles(tree, file).files) === stamps(found.files)
     if (!isSame && !isLast) continue
     const problems = [...unreadableFiles(tree), ...found.problems, ...(isSame ? [] : [changed])]
@@ -141,12 +126,10 @@ const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) =>
 const weightOf = (files: readonly FoundFile[]): number =>
   files.reduce((sum, { path, bytes }) => sum + bytes * (isJsonLines(path) ? 1 : YAML_WEIGHT), 0)
 
-const requestOf = ({ config, tree, nowMs }: Main, files: readonly FoundFile[]): BuildRequest => ({
-  own: config?.clients ?? [],
-  files,
-  plans: groupAt(tree, 'plans'),
-  nowMs,
-})
+const buildOf = ({ reading, tree, nowMs }: Main, files: readonly FoundFile[]): Built => {
+  const sources = [ownClients(reading), ...files]
+  return build({ sources, plans: groupAt(tree, 'plans'), nowMs })
+}
 
 const toConfig = (
   main: Main,
@@ -155,25 +138,18 @@ const toConfig = (
   certificates: readonly CertificateEnd[] = [],
 ): Config => {
   const { text, file, nowMs, config, place } = main
-  const { table, dropped } = built
+  const { table } = built
   const all = [...main.problems, ...found.problems.map(place), ...built.faults]
-  if (dropped > 0) {
-    const message = `has files with ${dropped} more problems than are listed; correct these first`
-    all.push(place(problem(['clientFiles'], message, 'key')))
-  }
   if (config === undefined || table === undefined || all.length > 0)
     throw new ConfigError(file, all)
   const whole: Config = {
     ...config,
     clients: new ClientTable(table, config.plans),
-    revision: revisionOf(text, found.files, built.sha256),
+    revision: revisionOf(text, found.files, built.sha256.slice(1)),
     warnings: [],
     certificates,
   }
-  const own = [
-    ...warningsOf(whole, config.clients, { nowMs, ending: built.ending }),
-    ...certificateWarnings(certificates, nowMs),
-  ].map(place)
+  const own = [...warningsOf(whole, nowMs), ...certificateWarnings(certificates, nowMs)].map(place)
   const warnings = inOrder([...own, ...found.warnings.map(place), ...built.warnings]).map(
     (warning) => formatProblem(file, { ...warning, message: `warning: ${warning.message}` }),
   )

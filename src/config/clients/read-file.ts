@@ -1,83 +1,56 @@
-/** Reads one client file into the scratch: plain clients as bytes, all others through the schema; with the places of all that is wrong. */
+/** Reads the clients of one source into the scratch: plain ones at once, all others through the schema; with the places of all that is wrong. */
 import type { WrittenClient } from '../config.ts'
-import { placed, type Place, type Reading } from '../document.ts'
+import { placed } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
-import { formatPath, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
+import { ofWholeFile, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
 import { textAt, type Group } from '../tree.ts'
-import { TooLong, type Span } from './cut-file.ts'
-import { isJsonLines, readClients, type Entry } from './entries.ts'
-import { parsePlainItem, parsePlainLine, PlainClients } from './plain-clients.ts'
+import { TooLong } from './cut-file.ts'
+import type { ClientSource, Entry } from './entries.ts'
+import { PlainClients } from './plain-clients.ts'
 import type { Scratch } from './scratch.ts'
-
-export interface ClientFile {
-  /** Name of the file in messages. */
-  readonly name: string
-  readonly path: string
-}
-
-export type FileFault = ConfigProblem & { readonly file: string }
-
-export class Faults {
-  list: FileFault[] = []
-  dropped = 0
-
-  get count(): number {
-    return this.list.length + this.dropped
-  }
-
-  add(fault: FileFault): void {
-    if (this.list.length < PROBLEMS_AT_MOST) this.list.push(fault)
-    else this.dropped++
-  }
-}
 
 /** A fault with its place in the file; its path begins at the client, which `index` others stand before. */
 const faultOf = (
-  file: string,
+  { name: file }: ClientSource,
   index: number,
-  { path, ...fault }: Reading['faults'][number],
-): FileFault => ({ ...fault, file, path: formatPath(['clients', index, ...path]) })
+  { path, ...fault }: ConfigProblem,
+): ConfigProblem => ({ ...fault, file, path: ['clients', index, ...path] })
 
 interface Into {
   readonly scratch: Scratch
-  readonly faults: Faults
+  /** The search ends at PROBLEMS_AT_MOST. */
+  readonly faults: ConfigProblem[]
   /** The group `plans` of the configuration. */
   readonly plans: Group
 }
 
 /** Returns the SHA-256 of the file in hex; undefined where it cannot be read, as the faults say. */
-export const readFile = (file: ClientFile, into: Into): string | undefined => {
+export const readSource = (source: ClientSource, into: Into): string | undefined => {
   const { scratch, faults, plans } = into
-  const { name } = file
-  const fault = ({ line, column }: Place, message: string) =>
-    faults.add({ file: name, line, column, path: formatPath([]), message })
-  const plain = new PlainClients(plans)
-  const parsePlain = isJsonLines(file.path) ? parsePlainLine : parsePlainItem
-  /** Only ASCII is plain, so the bytes need no decoding. */
-  const readPlain = (span: Span | undefined): WrittenClient | undefined =>
-    span && plain.read(parsePlain(span.bytes.toString('latin1', span.start, span.end)))
+  const plainClients = new PlainClients(plans)
+  const fault = (of: ConfigProblem): void => void faults.push({ ...of, file: source.name })
   const readExactly = ({ index, parse }: Entry): WrittenClient | undefined => {
     const reading = parse()
-    const before = faults.count
-    for (const each of reading?.faults ?? []) faults.add(faultOf(name, index, each))
-    if (reading?.tree === undefined) return undefined
-    const { client, problems } = readEntry(reading.tree, plans)
-    for (const each of problems)
-      if (!reading.isHole(each.path)) faults.add(faultOf(name, index, placed(each, reading)))
-    return faults.count === before ? client : undefined
+    if (reading === undefined) return undefined
+    const judged = reading.tree === undefined ? undefined : readEntry(reading.tree, plans)
+    const problems = judged?.problems.filter(({ path }) => !reading.isHole(path)) ?? []
+    const found = [...reading.faults, ...problems.map((each) => placed(each, reading))]
+    faults.push(...found.map((each) => faultOf(source, index, each)))
+    return found.length === 0 ? judged?.client : undefined
   }
   const entry = (one: Entry): void => {
-    const client = readPlain(one.span) ?? readExactly(one)
+    if (faults.length >= PROBLEMS_AT_MOST) return
+    const client = plainClients.read(one.plain()) ?? readExactly(one)
     if (client !== undefined) scratch.add(client, one.line)
   }
   try {
-    return readClients(file.path, { entry, fault })
+    return source.read({ entry, fault })
   } catch (error) {
     const isTooLong = error instanceof TooLong
     if (!isTooLong && (error as NodeJS.ErrnoException).code === undefined) throw error
     const message = isTooLong ? 'has a client of more than 16MiB; divide it' : unreadable(error)
-    fault({ line: 1, column: 1 }, message)
+    fault(ofWholeFile(message))
     return undefined
   }
 }
@@ -89,12 +62,12 @@ export interface Sought extends PathProblem {
 }
 
 /**
- * Places of clients and keys that the columns know by number only: their file is read once more, as this is seldom needed.
+ * Places of clients and keys that the columns know by number only: their source is read once more, as this is seldom needed.
  * Returns faults in the order of the file.
  */
-export const placesIn = (file: ClientFile, sought: readonly Sought[]): FileFault[] => {
+export const placesIn = (source: ClientSource, sought: readonly Sought[]): ConfigProblem[] => {
   const byLine = Map.groupBy(sought, ({ line }) => line)
-  const found = new Map<Sought, FileFault>()
+  const found = new Map<Sought, ConfigProblem>()
   const entry = ({ line, index, parse }: Entry): void => {
     const wanted = byLine.get(line) ?? []
     const reading = wanted.length > 0 ? parse() : undefined
@@ -103,17 +76,16 @@ export const placesIn = (file: ClientFile, sought: readonly Sought[]): FileFault
     for (const one of wanted)
       // Where the id occurs twice in that line, the later client has the problem.
       if (one.id === id && textAt(reading.tree, ...one.path) !== undefined)
-        found.set(one, faultOf(file.name, index, placed(one, reading)))
+        found.set(one, faultOf(source, index, placed(one, reading)))
   }
   try {
-    readClients(file.path, { entry, fault: () => undefined })
+    source.read({ entry, fault: () => undefined })
   } catch {
     // The file cannot be read to its end, as another problem reports: the lines are known.
     for (const one of sought)
       if (!found.has(one)) {
         const { line, path, message } = one
-        const at = { line, column: 1, path: formatPath(path) }
-        found.set(one, { ...at, file: file.name, message })
+        found.set(one, { file: source.name, line, column: 1, path, message })
       }
   }
   return [...found.values()]

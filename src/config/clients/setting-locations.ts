@@ -5,8 +5,7 @@ import { readYaml, type Reading } from '../document.ts'
 import { readConfigText } from '../files.ts'
 import type { Path } from '../problems.ts'
 import { isGroup, listAt, textAt, valueAt } from '../tree.ts'
-import type { Span } from './cut-file.ts'
-import { readClients, readingAt, type Entry } from './entries.ts'
+import { ownClients, type ClientSource, type Entry } from './entries.ts'
 import { findClientFiles } from './files.ts'
 
 /** A configuration or a client, as written in a file. */
@@ -37,12 +36,12 @@ export function readSettingLocations(
     valueAt(reading.tree, ...path) === undefined
       ? null
       : `${name}:${reading.locate({ path, at: 'key' }).line}`
+  const files = isGroup(tree) ? findClientFiles(tree, file).files : []
+  const sources = [{ ...ownClients(own.reading), relative: own.name }, ...files]
   const find = (id: string): Written | undefined => {
-    const at = listAt(tree, 'clients').findIndex((client) => textAt(client, 'id') === id)
-    if (at !== -1) return { ...own, reading: readingAt(own.reading, ['clients', at]) }
-    for (const { relative, path } of isGroup(tree) ? findClientFiles(tree, file).files : []) {
-      const reading = findIn(path, id)
-      if (reading !== undefined) return { name: relative, reading }
+    for (const { relative: name, read } of sources) {
+      const reading = findIn(read, id)
+      if (reading !== undefined) return { name, reading }
     }
     return undefined
   }
@@ -60,24 +59,18 @@ export function readSettingLocations(
   })
 }
 
-/** The client with that id in a client file. */
-function findIn(file: string, id: string): Reading | undefined {
+/** The client with that id. */
+function findIn(read: ClientSource['read'], id: string): Reading | undefined {
   let found: Reading | undefined
-  const entry = ({ span, parse }: Entry): void => {
-    const reading = span !== undefined && !mayName(span, id) ? undefined : parse()
+  const entry = ({ span, plain, parse }: Entry): void => {
+    // Only few of a million lines are parsed. Bytes with escapes may contain any id.
+    const bytes = span?.bytes.subarray(span.start, span.end)
+    if (bytes && !bytes.includes(id) && !bytes.includes('\\')) return
+    const given = plain() as { readonly id?: unknown } | null | undefined
+    if (typeof given?.id === 'string' && given.id !== id) return
+    const reading = parse()
     if (textAt(reading?.tree, 'id') === id) found = reading
   }
-  readClients(file, { entry, fault: () => undefined })
+  read({ entry, fault: () => undefined })
   return found
 }
-
-/** Whether the bytes may contain the id: only few of a million lines are parsed. Bytes with escapes may contain any id. */
-function mayName(span: Span, id: string): boolean {
-  const bytes = span.bytes.subarray(span.start, span.end)
-  if (bytes.includes('\\')) return true
-  for (let at = bytes.indexOf(id); at !== -1; at = bytes.indexOf(id, at + 1))
-    if (!isOfWord(bytes[at - 1]) && !isOfWord(bytes[at + Buffer.byteLength(id)])) return true
-  return false
-}
-
-const isOfWord = (byte = 0): boolean => /[\w-]/.test(String.fromCharCode(byte))

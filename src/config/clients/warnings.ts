@@ -1,6 +1,6 @@
 /** Warnings about a valid configuration that most likely means something else; they never refuse it. */
 import { isLoopback } from '../hosts.ts'
-import type { ClientConfig, Config, ListenAddress } from '../config.ts'
+import type { Config, ListenAddress } from '../config.ts'
 import { problemsOf, type PathProblem, type Refuse } from '../problems.ts'
 
 const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
@@ -18,20 +18,15 @@ const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
   return target === host || (isHere && (isEverywhere(host) || isLoopback(host)))
 }
 
-interface Moment {
-  readonly nowMs: number
-  /** Number of keys that end within EXPIRING_MS from then. */
-  readonly ending: number
-}
-
 export const keyIsOver =
   'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
 
-const warnOfClients = ({ clients, jwt }: Config, { ending }: Moment, warn: Refuse): void => {
+const warnOfClients = ({ clients, jwt }: Config, nowMs: number, warn: Refuse): void => {
   if (clients.size === 0 && jwt === undefined) {
     const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
     warn(['clients'], message, 'key')
   }
+  const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
   if (ending > 0) {
     const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
     const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
@@ -64,16 +59,9 @@ const warnOfAddresses = ({ server, admin, upstream, routes }: Config, warn: Refu
       )
 }
 
-/** own: clients written in the file itself. */
-export const warningsOf = (
-  config: Config,
-  own: readonly ClientConfig[],
-  moment: Moment,
-): PathProblem[] =>
+/** Warnings about all but single clients. */
+export const warningsOf = (config: Config, nowMs: number): PathProblem[] =>
   problemsOf((warn) => {
     warnOfAddresses(config, warn)
-    warnOfClients(config, moment, warn)
-    for (const [index, { keys }] of own.entries())
-      for (const [key, { expiresAtMs = Infinity }] of keys.entries())
-        if (expiresAtMs <= moment.nowMs) warn(['clients', index, 'keys', key, 'expires'], keyIsOver)
+    warnOfClients(config, nowMs, warn)
   })

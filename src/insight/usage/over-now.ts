@@ -1,11 +1,15 @@
 /** Finds clients whose use already reaches the limits of another configuration: taking it would refuse them at once. */
 import { setImmediate } from 'node:timers/promises'
-import { isLowered, loweredIn, type ChangedLimits } from '../../config/changes/blast-radius.ts'
+import {
+  isLowered,
+  loweredIn,
+  SLICE_MS,
+  type ChangedLimits,
+} from '../../config/changes/blast-radius.ts'
 import type { OverNow } from '../../config/changes/reload-outcome.ts'
 import type { Config } from '../../config/config.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
 import type { Counters } from '../../state/counters.ts'
-import { SLICE_MS } from '../../config/changes/slices.ts'
 
 interface Asking {
   readonly current: Config

@@ -4,12 +4,15 @@ import { releaseClients } from '../../config/clients/release.ts'
 import { ConfigError } from '../../config/problems.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { ReloadsView } from '../../core/record/whole-families.ts'
-import { blastRadiusInSteps, type BoundedRadius } from '../../config/changes/blast-radius.ts'
-import { boundedRadius } from '../../config/changes/reload-outcome.ts'
+import {
+  blastRadiusInSteps,
+  inSlices,
+  shortened,
+  type BlastRadius,
+} from '../../config/changes/blast-radius.ts'
 import type { OverNow, ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import type { Counters } from '../../state/counters.ts'
 import { overNow } from '../../insight/usage/over-now.ts'
-import { inSlices } from '../../config/changes/slices.ts'
 
 /** Reads, parses and checks the files as they are now; throws or rejects with ConfigError. */
 export type LoadConfig = () => Config | Promise<Config>
@@ -94,7 +97,7 @@ export class Reloader implements ReloadsView {
       return {
         outcome: dryRun ? 'wouldBeTaken' : 'taken',
         revision: next.revision,
-        blastRadius: boundedRadius(radius, NAMES_IN_ANSWER),
+        blastRadius: radius,
         ...(dryRun && { over: await this.#over(next, radius) }),
       }
     } catch (error) {
@@ -105,7 +108,7 @@ export class Reloader implements ReloadsView {
     }
   }
 
-  #over(next: Config, { counts }: BoundedRadius): Promise<OverNow> {
+  #over(next: Config, { counts }: BlastRadius): Promise<OverNow> {
     return overNow({
       current: this.config,
       next,
@@ -115,7 +118,7 @@ export class Reloader implements ReloadsView {
     })
   }
 
-  async #take(next: Config, radius: BoundedRadius): Promise<void> {
+  async #take(next: Config, radius: BlastRadius): Promise<void> {
     const { target, log } = this.#parts
     const prepared = await target.prepare(next)
     if (this.#isClosed) {
@@ -128,7 +131,7 @@ export class Reloader implements ReloadsView {
     this.takenAtMs = Date.now()
     this.counts.taken++
     this.fault = undefined
-    log.configTaken({ revision: next.revision, blastRadius: boundedRadius(radius, NAMES_IN_LOG) })
+    log.configTaken({ revision: next.revision, blastRadius: shortened(radius, NAMES_IN_LOG) })
     for (const problem of next.warnings) log.configWarning({ problem })
   }
 

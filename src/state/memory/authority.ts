@@ -87,11 +87,8 @@ export function createEmbeddedAuthority(
       return true
     },
   })
-  const add = (id: string, row?: Row): Counted => {
-    const client = { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 }
-    clients.add(id, client)
-    return client
-  }
+  const add = (id: string, row?: Row): Counted =>
+    clients.add(id, { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 })
   let sweepAtMs = 0
   const find = keeper && boundedFind(keeper.rows)
   const carryOut = (client: Counted, request: TakeRequest) => {

@@ -37,10 +37,11 @@ export class RecencyTable<Value> {
     return this.#table.get(key)?.value
   }
 
-  /** Adds a new entry; in a full table an entry not used since the last pass makes room. */
-  add(key: string, value: Value): void {
+  /** Adds a new entry, and returns it; in a full table an entry not used since the last pass makes room. */
+  add(key: string, value: Value): Value {
     if (this.#table.size >= this.#maxEntries) this.#makeRoom()
     this.#table.set(key, { value, isRecent: false })
+    return value
   }
 
   delete(key: string): void {

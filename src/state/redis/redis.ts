@@ -71,11 +71,6 @@ export function connectRedis(options: RedisOptions) {
     state.onRecovered(listener)
     if (masters.available) listener()
   }
-  const inspect = async (address: HostPort): Promise<void> => {
-    const fault = await inspectServer(address, options.tls)
-    state.note(fault, nameOf(address))
-    if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
-  }
   return {
     /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
     client: client as unknown,
@@ -98,7 +93,9 @@ export function connectRedis(options: RedisOptions) {
       const usable = new Promise<void>((resolve) => onRecovered(resolve))
       await Promise.race([usable, sleep(READY_AT_MOST_MS)])
       if (!masters.available && state.refusal === undefined)
-        await Promise.all(addressesOf(servers).map(inspect))
+        await Promise.all(
+          addressesOf(servers).map((each) => inspect(each, options.tls, { state, warn })),
+        )
       if (state.refusal !== undefined) throw new Error(state.refusal)
     },
     /** Subscribes on a connection of its own, across reconnects; takes effect as soon as the server is available. */
@@ -112,6 +109,17 @@ export function connectRedis(options: RedisOptions) {
       masters.close()
     },
   }
+}
+
+/** Notes why the server at an address cannot be used. */
+async function inspect(
+  address: HostPort,
+  tls: RedisOptions['tls'],
+  { state, warn }: { readonly state: StoreState; warn(found: string): void },
+): Promise<void> {
+  const fault = await inspectServer(address, tls)
+  state.note(fault, nameOf(address))
+  if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
 }
 
 /** A script command, as the library adds it to its client. */

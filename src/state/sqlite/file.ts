@@ -1,7 +1,7 @@
 /** The interface of store.file for the rest of the gateway: one connection, in a thread of its own. */
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { IpcCalls, type AnswerBatch } from '../calls.ts'
+import { IpcCalls, type CallBatch, type AnswerBatch } from '../calls.ts'
 import type { StoreUnavailable } from '../contract.ts'
 import type { Change, FileCalls, FileEvent, Parameter, Row } from './thread.ts'
 
@@ -35,9 +35,11 @@ const loader = `
 export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   // The program is next to this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
-  const thread = new Worker(loader, { eval: true, workerData: { file, program } })
+  const worker = new Worker(loader, { eval: true, workerData: { file, program } })
+  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
+  const send = (batch: CallBatch): void => worker.postMessage(batch)
   const lane = (name: string, timeoutMs: number): IpcCalls<FileCalls> =>
-    new IpcCalls({ lane: name, send: (batch) => thread.postMessage(batch), timeoutMs })
+    new IpcCalls({ lane: name, send, timeoutMs })
   const [atStart, calls] = [lane('start', START_TIMEOUT_MS), lane('file', ANSWER_TIMEOUT_MS)]
   const closed = new Error(`store.file ${file} is closed`)
   /** No further calls are taken, for this reason. */
@@ -48,17 +50,17 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
     calls.close()
   }
   // Without a listener an error in the thread would end the gateway.
-  thread.on('error', (cause) =>
+  worker.on('error', (cause) =>
     fail(new Error(`store.file ${file} failed: its thread has ended: ${String(cause)}`, { cause })),
   )
-  thread.on('exit', () => fail(closed))
-  thread.on('message', (message: AnswerBatch | FileEvent) => {
+  worker.on('exit', () => fail(closed))
+  worker.on('message', (message: AnswerBatch | FileEvent) => {
     if ('event' in message) return onEvent(message)
     atStart.receive(message)
     calls.receive(message)
   })
   // Open calls keep the process alive, by their timers; an idle file does not.
-  thread.unref()
+  worker.unref()
 
   const answered = <Result>(call: Promise<Result>): Promise<Result> =>
     call.catch((error: StoreUnavailable) => {
@@ -66,7 +68,7 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
     })
   const opened = answered(atStart.call('open', undefined)).catch((error: Error) => {
     fail(error)
-    void thread.terminate()
+    void worker.terminate()
   })
   const ask = async <Result>(call: () => Promise<Result>): Promise<Result> => {
     await opened
@@ -85,7 +87,7 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
       await opened
       ended ??= closed
       await last.catch(() => undefined)
-      void thread.terminate()
+      void worker.terminate()
     },
   }
 }

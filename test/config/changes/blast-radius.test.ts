@@ -3,10 +3,10 @@ import { parseConfigText } from '../../../src/config/clients/load.ts'
 import {
   blastRadius,
   blastRadiusInSteps,
+  shortened,
   type BlastRadius,
 } from '../../../src/config/changes/blast-radius.ts'
 import { inWords, plannedInWords } from '../../../src/config/changes/radius-in-words.ts'
-import { boundedRadius } from '../../../src/config/changes/reload-outcome.ts'
 
 const digest = (character: string): string => character.repeat(64)
 const bolt = `{ id: bolt, plan: pro, keys: [{ id: bolt-1, sha256: ${digest('b')}, expires: 2031-01-01 }] }`
@@ -119,7 +119,7 @@ describe('the blast radius of a new configuration', () => {
     while (step.done !== true) step = steps.next()
     const of = (...ids: string[]) => ids.map((key) => ({ key, client: 'acme' }))
     const counts = { 'keys.added': 3, 'keys.revoked': 1 }
-    const [all, fewer] = [step.value, boundedRadius(step.value, 1)]
+    const [all, fewer] = [step.value, shortened(step.value, 1)]
     expect(all).toMatchObject({ keys: { added: of('e1', 'f1'), revoked: of('d1') }, counts })
     expect(fewer).toMatchObject({ keys: { added: of('e1'), revoked: of('d1') }, counts })
   })
@@ -144,7 +144,7 @@ describe('the blast radius in words', () => {
 
   it('counts the clients that a cut list lacks', () => {
     const { length } = radius.limits.lowered
-    const cut = boundedRadius({ ...radius, counts: { 'limits.lowered': length } }, 2)
+    const cut = shortened({ ...radius, counts: { 'limits.lowered': length } }, 2)
     expect(inWords(cut).slice(1, 4)).toEqual([
       'v free  perDay 1,000 to 500  2 clients',
       '    c0, c1',

@@ -8,7 +8,10 @@ import {
   toPlainConfig,
 } from '../../../src/config/clients/client-table.ts'
 import { borrowTable } from '../../../src/config/clients/release.ts'
-import type { ClientConfig, Config, PlanConfig, WrittenClient } from '../../../src/config/config.ts'
+import { ownClients, readClients, type EntryReader } from '../../../src/config/clients/entries.ts'
+import { formatProblem } from '../../../src/config/problems.ts'
+import { readYaml } from '../../../src/config/document.ts'
+import type { ClientConfig, Config, PlanConfig } from '../../../src/config/config.ts'
 
 export const nowMs = Date.UTC(2026, 0, 1)
 export const plans = { pro: { perMinute: '300', perDay: '10000' }, enterprise: { custom: 'true' } }
@@ -27,16 +30,20 @@ export const writeAll = (folder: string, texts: Texts) =>
   Object.entries(texts).map(([name, text]) => {
     const path = join(folder, name)
     writeFileSync(path, text)
-    return { name, path, bytes: statSync(path).size }
+    const read = (reader: EntryReader) => readClients(path, reader)
+    return { name, bytes: statSync(path).size, read }
   })
 
-export const buildAll = (folder: string, texts: Texts, own: readonly WrittenClient[] = []): Built =>
-  build({ own, files: writeAll(folder, texts), plans, nowMs })
+/** own: text of the configuration itself. */
+export const buildAll = (folder: string, texts: Texts, own = ''): Built =>
+  build({
+    sources: [ownClients(readYaml(own, undefined)), ...writeAll(folder, texts)],
+    plans,
+    nowMs,
+  })
 
 export const linesOf = ({ faults }: Pick<Built, 'faults'>): string[] =>
-  faults.map(
-    ({ file, line, column, path, message }) => `${file}:${line}:${column} ${path}: ${message}`,
-  )
+  faults.map((fault) => formatProblem('', fault))
 
 /** All clients that came of it, as one would write them in a test. */
 export const clientsOf = ({ table }: Built): ClientConfig[] =>

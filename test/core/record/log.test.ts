@@ -310,6 +310,7 @@ describe('text for reading along', () => {
       routes: none,
       settings: ['server.limits'],
       needsRestart: [],
+      counts: {},
     }
     log.configTaken({ revision: 'bbbbbb', blastRadius })
     expect(lines.join('')).toMatch(
