@@ -1,8 +1,8 @@
-/** Keeps the state of each client connection: its requests in flight, and whether it must not be read further. */
+/** Keeps what is known of each client connection from its acceptance to its close, and all requests in flight. */
 import type { Socket } from 'node:net'
 import type {
+  ConnectionBound,
   ConnectionLimits,
-  ConnectionRefusal,
   CountedConnection,
   Use,
 } from './connection-limits.ts'
@@ -28,18 +28,20 @@ export interface Origin {
   readonly door: Door
 }
 
-/** An accepted connection is counted until it closes. */
-export interface Entry extends Origin, CountedConnection {
-  /** The accepted socket, below TLS. */
-  readonly transport: Socket
-  /** Written by the server of its protocol; until then the connection is idle. */
-  look: () => Use
+/** Serves a connection once its protocol is known. */
+export interface ProtocolConnection {
+  /** More has come behind the request under way. */
+  readonly hasMore: boolean
+  /** Ends what takes too long. Called several times a second. */
+  onLook(nowMs: number): void
+  /** Closes the connection if it waits for a next request; HTTP/2 refuses further requests. */
+  closeIdle(): void
+  destroy(): void
 }
 
 /** A connection keeps this of a request in flight. */
 export interface InFlight {
-  /** The connection or stream that it came on. */
-  readonly connection: ConnectionState<InFlight>
+  readonly connection: ClientConnection
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** The request announced a body. */
@@ -56,39 +58,59 @@ export interface InFlight {
   refusedBefore: number
 }
 
-/** State of a connection or stream. Written by Connections, unless a member names another writer. */
-export interface ConnectionState<Request extends InFlight> {
+/** An accepted connection, which is counted until it closes. Written by Connections, unless a member names another writer. */
+export class ClientConnection implements CountedConnection {
+  /** The accepted socket, below TLS. */
+  readonly transport: Socket
   readonly origin: Origin
-  /** The connection's entry; a stream has that of its carrier. undefined: the request came on no connection. */
-  readonly entry: Entry | undefined
-  /** The connection that carries the stream; undefined: this is no stream. */
-  readonly carrier: ConnectionState<Request> | undefined
-  /** Number of requests without a complete answer: at most one, unless the connection carries streams. */
-  pending: number
+  readonly addressKey: string | undefined
+  readonly sinceMs = performance.now()
+  isProven = false
+  /** undefined: its PROXY header, handshake or preface is under way. Written by the protocol's connection. */
+  protocol: ProtocolConnection | undefined
+  /** Number of requests without a complete answer: at most one with HTTP/1.1. */
+  pending = 0
   /** A request has begun since the last look for idle connections. */
-  isUsed: boolean
+  isUsed = false
   /** Number of refused requests in a row. */
-  refused: number
-  /** It has carried a valid credential. */
-  isKnown: boolean
+  refused = 0
   /** Number of streams that the client ended before their answers. */
-  brokenOff: number
-  /** The pending request; undefined on a connection that carries streams. */
-  current: Request | undefined
-  /** Later requests on this connection are not served. Also written by pipeline and refuse-unparsed, for a refusal that closes. */
-  closing: boolean
-  /** Reports whether bytes have come behind the pending request. Written by the server of the protocol. */
-  hasMore: () => boolean
+  brokenOff = 0
+  /** The pending request, with HTTP/1.1. */
+  current: InFlight | undefined
+
+  constructor(transport: Socket, origin: Origin, addressKey: string | undefined) {
+    this.transport = transport
+    this.origin = origin
+    this.addressKey = addressKey
+  }
+
+  /** More has come behind the request under way. */
+  get hasMore(): boolean {
+    return this.protocol?.hasMore === true
+  }
+
+  look(): Use {
+    if (this.pending > 0) return 'busy'
+    const use = this.isUsed ? 'recent' : 'idle'
+    this.isUsed = false
+    return use
+  }
+
+  close(): void {
+    this.transport.resetAndDestroy()
+  }
 }
 
 export class Connections<Request extends InFlight> {
+  readonly all = new Set<ClientConnection>()
   /**
    * All requests without a complete answer, in no order. This is no Set: V8 chains the old tables of a busy Set, and with
    * them every exchange ever in it, until a full collection. Copying dead objects took a quarter of the CPU per request.
    */
   readonly inFlight: Request[] = []
   readonly turn = new SharedTurn()
-  /** keyed: requests with a valid credential. others: other requests, and connections without a valid credential so far. Also written by the code that admits connections. */
+  /** keyed: requests with a valid credential. others: other requests, and connections without a valid credential so far. Also written by the way in. */
   readonly arrivals = { keyed: 0, others: 0 }
   readonly #limits: ConnectionLimits
 
@@ -96,116 +118,53 @@ export class Connections<Request extends InFlight> {
     this.#limits = limits
   }
 
-  /** Number of connections. */
-  get size(): number {
-    return this.#limits.size
-  }
-
   /** Counts a connection that was just accepted, or returns why it is refused. addressKey: see CountedConnection. */
   enter(
     transport: Socket,
     origin: Origin,
     addressKey: string | undefined,
-  ): Entry | ConnectionRefusal {
-    const close = (): void => void transport.resetAndDestroy()
-    const entry: Entry = {
-      ...origin,
-      transport,
-      addressKey,
-      sinceMs: performance.now(),
-      isProven: false,
-      look: () => 'idle',
-      close,
-    }
-    const refusal = this.#limits.enter(entry)
+  ): ClientConnection | ConnectionBound {
+    const connection = new ClientConnection(transport, origin, addressKey)
+    const refusal = this.#limits.enter(connection)
     if (refusal !== undefined) return refusal
-    transport.once('close', () => this.leave(entry))
-    return entry
+    this.all.add(connection)
+    transport.once('close', () => this.leave(connection))
+    return connection
   }
 
   /** Stops counting the connection; has no effect if it is not counted. */
-  leave(entry: Entry): void {
-    this.#limits.leave(entry)
-  }
-
-  /** The connection of an entry now carries requests, or streams of requests. */
-  carries(entry: Entry): ConnectionState<Request> {
-    const state = newState<Request>(entry, entry)
-    entry.look = () => {
-      if (state.pending > 0) return 'busy'
-      const use = state.isUsed ? 'recent' : 'idle'
-      state.isUsed = false
-      return use
-    }
-    return state
+  leave(connection: ClientConnection): void {
+    this.all.delete(connection)
+    this.#limits.leave(connection)
   }
 
   /** A request on it has carried a valid key: connections without one are closed first. */
-  proved({ entry }: Pick<ConnectionState<Request>, 'entry'>): void {
-    if (entry?.isProven === false) this.#limits.prove(entry)
-  }
-
-  /** Adds a stream with a state of its own: its end does not end other streams. */
-  joined(carrier: ConnectionState<Request>): ConnectionState<Request> {
-    return newState(carrier.origin, carrier.entry, carrier)
+  proved(connection: ClientConnection): void {
+    if (connection.isProven) return
+    this.#limits.prove(connection)
+    this.arrivals.others -= 1
   }
 
   began(exchange: Request): void {
-    const state = exchange.connection
-    const counted = state.carrier ?? state
-    exchange.refusedBefore = counted.refused
-    state.current = exchange
-    state.pending += 1
-    state.isUsed = true
-    if (counted !== state) {
-      counted.pending += 1
-      counted.isUsed = true
-    }
+    const { connection } = exchange
+    exchange.refusedBefore = connection.refused
+    connection.current = exchange
+    connection.pending += 1
+    connection.isUsed = true
     exchange.slot = this.inFlight.push(exchange) - 1
   }
 
   ended(exchange: Request): void {
     const last = this.inFlight.pop()
-    const { slot } = exchange
+    const { slot, connection, request, response } = exchange
     if (last !== undefined && last !== exchange && slot !== undefined) {
       this.inFlight[slot] = last
       last.slot = slot
     }
-    const state = exchange.connection
-    state.pending -= 1
-    state.current = undefined
-    const counted = state.carrier ?? state
-    counted.refused = exchange.refusal === undefined ? 0 : counted.refused + 1
-    const isKeyed = exchange.caller !== undefined
-    this.arrivals[isKeyed ? 'keyed' : 'others'] += 1
-    if (isKeyed && !counted.isKnown) this.arrivals.others -= 1
-    counted.isKnown ||= isKeyed
-    if (counted !== state) {
-      counted.pending -= 1
-      if (!exchange.response.writableFinished && !exchange.request.socket.isCutOff)
-        counted.brokenOff += 1
-    }
-    if (!exchange.response.shouldKeepAlive) state.closing = true
-  }
-}
-
-/** The state of a connection or stream that has just begun. */
-export function newState<Request extends InFlight>(
-  origin: Origin,
-  entry?: Entry,
-  carrier?: ConnectionState<Request>,
-): ConnectionState<Request> {
-  return {
-    origin,
-    entry,
-    carrier,
-    pending: 0,
-    isUsed: false,
-    refused: 0,
-    isKnown: false,
-    brokenOff: 0,
-    current: undefined,
-    closing: false,
-    hasMore: () => false,
+    connection.pending -= 1
+    connection.current = undefined
+    connection.refused = exchange.refusal === undefined ? 0 : connection.refused + 1
+    this.arrivals[exchange.caller === undefined ? 'others' : 'keyed'] += 1
+    if (!response.writableFinished && request.socket.isCutOff === false) connection.brokenOff += 1
   }
 }

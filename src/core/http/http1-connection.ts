@@ -2,14 +2,14 @@
 import type { Socket } from 'node:net'
 import type { Framing } from '../rules/framing.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import type { ConnectionState, Entry, InFlight } from './connections.ts'
+import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { Http1Request, Http1Response } from './http1-messages.ts'
-import type { Http1Limits, Http1Events } from './http1-server.ts'
+import type { Http1Parts } from './http1-parts.ts'
 import type { ClientChannel, Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
 import { requestSyntax, type RequestHead } from './request-head.ts'
-import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
+import { Share, type Sharer } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
@@ -30,20 +30,10 @@ const IN_BODY = 1
 const IN_ANSWER = 2
 const OVER = 3
 
-export interface Http1Parts<Request extends InFlight = InFlight> {
-  readonly entry: Entry
-  readonly state: ConnectionState<Request>
-  readonly turn: SharedTurn
-  readonly events: Http1Events
-  /** Returns the limits in force. A connection asks again at each use, as a reload may have changed them. */
-  readonly limits: () => Http1Limits
-}
-
-export class Http1Connection implements ClientChannel, Sharer {
-  /** The TLS socket of the entry, or its transport. */
+export class Http1Connection implements ClientChannel, ProtocolConnection, Sharer {
   readonly socket: Socket
   readonly share: Share
-  readonly state: ConnectionState<InFlight>
+  readonly client: ClientConnection
   readonly #parts: Http1Parts
   readonly #isSecured: boolean
   readonly #reader: MessageReader<RequestHead>
@@ -66,15 +56,17 @@ export class Http1Connection implements ClientChannel, Sharer {
   #movedBytes = 0
   #movedMs = 0
 
-  constructor(socket: Socket, parts: Http1Parts) {
+  /** socket: the TLS socket of the client's connection, or its transport. */
+  constructor(socket: Socket, client: ClientConnection, parts: Http1Parts) {
     this.socket = socket
+    this.client = client
     this.#parts = parts
-    this.state = parts.state
     this.share = new Share(parts.turn)
     this.#isSecured = 'encrypted' in socket
     const { maxHeadBytes, headersMs } = parts.limits()
     this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
     this.#deadlineMs = performance.now() + headersMs
+    client.protocol = this
     parts.turn.enter(this)
     socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain)
     // 'close' follows.
@@ -96,7 +88,7 @@ export class Http1Connection implements ClientChannel, Sharer {
   }
 
   get isKnown(): boolean {
-    return this.state.isKnown
+    return this.client.isProven
   }
 
   /** No request is under way, and none has begun to arrive. */
@@ -111,6 +103,10 @@ export class Http1Connection implements ClientChannel, Sharer {
 
   get keepAliveFields(): string {
     return this.#parts.limits().keepAliveFields
+  }
+
+  closeIdle(): void {
+    if (this.isIdle) this.destroy()
   }
 
   destroy(): void {
@@ -271,7 +267,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     this.#request = request
     this.#response = response
     this.#phase = IN_ANSWER
-    this.#parts.events.request(request, response, this.state)
+    this.#parts.events.request(request, response, this.client)
   }
 
   #readBody(): boolean {
@@ -345,8 +341,7 @@ export class Http1Connection implements ClientChannel, Sharer {
     if (response === undefined || !response.isEnded || this.socket.destroyed) return
     this.#response = undefined
     response.closed(true)
-    if (!response.shouldKeepAlive || this.state.closing || this.#phase === OVER)
-      return this.#linger()
+    if (!response.shouldKeepAlive || this.#phase === OVER) return this.#linger()
     if (this.#phase === IN_ANSWER) this.#awaitNext()
     else this.#deadlineMs = performance.now() + this.#parts.limits().requestMs
     this.#advance()

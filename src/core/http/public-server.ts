@@ -1,55 +1,80 @@
 /**
  * The public listener. Only a net.Server listens: it counts or refuses a connection before any byte is parsed, and then
- * hands it to the PROXY header reader, to TLS and to the server of its protocol.
+ * hands it to the PROXY header reader, to TLS and to its protocol.
  */
 import { once } from 'node:events'
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { createServer, type AddressInfo, type Server } from 'node:net'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import type { Connections, Entry, InFlight } from './connections.ts'
-import { createHttp1Server, type Http1Events, type ProtocolServer } from './http1-server.ts'
-import type { Penalties } from './penalties.ts'
+import type { Connections, InFlight } from './connections.ts'
+import { boundUnsent, Http2Connection, type Http2Events } from './h2-connection.ts'
+import { Http1Connection } from './http1-connection.ts'
+import { http1Limits, type Http1Events, type Http1Limits } from './http1-parts.ts'
+import { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import type { TlsIdentity } from './tls-server.ts'
-import { createWayIn, type EntryEvents, type WayIn } from './way-in.ts'
+import { createWayIn, type EntryEvents, type WayIn, type WayInParts } from './way-in.ts'
 
-export type PublicServerEvents<Request extends InFlight> = EntryEvents & Http1Events<Request>
+export type PublicServerEvents = EntryEvents & Http1Events & Http2Events
 
-export interface PublicServerParts<Request extends InFlight> {
-  readonly connections: Connections<Request>
+export interface PublicServerParts {
+  readonly connections: Connections<InFlight>
   /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
-  readonly penalties: Penalties
-  readonly events: PublicServerEvents<Request>
-  readonly http2: ProtocolServer
+  readonly events: PublicServerEvents
 }
 
-export class PublicServer<Request extends InFlight> {
-  readonly #config: Config
-  readonly #events: EntryEvents
-  readonly #penalties: Penalties
+const LOOK_EVERY_MS = 250
+
+export class PublicServer {
+  readonly #connections: Connections<InFlight>
+  readonly #parts: WayInParts
   readonly #server: Server
-  readonly #http1: ProtocolServer
-  readonly #http2: ProtocolServer
-  /** Connections whose PROXY header, handshake or preface is under way. */
-  readonly #arriving = new Map<Socket, Entry>()
   readonly #secret: ReturnType<typeof keepDaily>
-  /** Written by the constructor and by the function that prepare() returns. */
+  readonly #looks: NodeJS.Timeout
+  /** Written by the constructor and by the function that prepare() returns, as are the two fields below. */
+  #config: Config
+  #http1Limits: Http1Limits
   #way: WayIn
 
   /** Throws Node's error if the identity cannot be used. */
-  constructor(config: Config, parts: PublicServerParts<Request>) {
-    const { connections, identity, secret, penalties, events, http2 } = parts
+  constructor(config: Config, { connections, identity, secret, events }: PublicServerParts) {
     this.#config = config
-    this.#events = events
-    this.#penalties = penalties
-    this.#http1 = createHttp1Server(config, connections, events)
-    this.#http2 = http2
+    this.#http1Limits = http1Limits(config)
+    this.#connections = connections
     this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
+    const penalties = new Penalties()
+    const shared = { turn: connections.turn, events, penalties }
+    const http1 = { ...shared, limits: () => this.#http1Limits }
+    const http2 = { ...shared, settings: () => this.#config.server }
+    this.#parts = {
+      connections,
+      penalties,
+      events,
+      serve: (socket, client, isHttp2) =>
+        isHttp2
+          ? new Http2Connection(socket, client, http2)
+          : new Http1Connection(socket, client, http1),
+    }
     this.#way = this.#build(config, identity)
     // Same options as http's: a client that ends its side still gets its answers.
     const options = { allowHalfOpen: true, noDelay: true }
     this.#server = createServer(options, (transport) => this.#way.accept(transport))
+    const { headersMs, requestMs } = this.#http1Limits
+    // A wait may be shorter than the usual interval.
+    this.#looks = setInterval(
+      () => {
+        const nowMs = performance.now()
+        for (const { protocol } of connections.all) protocol?.onLook(nowMs)
+        boundUnsent(connections.inFlight, events)
+      },
+      Math.min(LOOK_EVERY_MS, headersMs, requestMs),
+    ).unref()
+  }
+
+  /** Number of HTTP/2 connections. */
+  get http2Size(): number {
+    return [...this.#http2()].length
   }
 
   /** fd: a bound socket of this process to listen on, instead of server.listen. */
@@ -70,11 +95,11 @@ export class PublicServer<Request extends InFlight> {
     return () => {
       if (next.door !== this.#way.door) {
         this.#way.door.isClosed = true
-        this.#http2.closeIdle()
+        for (const connection of this.#http2()) connection.closeIdle()
       }
       this.#way = next
-      this.#http1.use(config)
-      this.#http2.use(config)
+      this.#config = config
+      this.#http1Limits = http1Limits(config)
       // A new day may have begun since next was built.
       next.renew(this.#secret.today())
     }
@@ -89,44 +114,40 @@ export class PublicServer<Request extends InFlight> {
       const closing = setTimeout(() => this.closeIdle(), idleMs)
       this.#server.close(() => {
         clearTimeout(closing)
+        clearInterval(this.#looks)
         this.#secret.stop()
-        this.#http1.close()
-        this.#http2.close()
         resolve()
       })
       if (idleMs === 0) this.closeIdle()
       // HTTP/2 clients get GOAWAY and lose nothing: requests already on their way are refused as not begun (RFC 9113 6.8).
-      this.#http2.closeIdle()
+      for (const connection of this.#http2()) connection.closeIdle()
     })
   }
 
-  /** Closes connections that wait for a next request. */
+  /** Closes connections that wait for a next request, or for their first. */
   closeIdle(): void {
-    for (const transport of this.#arriving.keys()) transport.destroy()
-    this.#http1.closeIdle()
+    for (const { protocol, transport } of this.#connections.all) {
+      if (protocol === undefined) transport.destroy()
+      else protocol.closeIdle()
+    }
   }
 
   /** Destroys all connections. */
   destroy(): void {
-    for (const transport of this.#arriving.keys()) transport.destroy()
-    this.#http1.destroy()
-    this.#http2.destroy()
+    for (const { protocol, transport } of this.#connections.all) (protocol ?? transport).destroy()
+  }
+
+  *#http2(): Generator<Http2Connection> {
+    for (const { protocol } of this.#connections.all)
+      if (protocol instanceof Http2Connection) yield protocol
   }
 
   #build(config: Config, identity: TlsIdentity | undefined, before?: WayIn): WayIn {
-    const proto = identity === undefined ? 'http' : 'https'
-    const isSame = before?.proto === proto && before.identity?.clientCa === identity?.clientCa
-    return createWayIn({
-      config,
-      identity,
-      proto,
-      secret: this.#secret.today(),
-      door: isSame ? before.door : { isClosed: false },
-      http1: this.#http1,
-      http2: this.#http2,
-      arriving: this.#arriving,
-      penalties: this.#penalties,
-      events: this.#events,
-    })
+    const isSame =
+      before !== undefined &&
+      (before.identity === undefined) === (identity === undefined) &&
+      before.identity?.clientCa === identity?.clientCa
+    const door = isSame ? before.door : { isClosed: false }
+    return createWayIn({ config, identity, secret: this.#secret.today(), door }, this.#parts)
   }
 }

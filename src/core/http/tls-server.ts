@@ -2,11 +2,10 @@
 import { constants } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { createServer, type Server, type TLSSocket } from 'node:tls'
-import type { Entry } from './connections.ts'
-import type { ProtocolServer } from './http1-server.ts'
+import type { ClientConnection } from './connections.ts'
 import { transportOf } from './node-internals.ts'
-import type { Penalties } from './penalties.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
+import type { WayInParts } from './way-in.ts'
 
 /** Certificate and key as PEM texts, and the demands on clients. */
 export interface TlsIdentity {
@@ -60,29 +59,23 @@ export interface TlsServerOptions {
   readonly secret: SecretOfDay
   /** Longest handshake. */
   readonly handshakeMs: number
-  /** Servers by protocol name (ALPN, RFC 7301), in order of preference. */
-  readonly protocols: Readonly<{ h2?: ProtocolServer; 'http/1.1': ProtocolServer }>
-  /** Connections whose handshake is under way. Written by the TLS server. */
-  readonly arriving: Map<Socket, Entry>
-  readonly penalties: Pick<Penalties, 'holds' | 'beginInTurn'>
-  onFailed(entry: Entry, fault: HandshakeFault, cause: string): void
+  /** Clients may choose HTTP/2, which is preferred (ALPN, RFC 7301). */
+  readonly offersHttp2: boolean
 }
 
-export type TlsServer = ReturnType<typeof createTlsServer>
-
 /** Throws Node's error if the identity cannot be used. */
-export function createTlsServer(options: TlsServerOptions) {
-  const { protocols, arriving, penalties } = options
-  const names = Object.keys(protocols)
-  const server = createServerOf(options, names)
+export function createTlsServer(options: TlsServerOptions, parts: WayInParts) {
+  const clients: Clients = new WeakMap()
+  const names = options.offersHttp2 ? ['h2', 'http/1.1'] : ['http/1.1']
+  const server = createServerOf(options, parts, { clients, names })
   // TLS chooses the first of these names that the client also offers.
-  const heldServer = createServerOf(options, names.toReversed())
+  const heldServer = createServerOf(options, parts, { clients, names: names.toReversed() })
   return {
-    take(transport: Socket, entry: Entry): void {
-      arriving.set(transport, entry)
+    take(transport: Socket, client: ClientConnection): void {
+      clients.set(transport, client)
       // Node's TLS socket inherits this: a client that ends its side during the handshake can never complete it.
       transport.allowHalfOpen = false
-      const isHeld = penalties.holds(entry.addressKey, performance.now())
+      const isHeld = parts.penalties.holds(client.addressKey, performance.now())
       ;(isHeld ? heldServer : server).emit('connection', transport)
     },
     /** Applies the secret of a new day; earlier tickets become invalid. */
@@ -92,8 +85,15 @@ export function createTlsServer(options: TlsServerOptions) {
   }
 }
 
-function createServerOf(options: TlsServerOptions, names: string[]): Server {
-  const { identity, arriving } = options
+/** Connections by their transports. */
+type Clients = WeakMap<Socket, ClientConnection>
+
+function createServerOf(
+  options: TlsServerOptions,
+  parts: WayInParts,
+  { clients, names }: { clients: Clients; names: string[] },
+): Server {
+  const { identity } = options
   const { cert, key, clientCa, minVersion } = identity
   const server = createServer({
     cert,
@@ -112,10 +112,9 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
   })
   const fail = (socket: TLSSocket, fault: HandshakeFault, cause: string): void => {
     const transport = transportOf(socket)
-    const entry = arriving.get(transport)
-    arriving.delete(transport)
+    const client = clients.get(transport)
     transport.destroy()
-    if (entry !== undefined) options.onFailed(entry, fault, cause)
+    if (client !== undefined) parts.events.handshakeFailed(client.origin.address, fault, cause)
   }
   server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
     const cause = error.code ?? error.message
@@ -124,32 +123,29 @@ function createServerOf(options: TlsServerOptions, names: string[]): Server {
   server.on('secureConnection', (socket) => {
     if (clientCa !== undefined && !socket.authorized)
       return fail(socket, 'certificate', String(socket.authorizationError))
-    handOn(socket, options)
+    const client = clients.get(transportOf(socket))
+    if (client !== undefined) handOn(socket, client, parts)
   })
   return server
 }
 
-/** Hands a connection to the server of the negotiated protocol. */
-function handOn(socket: TLSSocket, { protocols, arriving, penalties }: TlsServerOptions): void {
-  const transport = transportOf(socket)
-  const entry = arriving.get(transport)
-  if (entry === undefined) return
+/** Serves the connection by the negotiated protocol. */
+function handOn(
+  socket: TLSSocket,
+  client: ClientConnection,
+  { penalties, serve }: WayInParts,
+): void {
+  const { transport, addressKey, origin } = client
+  const isHttp2 = socket.alpnProtocol === 'h2'
   socket.allowHalfOpen = true
-  const http2 = socket.alpnProtocol === 'h2' ? protocols.h2 : undefined
   const begin = (): void => {
-    arriving.delete(transport)
     // When the door was closed, HTTP/2 connections were closed as well.
-    if (entry.door.isClosed && http2 !== undefined) transport.destroy()
-    else if (!socket.destroyed) (http2 ?? protocols['http/1.1']).take(socket, entry)
+    if (isHttp2 && origin.door.isClosed) transport.destroy()
+    else if (!socket.destroyed) serve(socket, client, isHttp2)
   }
-  const { addressKey } = entry
-  if (http2 === undefined || addressKey === undefined) return begin()
-  if (!penalties.holds(addressKey, performance.now())) return begin()
-  const leave = penalties.beginInTurn(addressKey, begin)
-  transport.once('close', () => {
-    arriving.delete(transport)
-    leave()
-  })
+  const isHeld = isHttp2 && penalties.holds(addressKey, performance.now())
+  if (!isHeld || addressKey === undefined) return begin()
+  transport.once('close', penalties.beginInTurn(addressKey, begin))
 }
 
 /** Derives ticket keys from the demands on clients: a resumed session does not check them again. */

@@ -1,29 +1,31 @@
-/** Leads a connection from its acceptance to the server of its protocol, for one configuration. */
+/** Leads a connection from its acceptance to its protocol, for one configuration. */
 import type { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config } from '../../config/config.ts'
-import type { Door, Entry, Origin } from './connections.ts'
-import type { ProtocolServer } from './http1-server.ts'
-import { readPreface } from './h2-preface.ts'
+import { readProxyHeader } from '../rules/proxy-header.ts'
+import type { ConnectionRefusal } from './connection-limits.ts'
+import type { ClientConnection, Connections, Door, InFlight, Origin } from './connections.ts'
+import { readFirst, readPreface } from './first-bytes.ts'
 import { isHttp2Safe } from './node-internals.ts'
 import type { Penalties } from './penalties.ts'
-import { awaitProxyHeader } from './proxy-gate.ts'
 import type { SecretOfDay } from './ticket-secret.ts'
-import {
-  createTlsServer,
-  type HandshakeFault,
-  type TlsIdentity,
-  type TlsServerOptions,
-} from './tls-server.ts'
+import { createTlsServer, type HandshakeFault, type TlsIdentity } from './tls-server.ts'
 
 export interface EntryEvents {
-  /** A connection was accepted; returns undefined if it was refused and closed. isBalancer: a PROXY header must name its client. */
-  enter(transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined
-  /** A balancer has named its client; origin undefined: no valid header came. The connection is then counted for the client, or closed. */
-  introduced(entry: Entry, origin: Origin | undefined): Entry | undefined
-  /** Reports whether the peer is a trusted proxy. */
-  isTrusted(transport: Socket): boolean
-  handshakeFailed(entry: Entry, fault: HandshakeFault, cause: string): void
+  /** Returns the key that connections of the address count for, and whether the address is a trusted proxy's. */
+  addressOf(address: string): { readonly key: string; readonly peerTrusted: boolean }
+  /** A connection was refused and closed. */
+  refused(address: string, reason: ConnectionRefusal): void
+  handshakeFailed(address: string, fault: HandshakeFault, cause: string): void
+}
+
+/** What outlives a configuration. */
+export interface WayInParts {
+  readonly connections: Connections<InFlight>
+  readonly penalties: Penalties
+  readonly events: EntryEvents
+  /** Serves a connection whose protocol is known. socket: its TLS socket, or its transport. */
+  serve(socket: Socket, client: ClientConnection, isHttp2: boolean): void
 }
 
 export interface WayInOptions {
@@ -31,87 +33,85 @@ export interface WayInOptions {
   /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
-  readonly proto: Origin['proto']
   readonly door: Door
-  readonly http1: ProtocolServer
-  readonly http2: ProtocolServer
-  /** Connections whose PROXY header, handshake or preface is under way. Written by the way in and the TLS server. */
-  readonly arriving: Map<Socket, Entry>
-  readonly penalties: Penalties
-  readonly events: EntryEvents
 }
 
 export type WayIn = ReturnType<typeof createWayIn>
 
 /** Throws Node's error if the identity cannot be used, and an error if HTTP/2 without TLS is not safe. */
-export function createWayIn(options: WayInOptions) {
-  const { config, identity, proto, door, arriving, events } = options
-  const { proxyProtocol, timeouts } = config.server
-  const tls = identity && createTlsServer(tlsOptions(options, identity))
-  const { take } = tls ?? clearServer(options)
-  const introduce = (transport: Socket, balancer: Entry): void => {
-    arriving.set(transport, balancer)
-    awaitProxyHeader(transport, timeouts.headersMs, (header) => {
-      arriving.delete(transport)
-      const named = header?.address
-      const address = named ?? balancer.address
-      const origin = { address, isNamed: named !== undefined, proto, door }
-      const entry = events.introduced(balancer, header && origin)
-      if (entry !== undefined) take(transport, entry)
-    })
+export function createWayIn({ config, identity, secret, door }: WayInOptions, parts: WayInParts) {
+  const { connections, events } = parts
+  const { proxyProtocol, http2, timeouts } = config.server
+  const handshakeMs = timeouts.headersMs
+  const offersHttp2 = http2 !== 'false' && isHttp2Safe
+  const tls = identity && createTlsServer({ identity, secret, handshakeMs, offersHttp2 }, parts)
+  const take = tls?.take ?? takerInClear(config, parts)
+  const turnAway = (transport: Socket, address: string, reason: ConnectionRefusal): undefined => {
+    transport.resetAndDestroy()
+    events.refused(address, reason)
+  }
+  const enter = (transport: Socket, origin: Origin): ClientConnection | undefined => {
+    const { key, peerTrusted } = events.addressOf(origin.address)
+    // Only a trusted balancer may speak for a client.
+    if (!origin.isNamed && !peerTrusted) return turnAway(transport, key, 'proxy')
+    const client = connections.enter(transport, origin, peerTrusted ? undefined : key)
+    return typeof client === 'string' ? turnAway(transport, key, client) : client
+  }
+  const begin = (client: ClientConnection | undefined): void => {
+    if (client === undefined) return
+    connections.arrivals.others += 1
+    take(client.transport, client)
   }
   return {
-    proto,
     door,
     identity,
     accept(transport: Socket): void {
-      const address = transport.remoteAddress ?? ''
-      const origin = { address, isNamed: !proxyProtocol, proto, door }
-      const entry = events.enter(transport, origin, proxyProtocol)
-      if (entry === undefined) return
-      if (proxyProtocol) introduce(transport, entry)
-      else take(transport, entry)
+      // 'close' follows.
+      transport.on('error', () => {})
+      const origin: Origin = {
+        address: transport.remoteAddress ?? '',
+        isNamed: !proxyProtocol,
+        proto: identity === undefined ? 'http' : 'https',
+        door,
+      }
+      const client = enter(transport, origin)
+      if (!proxyProtocol || client === undefined) return begin(client)
+      readFirst(transport, timeouts.headersMs, readProxyHeader, (header) => {
+        // From now on the connection counts for the client that the header names.
+        connections.leave(client)
+        if (header === undefined) turnAway(transport, origin.address, 'proxy')
+        else {
+          const { address = origin.address } = header
+          begin(enter(transport, { ...origin, address, isNamed: header.address !== undefined }))
+        }
+      })
     },
     /** Applies the secret of a new day. */
     renew: (today: SecretOfDay) => tls?.renew(today),
   }
 }
 
-function tlsOptions(options: WayInOptions, identity: TlsIdentity): TlsServerOptions {
-  const { config, secret, http1, http2, arriving, penalties, events } = options
-  const { http2: spoken, timeouts } = config.server
-  return {
-    identity,
-    secret,
-    handshakeMs: timeouts.headersMs,
-    protocols: { ...(spoken !== 'false' && isHttp2Safe && { h2: http2 }), 'http/1.1': http1 },
-    arriving,
-    penalties,
-    onFailed: (...failure) => events.handshakeFailed(...failure),
-  }
-}
-
 /** Serves connections without TLS: HTTP/1.1, and HTTP/2 from trusted proxies if configured. */
-function clearServer(options: WayInOptions): Pick<ProtocolServer, 'take'> {
-  const { config, http1, http2, arriving, events } = options
-  const { http2: spoken, timeouts } = config.server
-  if (spoken !== 'clear') return http1
-  if (!isHttp2Safe)
+function takerInClear({ server }: Config, { serve }: WayInParts) {
+  const { http2, proxyProtocol, timeouts } = server
+  if (http2 === 'clear' && !isHttp2Safe)
     throw new Error(
       'HTTP/2 is not safe with this Node.js; use another, or drop server.http2: clear',
     )
   // http2 takes in a whole first packet at once, so only one connection begins per turn.
   let turn = Promise.resolve()
-  const wait = (take: () => void): void => void (turn = turn.then(() => nextTurn()).then(take))
-  return {
-    take(transport, entry): void {
-      if (!events.isTrusted(transport)) return http1.take(transport, entry)
-      arriving.set(transport, entry)
-      readPreface(transport, timeouts.headersMs, (isHttp2) => {
-        arriving.delete(transport)
-        if (isHttp2 === true) wait(() => http2.take(transport, entry))
-        else if (isHttp2 === false) http1.take(transport, entry)
-      })
-    },
+  return (transport: Socket, client: ClientConnection): void => {
+    const isTrusted = proxyProtocol || client.addressKey === undefined
+    if (http2 !== 'clear' || !isTrusted) return serve(transport, client, false)
+    readFirst(transport, timeouts.headersMs, readPreface, (preface) => {
+      if (preface === undefined) transport.destroy()
+      else if (!preface.isHttp2) serve(transport, client, false)
+      else
+        turn = turn
+          .then(() => nextTurn())
+          .then(() => {
+            if (!transport.destroyed) serve(transport, client, true)
+          })
+    })
   }
 }

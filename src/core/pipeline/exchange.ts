@@ -1,7 +1,7 @@
 /** The record of one request, from its first byte to its log line, and what all requests share. */
 import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
 import type { ClientTurns } from './client-turns.ts'
-import type { Connections, ConnectionState } from '../http/connections.ts'
+import type { ClientConnection, Connections } from '../http/connections.ts'
 import type { IncomingRequest, OutgoingResponse } from '../http/messages.ts'
 import type { Log } from '../record/log.ts'
 import type { RecentDecisions } from '../record/recent.ts'
@@ -38,7 +38,7 @@ export interface PipelineParts {
 }
 
 export interface Arrival {
-  readonly connection: ConnectionState<Exchange>
+  readonly connection: ClientConnection
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
 }
@@ -77,8 +77,7 @@ const NO_HEADERS: readonly string[] = []
 export class Exchange {
   // accept, and all read-only fields
   readonly terms: Terms
-  /** The connection or stream that the request came on. */
-  readonly connection: ConnectionState<Exchange>
+  readonly connection: ClientConnection
   readonly request: IncomingRequest
   readonly response: OutgoingResponse
   /** X-Request-Id of the request, the answer and the log line. */

@@ -1,10 +1,10 @@
 /** Takes a request through all stages. Their order is written here and nowhere else. */
-import type { ConnectionState } from '../http/connections.ts'
+import type { ClientConnection } from '../http/connections.ts'
 import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
 import { fieldOf } from '../rules/field-names.ts'
-import { isRefusal, refusalKinds, refuse, type Refusal } from '../rules/refusals.ts'
+import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { CheckFraming, Framing } from '../rules/framing.ts'
 import type { CheckTarget } from '../rules/target.ts'
@@ -56,8 +56,6 @@ export function handle(
   arrival: Arrival,
 ): Promise<void> | undefined {
   const { connections, log, tracing } = parts
-  // Bytes after a request that closes its connection are not requests.
-  if (arrival.connection.closing) return undefined
   const framing = stages.checkFraming(arrival.request)
   arrival.request.framed?.(isRefusal(framing) ? undefined : framing)
   const exchange = accept(parts, arrival, framing, stages)
@@ -90,7 +88,7 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
 
 /** Marks connections: a proved one has carried a valid credential. */
 export interface ConnectionMarks {
-  proved(connection: ConnectionState<Exchange>): void
+  proved(connection: ClientConnection): void
 }
 
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
@@ -193,8 +191,6 @@ function beforeAuthentication(
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
   if (exchange.path === undefined) exchange.target = exchange.request.url
-  // This comes before any await: what follows in the same packet may be the smuggled half of this request.
-  if (refusalKinds[refusal.code].close) exchange.connection.closing = true
   return whenKnown(peekAnonymous(exchange.addressKey), (headers) => {
     exchange.quotaHeaders = headers
     return refusal

@@ -13,13 +13,10 @@ export async function refuseUnparsed(
   connection: Http1Connection,
   { refusal, seen }: { refusal: Refusal; seen: string },
 ): Promise<void> {
-  const { state } = connection
-  // The last answer of this connection was given, or is on its way.
-  if (state.closing) return
-  state.closing = true
-  if (state.current !== undefined) return interrupt(parts, state.current as Exchange, refusal)
+  const { current, origin } = connection.client
+  if (current !== undefined) return interrupt(parts, current as Exchange, refusal)
   parts.metrics.refusedUnparsed(refusal.code)
-  const { address, proto } = state.origin
+  const { address, proto } = origin
   const id = parts.requestId(undefined)
   const target = /^[A-Z]{1,32} (\S+)/.exec(seen)?.[1]
   parts.log.clientError({ id, address, code: refusal.cause ?? '', target })

@@ -95,7 +95,7 @@ function isBodyWanted({ request, hasBody }: Exchange): boolean {
 
 function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): void {
   if (exchange.isOver) return
-  exchange.connection.closing = true
+  exchange.response.shouldKeepAlive = false
   interrupt(parts, exchange, refuse('request_timeout', { cause }))
 }
 

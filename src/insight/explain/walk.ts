@@ -2,7 +2,7 @@
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import type { StageName } from '../api/explain.ts'
-import { newState } from '../../core/http/connections.ts'
+import { ClientConnection } from '../../core/http/connections.ts'
 import { Exchange } from '../../core/pipeline/exchange.ts'
 import { walk, type Stages } from '../../core/pipeline/pipeline.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
@@ -50,7 +50,7 @@ export async function walkThrough(
   const address = question.address ?? '127.0.0.1'
   const origin = { address, isNamed: true, proto, door: { isClosed: false } }
   const arrival = {
-    connection: newState<Exchange>(origin),
+    connection: new ClientConnection(request.socket, origin, undefined),
     request,
     response: Object.assign(new ServerResponse(request), { send: () => {} }),
   }

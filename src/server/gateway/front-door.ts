@@ -1,19 +1,14 @@
 /** The public listener with the pipeline behind it: passes every kind of arrival to the policy in force, and drains. Outlives configurations. */
-import type { Socket } from 'node:net'
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
-  type ConnectionRefusal,
   type ConnectionRoom,
   ConnectionLimits,
   openFilesAtMost,
   roomForConnections,
 } from '../../core/http/connection-limits.ts'
-import { Connections, type Entry, type Origin } from '../../core/http/connections.ts'
+import { Connections } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
-import { createHttp2Server, type Http2Server } from '../../core/http/h2-server.ts'
-import { Penalties } from '../../core/http/penalties.ts'
-import type { EntryEvents } from '../../core/http/way-in.ts'
 import { PublicServer, type PublicServerEvents } from '../../core/http/public-server.ts'
 import type { Exchange, PipelineParts } from '../../core/pipeline/exchange.ts'
 import { handle } from '../../core/pipeline/pipeline.ts'
@@ -34,12 +29,11 @@ const REVIEW_EVERY_MS = 500
 export class FrontDoor {
   /** Parts that a request uses whatever its policy. */
   readonly #parts: PipelineParts
-  readonly #server: PublicServer<Exchange>
+  readonly #server: PublicServer
   readonly #limits: ConnectionLimits
   readonly #upstreams: Upstreams
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
-  readonly #penalties = new Penalties()
   /** Written by use() alone; each request reads it once and keeps it. */
   #policy: RequestPolicy
 
@@ -48,7 +42,7 @@ export class FrontDoor {
     const { log, metrics } = lasting
     this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
     const connections = new Connections<Exchange>(this.#limits)
-    metrics.watchConnections(() => connections.size)
+    metrics.watchConnections(() => connections.all.size)
     lasting.load.arrivals = connections.arrivals
     this.#parts = { ...lasting, connections, isDraining: false }
     this.#policy = policy
@@ -64,73 +58,34 @@ export class FrontDoor {
       connections,
       identity: readServerTls(config.server.tls),
       secret: lasting.ticketSecret,
-      penalties: this.#penalties,
       events: this.#events(),
-      http2: this.#createHttp2(config),
     })
+    metrics.watchHttp2(() => this.#server.http2Size)
   }
 
-  #events(): PublicServerEvents<Exchange> {
+  #events(): PublicServerEvents {
+    const { connections, log, metrics } = this.#parts
     return {
-      ...this.#admissions(),
+      addressOf: (address) => this.#policy.clientAddress(address, undefined),
+      refused: (address, reason) => {
+        metrics.connectionRefused(reason)
+        log.connectionRefused({ address, reason })
+      },
+      handshakeFailed: (address, reason, cause) => {
+        metrics.handshakeFailed(reason)
+        log.handshakeFailed({ address, reason, cause })
+      },
       request: (request, response, connection) =>
         void handle(this.#parts, this.#policy, { connection, request, response }),
       unreadable: (connection, refusal, seen) =>
         void refuseUnparsed(this.#parts, this.#policy, connection, { refusal, seen }),
-    }
-  }
-
-  /** Admits or refuses connections, by the policy in force. */
-  #admissions(): EntryEvents {
-    const { connections, log, metrics } = this.#parts
-    const judge = (address: string) => this.#policy.clientAddress(address, undefined)
-    const turnAway = (transport: Socket, address: string, reason: ConnectionRefusal): undefined => {
-      transport.resetAndDestroy()
-      metrics.connectionRefused(reason)
-      log.connectionRefused({ address, reason })
-    }
-    const enter = (transport: Socket, origin: Origin, isBalancer: boolean): Entry | undefined => {
-      const { key, peerTrusted } = judge(origin.address)
-      if (isBalancer && !peerTrusted) return turnAway(transport, key, 'proxy')
-      const entry = connections.enter(transport, origin, peerTrusted ? undefined : key)
-      if (typeof entry === 'string') return turnAway(transport, key, entry)
-      if (!isBalancer) connections.arrivals.others += 1
-      return entry
-    }
-    return {
-      enter,
-      isTrusted: ({ remoteAddress = '' }) => judge(remoteAddress).peerTrusted,
-      introduced: (balancer, origin) => {
-        const { transport, address } = balancer
-        connections.leave(balancer)
-        if (origin === undefined) return turnAway(transport, address, 'proxy')
-        return enter(transport, origin, false)
-      },
-      handshakeFailed: ({ address }, reason, cause) => {
-        metrics.handshakeFailed(reason)
-        log.handshakeFailed({ address, reason, cause })
-      },
-    }
-  }
-
-  #createHttp2(config: Config): Http2Server {
-    const { connections, metrics } = this.#parts
-    const server = createHttp2Server(config, connections, {
-      stream: (request, response, connection) => {
-        void handle(this.#parts, this.#policy, { connection, request, response })
-      },
+      abuse: (kind) => metrics.http2Abuse(kind),
       inPieces: (request) => {
         const exchange = connections.inFlight.find((one) => one.request === request)
         if (exchange === undefined) request.destroy()
         else if (!exchange.isOver) interrupt(this.#parts, exchange, IN_PIECES)
       },
-      abuse: (kind, { addressKey }, isEnd) => {
-        metrics.http2Abuse(kind)
-        if (isEnd && addressKey !== undefined) this.#penalties.add(addressKey, performance.now())
-      },
-    })
-    metrics.watchHttp2(() => server.size)
-    return server
+    }
   }
 
   /** Requests that begin after this call use this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */
@@ -193,7 +148,7 @@ export class FrontDoor {
       // An answer whose head has gone out can no longer say that it is the last, so a close follows it.
       response.once('close', () => setImmediate(closeIdle))
       // What came behind it is answered as well.
-      if (!response.headersSent && !connection.hasMore()) response.shouldKeepAlive = false
+      if (!response.headersSent && !connection.hasMore) response.shouldKeepAlive = false
     }
   }
 

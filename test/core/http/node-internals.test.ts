@@ -15,8 +15,7 @@ import { endHasCome, feed, isHttp2Safe, isWriting } from '../../../src/core/http
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConnectionLimits } from '../../../src/core/http/connection-limits.ts'
 import { Connections } from '../../../src/core/http/connections.ts'
-import { Http2Connection } from '../../../src/core/http/h2-connections.ts'
-import { createHttp2Server as createOurHttp2Server } from '../../../src/core/http/h2-server.ts'
+import { Http2Connection } from '../../../src/core/http/h2-connection.ts'
 import { readOn, restBetweenRequests, serveUnbound } from '../../../src/core/http/node-internals.ts'
 import { stopReading, takenBytes } from '../../../src/core/http/node-internals.ts'
 import { configText } from '../../support/gateway.ts'
@@ -230,8 +229,9 @@ describe('endHandOver', () => {
       destroyed += 1
     }
     const config = parseConfigText(configText({ upstreams: ['http://x'] }), { file: '', env: {} })
-    const events = { stream: () => {}, abuse: () => {}, inPieces: () => {} }
-    const http2 = createOurHttp2Server(config, connections, events)
+    const events = { request: () => {}, abuse: () => {}, inPieces: () => {} }
+    const { turn } = connections
+    const parts = { turn, events, penalties: { add: () => {} }, settings: () => config.server }
     const origin = {
       address: '',
       isNamed: false,
@@ -244,13 +244,13 @@ describe('endHandOver', () => {
       socket.once('data', (bytes: Buffer) => {
         socket.pause()
         socket.unshift(bytes)
-        http2.take(socket, entry)
+        // oxlint-disable-next-line no-new -- it serves the socket
+        new Http2Connection(socket, entry, parts)
       })
     })
     const port = await listening(server)
     const peer = await openH2Peer(port)
     await expect.poll(() => [destroyed, peer.closed]).toEqual([1, true])
-    http2.close()
   })
 })
 
