@@ -79,6 +79,7 @@ export interface Counter {
    * where this process counts by itself.
    */
   add(key: string, points: number, nowMs: number): Count | Promise<Count>
+  /** Begins the count of the key anew. Rejects where other processes may still see the old one. */
   reset(key: string): void | Promise<void>
   /** Sets withinMs from now on. */
   useTime(withinMs: number): void

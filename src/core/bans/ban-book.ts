@@ -3,12 +3,11 @@ import type { BansConfig } from '../../config/config.ts'
 import type { Count, Counter } from '../../state/contract.ts'
 import { isBanned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
-import { BanTable, setBounded } from './ban-table.ts'
+import { BanTable, setBounded, type BanStoreObserver } from './ban-table.ts'
 import { OperatorBans } from './operator-bans.ts'
 import { Strikes } from './strikes.ts'
-import { Synchroniser, type SyncObserver } from './synchroniser.ts'
 
-export interface BanObserver extends SyncObserver {
+export interface BanObserver extends BanStoreObserver {
   /** A request of the key was counted as a strike. */
   strike(keyId: string): void
   /** A ban was made here, for so many strikes; undefined: they were not counted. */
@@ -40,7 +39,6 @@ export class BanBook {
   readonly now: () => number
   readonly nowAt: BanBookOptions['nowAt']
   readonly #table: BanTable
-  readonly #synchroniser: Synchroniser
   /** The first 429 of each key's newest window. Written by refused and #onLift. */
   readonly #firstRefusals = new Map<string, { windowEndMs: number; atMs: number }>()
 
@@ -50,10 +48,14 @@ export class BanBook {
     this.#policy = policy
     this.now = now
     this.nowAt = nowAt
-    const onLift = (keyId: string, lift: BanRecord): void => this.#onLift(keyId, lift)
-    this.#table = new BanTable(policy.forgetAfterMs, { onLift })
-    this.#synchroniser = new Synchroniser({ table: this.#table, store, observer, now })
-    this.operators = new OperatorBans({ table: this.#table, store, now })
+    this.#table = new BanTable({
+      store,
+      observer,
+      now,
+      forgetAfterMs: policy.forgetAfterMs,
+      onLift: (keyId, lift) => this.#onLift(keyId, lift),
+    })
+    this.operators = new OperatorBans(this.#table)
     this.strikes = new Strikes({
       policy,
       counter,
@@ -72,7 +74,8 @@ export class BanBook {
 
   /** Keys banned now. */
   get size(): number {
-    return this.#table.count(this.now())
+    const nowMs = this.now()
+    return [...this.#table.all.values()].filter((ban) => isBanned(ban, nowMs)).length
   }
 
   /** Strikes toward a ban of the key, by the latest answer of the counter. */
@@ -82,9 +85,7 @@ export class BanBook {
 
   /** The running ban of the key, from memory alone. */
   check(keyId: string): BanRecord | undefined {
-    const known = this.#table.all.get(keyId)
-    // Few keys were ever banned; others cost no look at a clock.
-    return known !== undefined && isBanned(known, this.now()) ? known : undefined
+    return this.#table.running(keyId)
   }
 
   /** Called on each 429 for quota. Never throws. windowEndMs, the end of the exhausted window, and nowMs are the store's Unix time. */
@@ -109,12 +110,12 @@ export class BanBook {
     const next = nextBan(this.#table.all.get(keyId), nowMs, this.#policy, reason)
     const record = this.#table.merge(keyId, { ...next, epochMs: this.#table.latestActMs(keyId) })
     this.#options.observer.banned(keyId, record, counted?.total)
-    this.#synchroniser.save(keyId, record)
+    this.#table.save(keyId, record)
   }
 
   /** Resolves when the store's bans have been read, or after `loadTimeoutMs`; in that case they are merged when the store is back. */
   ready(): Promise<void> {
-    return this.#synchroniser.ready(this.#options.loadTimeoutMs)
+    return this.#table.ready(this.#options.loadTimeoutMs)
   }
 
   /** Resets what led to the key's ban, as an operator has lifted it. */
@@ -127,6 +128,6 @@ export class BanBook {
   /** Waits for writes under way, then closes the ban store. */
   async close(): Promise<void> {
     await this.strikes.settled()
-    await this.#synchroniser.close()
+    await this.#table.close()
   }
 }

@@ -1,11 +1,26 @@
-/** Holds the bans that a process knows: merges further ones, bounds their number, and forgets old ones. */
+/** Holds the bans that a process knows, and makes them and those in the store agree, both ways, whenever the store can be reached. */
 import { isBanned, isForgotten, isLift, isSameBan, mergeBans } from '../rules/ban-policy.ts'
-import type { BanRecord } from '../../state/bans.ts'
+import type { BanStore, BanRecord } from '../../state/bans.ts'
 
 /** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
 const MAX_KEYS = 100_000
+const RETRY_MS = 1_000
+const SWEEP_MS = 60_000
 
-export interface BanTableHooks {
+export interface BanStoreObserver {
+  /** The store of bans was lost (reported once), or is back. Bans hold from memory in between. */
+  storeLost(cause: unknown): void
+  storeBack(): void
+  /** Data in the store is not a ban and was skipped. */
+  malformed(where: string): void
+}
+
+interface BanTableOptions {
+  readonly store: BanStore
+  readonly observer: BanStoreObserver
+  readonly forgetAfterMs: number
+  /** The store's Unix time in ms, by which bans end. */
+  readonly now: () => number
   /** Called with each ban that has become the one that holds for its key. */
   onChange?(keyId: string, ban: BanRecord): void
   /** Called once for each lift that an operator has made, here or elsewhere. */
@@ -14,25 +29,58 @@ export interface BanTableHooks {
 
 export class BanTable {
   forgetAfterMs: number
-  /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and forgetOld alone. */
+  readonly now: () => number
+  readonly store: BanStore
+  readonly #options: BanTableOptions
+  /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and #forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
   /** Unix time in ms of the latest operator's act on each key. It outlives the ban, as others may know an older ban. Written by merge. */
   readonly #acts = new Map<string, number>()
-  readonly #hooks: BanTableHooks
+  /** Resolves when the store has been read for the first time. */
+  readonly #loaded = Promise.withResolvers<void>()
+  readonly #sweep: NodeJS.Timeout
+  /** Writes under way. Written by save alone. */
+  readonly #saving = new Set<Promise<void>>()
+  /** Failures in a row. One is normal at a start: a store signals changes shortly before it can be read. Written by #failed and #round. */
+  #failures = 0
+  /** Written by close alone. */
+  #isClosed = false
+  /** Written by #failed alone. */
+  #retry: NodeJS.Timeout | undefined
+  /** The round that runs, and whether another was asked for meanwhile. Both are written by #run alone. */
+  #current: Promise<void> | undefined
+  #isAskedAgain = false
 
-  constructor(forgetAfterMs: number, hooks: BanTableHooks = {}) {
-    this.forgetAfterMs = forgetAfterMs
-    this.#hooks = hooks
+  constructor(options: BanTableOptions) {
+    this.#options = options
+    this.forgetAfterMs = options.forgetAfterMs
+    this.now = options.now
+    this.store = options.store
+    this.#sweep = setInterval(() => this.#forgetOld(), SWEEP_MS).unref()
+    this.store.watch({
+      banned: (keyId, ban) => void this.merge(keyId, ban),
+      stale: () => this.#run(),
+      malformed: (where) => options.observer.malformed(where),
+    })
   }
 
   get all(): ReadonlyMap<string, BanRecord> {
     return this.#bans
   }
 
-  /** The running ban of the key. */
-  running(keyId: string, nowMs: number): BanRecord | undefined {
+  /** The ban of the key that runs, now or at this Unix time in ms. */
+  running(keyId: string, atMs?: number): BanRecord | undefined {
     const ban = this.#bans.get(keyId)
-    return ban !== undefined && isBanned(ban, nowMs) ? ban : undefined
+    // Few keys were ever banned; others cost no look at a clock.
+    return ban !== undefined && isBanned(ban, atMs ?? this.now()) ? ban : undefined
+  }
+
+  /** Running bans, in the order of their ends. */
+  allRunning(): [keyId: string, ban: BanRecord][] {
+    const nowMs = this.now()
+    return [...this.#bans]
+      .filter(([, ban]) => isBanned(ban, nowMs))
+      .sort(([, one], [, other]) => one.untilMs - other.untilMs)
   }
 
   /** Unix time in ms of the latest act of an operator on this key, whether or not its ban is remembered. */
@@ -47,8 +95,8 @@ export class BanTable {
     setBounded(this.#bans, keyId, merged)
     const epochMs = Math.max(merged.epochMs ?? 0, this.#acts.get(keyId) ?? 0)
     if (epochMs > 0) setBounded(this.#acts, keyId, epochMs)
-    if (merged !== known) this.#hooks.onChange?.(keyId, merged)
-    if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#hooks.onLift?.(keyId, merged)
+    if (merged !== known) this.#options.onChange?.(keyId, merged)
+    if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#options.onLift?.(keyId, merged)
     return merged
   }
 
@@ -58,25 +106,78 @@ export class BanTable {
     return known !== undefined && isSameBan(known, ban) && this.#bans.delete(keyId)
   }
 
-  /** Removes and returns the bans that need no longer be remembered. */
-  forgetOld(nowMs: number): [keyId: string, ban: BanRecord][] {
-    const old = [...this.#bans].filter(([, ban]) => isForgotten(ban, nowMs, this.forgetAfterMs))
-    for (const [keyId] of old) this.#bans.delete(keyId)
-    return old
+  /** Resolves when the store has been read for the first time, or after timeoutMs; in that case it is merged when it is back. */
+  async ready(timeoutMs: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, timeoutMs)
+    await Promise.race([this.#loaded.promise, promise])
+    clearTimeout(timer)
   }
 
-  /** Running bans, in the order of their ends. */
-  allRunning(nowMs: number): [keyId: string, ban: BanRecord][] {
-    return [...this.#bans]
-      .filter(([, ban]) => isBanned(ban, nowMs))
-      .sort(([, one], [, other]) => one.untilMs - other.untilMs)
+  /** Merges the bans of the store, or that of one key. Rejects when the store is away. */
+  async read(keyId?: string): Promise<ReadonlyMap<string, BanRecord>> {
+    const kept = await this.store.load(keyId)
+    for (const [key, ban] of kept) this.merge(key, ban)
+    return kept
   }
 
-  /** Keys banned at this moment. */
-  count(nowMs: number): number {
-    let banned = 0
-    for (const ban of this.#bans.values()) if (isBanned(ban, nowMs)) banned++
-    return banned
+  /** Writes in the background; a ban that the store did not take is written when the store is back. */
+  save(keyId: string, ban: BanRecord): void {
+    const write = this.store
+      .save(keyId, ban)
+      .catch((cause: unknown) => this.#failed(cause))
+      .then(() => void this.#saving.delete(write))
+    this.#saving.add(write)
+  }
+
+  /** Waits for writes under way, then closes the store. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#sweep)
+    clearTimeout(this.#retry)
+    await Promise.all([this.#current, ...this.#saving])
+    await this.store.close()
+  }
+
+  /** Runs a round, one at a time, and again a second after anything failed, until one succeeds. */
+  #run(): void {
+    if (this.#isClosed) return
+    this.#isAskedAgain = this.#current !== undefined
+    this.#current ??= this.#round()
+      .catch((cause: unknown) => this.#failed(cause))
+      .then(() => {
+        this.#current = undefined
+        if (this.#isAskedAgain) this.#run()
+      })
+  }
+
+  async #round(): Promise<void> {
+    const kept = await this.read()
+    this.#forgetOld()
+    this.#loaded.resolve()
+    for (const [keyId, ban] of this.#bans) {
+      const there = kept.get(keyId)
+      if (!there || !isSameBan(there, ban)) await this.store.save(keyId, ban)
+    }
+    if (this.#failures > 1) this.#options.observer.storeBack()
+    this.#failures = 0
+  }
+
+  #failed(cause: unknown): void {
+    if (this.#isClosed) return
+    if (++this.#failures === 2) this.#options.observer.storeLost(cause)
+    clearTimeout(this.#retry)
+    this.#retry = setTimeout(() => this.#run(), RETRY_MS).unref()
+  }
+
+  /** Removes the bans that need no longer be remembered, here and from the store. */
+  #forgetOld(): void {
+    const nowMs = this.now()
+    for (const [keyId, ban] of this.#bans) {
+      if (!isForgotten(ban, nowMs, this.forgetAfterMs)) continue
+      this.#bans.delete(keyId)
+      this.store.forget(keyId, ban).catch((cause: unknown) => this.#failed(cause))
+    }
   }
 }
 

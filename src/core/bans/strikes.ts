@@ -34,13 +34,14 @@ interface Tally {
 const MAX_KEYS = 10_000
 /** A flood of strikes is reported in one call per key and tick; a strike that may complete a ban is reported at once. */
 const TICK_MS = 100
+const RETRY_MS = 1_000
 
 export class Strikes {
   policy: StrikePolicy
   readonly #options: StrikesOptions
   /** Tallies in the order in which they end. Written by #tallyOf, #report and forget. */
   readonly #tallies = new Map<string, Tally>()
-  /** Tallies to report with the next tick, and its timer. Written by #reportLater and #flush. */
+  /** Tallies to report with the next tick, and its timer. Written by #review and #flush. */
   readonly #delayed = new Set<Tally>()
   #tick: NodeJS.Timeout | undefined
   /** Calls to the counter. Written by #report alone. */
@@ -56,11 +57,7 @@ export class Strikes {
     const tally = this.#tallyOf(keyId, nowMs)
     if (tally === undefined) return
     tally.unreported += 1
-    if (tally.isCalling) return
-    // The first strike is reported at once, since the answer tells what other processes have counted; where there are none, all are.
-    const isDue = tally.total === 0 || !this.#options.counter.isShared
-    if (isDue || this.#mayBan(tally)) this.#report(tally, nowMs)
-    else this.#reportLater(tally)
+    this.#review(tally, nowMs)
   }
 
   /** The strikes of the key by the latest answer of the counter; counts nothing. */
@@ -77,8 +74,7 @@ export class Strikes {
       tally.unreported = 0
       this.#tallies.delete(keyId)
     }
-    // Strikes in a counter that cannot be reached end by themselves.
-    void Promise.resolve(this.#options.counter.reset(keyId)).catch(() => undefined)
+    void this.#reset(keyId)
   }
 
   /** Resolves when every strike so far has been counted. */
@@ -112,8 +108,14 @@ export class Strikes {
     return Math.abs(nowMs - reportedMs) < this.policy.withinMs
   }
 
-  #mayBan({ total, unreported }: Tally): boolean {
-    return isBanEarned(total + unreported, this.policy)
+  /** Reports what is due: where this process counts alone every strike, elsewhere the first one, whose answer says what others have counted. */
+  #review(tally: Tally, nowMs: number): void {
+    const { total, unreported } = tally
+    if (tally.isCalling || unreported === 0) return
+    const isDue = total === 0 || !this.#options.counter.isShared
+    if (isDue || isBanEarned(total + unreported, this.policy)) return this.#report(tally, nowMs)
+    this.#delayed.add(tally)
+    this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
   }
 
   #report(tally: Tally, nowMs: number): void {
@@ -134,9 +136,7 @@ export class Strikes {
       .then(() => {
         tally.isCalling = false
         this.#underway.delete(call)
-        if (tally.unreported === 0) return
-        if (this.#mayBan(tally)) this.#report(tally, this.#options.now())
-        else this.#reportLater(tally)
+        this.#review(tally, this.#options.now())
       })
     this.#underway.add(call)
   }
@@ -149,12 +149,20 @@ export class Strikes {
     tally.unreported = 0
     tally.total = 0
     this.#options.onBan(tally.keyId, counted, nowMs)
-    return this.#options.counter.reset(tally.keyId)
+    return this.#reset(tally.keyId)
   }
 
-  #reportLater(tally: Tally): void {
-    this.#delayed.add(tally)
-    this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
+  /**
+   * Strikes that have led to a ban, or were lifted with one, must not lead to the next: a store that cannot forget them is asked again
+   * every second, until they have ended by themselves. Never rejects.
+   */
+  async #reset(keyId: string, sinceMs = performance.now()): Promise<void> {
+    try {
+      await this.#options.counter.reset(keyId)
+    } catch {
+      if (performance.now() - sinceMs < this.policy.withinMs)
+        setTimeout(() => void this.#reset(keyId, sinceMs), RETRY_MS).unref()
+    }
   }
 
   #flush(): void {

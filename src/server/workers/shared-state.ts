@@ -2,7 +2,6 @@
 import type { BanRecord, BanStore } from '../../state/bans.ts'
 import { BanTable } from '../../core/bans/ban-table.ts'
 import { OperatorBans } from '../../core/bans/operator-bans.ts'
-import { Synchroniser } from '../../core/bans/synchroniser.ts'
 import type { CallHandlers } from '../../state/calls.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { Config } from '../../config/config.ts'
@@ -38,14 +37,15 @@ export function createSharedState(parts: SharedStateParts) {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded
   }
-  const now = (): number => clock.nowMs()
-  const table = new BanTable(policy.forgetAfterMs, {
+  const malformed = (where: string): void => embedded && parts.onMalformed(where)
+  const table = new BanTable({
+    store: banStore,
+    now: () => clock.nowMs(),
+    forgetAfterMs: policy.forgetAfterMs,
     onChange: (keyId, ban) => embedded && parts.onBan(keyId, ban),
     onLift: (keyId) => strikes.reset(keyId),
+    observer: { storeLost: () => undefined, storeBack: () => undefined, malformed },
   })
-  const malformed = (where: string): void => embedded && parts.onMalformed(where)
-  const observer = { storeLost: () => undefined, storeBack: () => undefined, malformed }
-  const synchroniser = new Synchroniser({ table, store: banStore, observer, now })
   return {
     /** Answers the calls of one worker. onNotice: passes a notice on to the others. */
     handlers: (onNotice: (notice: ClientNotice) => void): CallHandlers<SharedCalls> => ({
@@ -68,13 +68,13 @@ export function createSharedState(parts: SharedStateParts) {
       saveBan: ({ keyId, ban }) => {
         const known = table.all.get(keyId)
         const merged = table.merge(keyId, ban)
-        if (merged !== known) synchroniser.save(keyId, merged)
+        if (merged !== known) table.save(keyId, merged)
       },
       forgetBan: async ({ keyId, ban }) => {
         if (table.remove(keyId, ban)) await banStore.forget(keyId, ban)
       },
     }),
-    operatorBans: new OperatorBans({ table, store: banStore, now }),
+    operatorBans: new OperatorBans(table),
     /** Applies the ban policy to strikes and bans after this call. */
     use({ bans: next }: Config): void {
       policy = next
@@ -82,8 +82,8 @@ export function createSharedState(parts: SharedStateParts) {
       table.forgetAfterMs = next.forgetAfterMs
     },
     /** Resolves when the stored bans have been read, or have had their time to be. */
-    ready: () => synchroniser.ready(config.store.timeoutMs),
+    ready: () => table.ready(config.store.timeoutMs),
     /** Writes what is not stored yet. */
-    close: () => synchroniser.close(),
+    close: () => table.close(),
   }
 }

@@ -1,6 +1,6 @@
 /** Counters over a sliding time in Redis; the only file that knows rate-limiter-flexible. */
 import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
-import type { Count, Counter } from '../contract.ts'
+import { StoreUnavailable, type Count, type Counter } from '../contract.ts'
 import { createMemoryCounter, STEPS } from '../memory/counter.ts'
 import type { RedisStore } from './redis.ts'
 
@@ -70,7 +70,8 @@ export function createRedisCounter(
         : own.add(key, points, nowMs),
     reset: async (key) => {
       own.reset(key)
-      if (redis.available) await shared.delete(key)
+      if (!redis.available) throw new StoreUnavailable('error')
+      await shared.delete(key)
     },
     useTime: (ms) => {
       own.useTime(ms)
