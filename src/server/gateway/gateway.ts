@@ -154,9 +154,9 @@ export class Gateway<Own extends Workers = Workers> {
   /** Prepares a configuration for the workers and the admin listener, so that they take it together. */
   async #prepare(config: Config): Promise<Prepared> {
     const identity = readAdminTls(config.admin)
-    const { commit, ...prepared } = await this.workers.prepare(config)
+    const { commit, abort } = await this.workers.prepare(config)
     return {
-      ...prepared,
+      abort,
       commit: () => {
         commit()
         this.#admin?.use(identity, config.admin)

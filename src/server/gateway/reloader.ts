@@ -19,7 +19,6 @@ export type LoadConfig = () => Config | Promise<Config>
 
 /** A configuration that was built aside. Exactly one of commit and abort is called, once. */
 export interface Prepared {
-  readonly revision: string
   /** Applies it to requests that begin after this call. Never throws; synchronous: one assignment per thing that is swapped. */
   commit(): void
   /** Takes down what was built. Never throws. */

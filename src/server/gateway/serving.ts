@@ -105,7 +105,6 @@ export class Serving implements WorkerLink {
       throw error
     })
     return {
-      revision: config.revision,
       // A commit that comes too late must leave nothing running.
       commit: () => (this.state === 'ended' ? abort() : this.#take(next, letIn)),
       abort,

@@ -10,7 +10,6 @@ import type { PackedSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { WorkerCalls, WorkerFacts } from '../gateway/worker-link.ts'
-import type { ClientPiece } from './client-pieces.ts'
 
 /** All calls of a worker to its supervisor. */
 export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
@@ -23,7 +22,7 @@ export interface StartMessage {
   /** Number of the worker from 1; it is on every log line of the worker. */
   readonly number: number
   readonly version: string
-  /** Its clients have come before, like those of a prepare. */
+  /** Its clients come on the pipe, like those of a prepare. */
   readonly config: PlainConfig
   readonly ticketSecret: SecretOfDay
 }
@@ -37,7 +36,6 @@ export interface ClientNotice {
 export type ToWorker =
   | CallBatch
   | AnswerBatch
-  | ClientPiece
   | StartMessage
   /** Whether anybody listens to decisions. */
   | { readonly kind: 'listen'; readonly isWanted: boolean }
@@ -85,3 +83,5 @@ export const LISTEN_FD = 4
 export const STDERR_FD = 2
 /** Descriptor at which a worker finds its supervisor's standard error: it writes its own log there, so that no line costs two processes. */
 export const LOG_FD = 5
+/** Descriptor of the pipe on which a worker receives the clients of its configurations. */
+export const CLIENTS_FD = 6

@@ -21,7 +21,6 @@ import type { Prepared } from '../gateway/reloader.ts'
 import { openStores } from '../gateway/stores.ts'
 import { readBackendTls } from '../gateway/tls-files.ts'
 import { seenBy, type Workers } from '../gateway/worker-link.ts'
-import { START_ROUND } from './client-pieces.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
@@ -70,8 +69,6 @@ class Supervisor implements Workers {
   #stopWatching: (() => void) | undefined
   /** Makes a worker take part in the round that is under way. Written by prepare, and by what it resolves with. */
   #join: ((worker: WorkerProcess) => void) | undefined
-  /** Number of the latest round; the first is 1. Written by prepare. */
-  #round = START_ROUND
   /** Whether anybody listens to decisions. Written by listenToDecisions. */
   #areDecisionsWanted = false
   /** Written by #end. */
@@ -128,13 +125,12 @@ class Supervisor implements Workers {
   /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
   async prepare(config: Config): Promise<Prepared> {
     const probe = createProbe(config)
-    const round = (this.#round += 1)
-    const answers = new Map<WorkerProcess, Promise<void>>()
+    const joined: ReturnType<WorkerProcess['prepare']>[] = []
     const settle = (verdict: 'commit' | 'abort'): void => {
       this.#join = undefined
-      for (const worker of answers.keys()) worker[verdict](round)
+      for (const worker of joined) worker[verdict]()
     }
-    const join = (worker: WorkerProcess) => void answers.set(worker, worker.prepare(round, config))
+    const join = (worker: WorkerProcess) => void joined.push(worker.prepare(config))
     for (const worker of this.links)
       if (worker.state === 'starting' || worker.state === 'listening') join(worker)
     // A worker that starts before the round is over joins as well, as it was given the old configuration.
@@ -142,15 +138,14 @@ class Supervisor implements Workers {
     try {
       let asked: number
       do {
-        asked = answers.size
-        await Promise.all(answers.values())
-      } while (answers.size > asked)
+        asked = joined.length
+        await Promise.all(joined.map(({ prepared }) => prepared))
+      } while (joined.length > asked)
     } catch (error) {
       settle('abort')
       throw error
     }
     return {
-      revision: config.revision,
       commit: () => {
         // Where backends are checked the workers soon report their state; until then it is as before.
         if (config.upstream.health === undefined) this.#probe = probe

@@ -1,5 +1,6 @@
 /** One worker as its supervisor sees it: a child process with an IPC channel, a pipe for its stderr and a socket to listen on. */
 import { fork, type ChildProcess } from 'node:child_process'
+import type { Writable } from 'node:stream'
 import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
@@ -9,6 +10,7 @@ import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/calls.ts'
 import type { WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import {
+  CLIENTS_FD,
   STDERR_FD,
   type SharedCalls,
   type StartFault,
@@ -17,7 +19,7 @@ import {
   type ToWorker,
   type WorkerQuestions,
 } from './messages.ts'
-import { sendClients, START_ROUND, type ClientPiece } from './client-pieces.ts'
+import { sendClients } from './client-pipe.ts'
 
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or the file built from it. */
@@ -96,12 +98,10 @@ export class WorkerProcess implements WorkerLink {
   #deadline: NodeJS.Timeout | undefined
   /** Why the worker could not begin. Written by #receive and, if there is no process at all, by the constructor. */
   #fault: StartFault | undefined
-  /** The send of the last configuration; never rejects. Written by #sendConfig. */
-  #sent: Promise<void> = Promise.resolve()
-  /** The round whose configuration the worker prepares; answer: why it cannot, undefined: it can. Written by prepare and abort. */
-  #prepared:
-    | { readonly round: number; readonly answer: PromiseWithResolvers<string | undefined> }
-    | undefined
+  /** Takes the clients of configurations; undefined: the process could not be started. */
+  readonly #clients: Writable | undefined
+  /** The latest round whose configuration the worker prepares; answer: why it cannot, undefined: it can. Written by prepare. */
+  #prepared = { round: 0, answer: Promise.withResolvers<string | undefined>() }
   /** Beats of the watchdog since the worker's last message. Written by #receive, beat and resetBeats. */
   #silentBeats = 0
 
@@ -115,7 +115,7 @@ export class WorkerProcess implements WorkerLink {
       // A signal that comes before the worker has its own handlers would open the debugger of Node.js.
       execArgv: [...process.execArgv, '--disable-sigusr1'],
       // The standard output is for what commands print; what comes on the standard error becomes log lines.
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, STDERR_FD],
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', options.listenFd, STDERR_FD, 'pipe'],
     })
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
@@ -134,10 +134,15 @@ export class WorkerProcess implements WorkerLink {
       this.#fault = { message: `worker ${this.number} cannot be started: ${message}` }
       this.#end(null, null)
     })
-    void this.#sendConfig(start.config, START_ROUND, (config) => {
-      this.#send({ kind: 'start', ...start, config })
-      this.#killAfter(START_AT_MOST_MS)
-    })
+    const { stdio } = this.#child as { readonly stdio?: readonly unknown[] }
+    this.#clients = stdio?.[CLIENTS_FD] as Writable | undefined
+    // The end of the worker says enough of what it has not taken.
+    this.#clients?.on('error', () => undefined)
+    void this.#sendConfig(start.config, (config) => ({ kind: 'start', ...start, config })).then(
+      () => {
+        if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
+      },
+    )
   }
 
   /** Returns the worker's latest metrics, fresh if it answers in time; undefined if it never sent any. Never rejects. */
@@ -155,13 +160,12 @@ export class WorkerProcess implements WorkerLink {
     else this.#hasMissed = true
   }
 
-  /** Asks the worker to build a configuration aside; rejects with an Error that says why it cannot. */
-  prepare(round: number, config: Config): Promise<void> {
+  /** Asks the worker to build a configuration aside. prepared: rejects with an Error that says why it cannot. */
+  prepare(config: Config) {
+    const round = this.#prepared.round + 1
     const answer = Promise.withResolvers<string | undefined>()
     this.#prepared = { round, answer }
-    void this.#sendConfig(config, round, (plain) =>
-      this.#send({ kind: 'prepare', round, config: plain }),
-    )
+    void this.#sendConfig(config, (plain) => ({ kind: 'prepare', round, config: plain }))
     const isSilent = (): void =>
       answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
     // A worker that still starts has until the deadline of its start.
@@ -172,20 +176,16 @@ export class WorkerProcess implements WorkerLink {
     })
     // Another worker's fault may have ended the round, and then nobody awaits this promise.
     prepared.catch(() => undefined)
-    return prepared
-  }
-
-  commit(round: number): void {
-    void this.#prepared?.answer.promise.then((fault) => {
-      if (fault === undefined) return this.#send({ kind: 'commit', round })
-      // The worker joined when the others were ready and cannot follow; it must not serve what is no longer in force.
-      this.kill()
-    })
-  }
-
-  abort(round: number): void {
-    this.#prepared = undefined
-    this.#send({ kind: 'abort', round })
+    return {
+      prepared,
+      commit: () =>
+        void prepared.then(
+          () => this.#send({ kind: 'commit', round }),
+          // The worker joined when the others were ready and cannot follow; it must not serve what is no longer in force.
+          () => this.kill(),
+        ),
+      abort: () => this.#send({ kind: 'abort', round }),
+    }
   }
 
   /** Counts a beat; returns how many came before it since the worker's last message, due each second; 0 unless it takes requests. */
@@ -203,7 +203,7 @@ export class WorkerProcess implements WorkerLink {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
     // The worker ends under the configuration that it has, so the round must not wait for it.
-    this.#prepared?.answer.resolve(undefined)
+    this.#prepared.answer.resolve(undefined)
     this.#killAfter(timeoutMs)
     this.#send({ kind: 'drain', idleMs })
   }
@@ -212,25 +212,17 @@ export class WorkerProcess implements WorkerLink {
     this.#child.kill('SIGKILL')
   }
 
-  /** Sends a configuration's clients and then calls `name`, unless the round is given up or the worker ends meanwhile. */
-  #sendConfig(config: Config, round: number, name: (plain: PlainConfig) => void): Promise<void> {
-    const isWanted = (): boolean =>
-      this.#child.connected &&
-      (this.state === 'starting' || this.state === 'listening') &&
-      (round === START_ROUND || round === this.#prepared?.round)
-    const send = (piece: ClientPiece): Promise<unknown> =>
-      Promise.race([this.ended, new Promise<void>((resolve) => this.#send(piece, resolve))])
-    return (this.#sent = this.#sent.then(async () => {
-      if (await sendClients(config, round, { send, isWanted })) name(toPlainConfig(config))
-    }))
+  /** Sends a message with a configuration, whose clients follow on the pipe. Resolves when they are sent, or the worker has ended; never rejects. */
+  async #sendConfig(config: Config, messageWith: (plain: PlainConfig) => ToWorker): Promise<void> {
+    this.#send(messageWith(toPlainConfig(config)))
+    if (this.#clients !== undefined) await sendClients(config, this.#clients)
   }
 
-  /** Sends to a live worker; #end notices one that has gone. onSent: called when the message was handed over or cannot be. */
-  #send(message: ToWorker, onSent?: () => void): void {
-    if (!this.#child.connected) return onSent?.()
+  /** Sends to a live worker; #end notices one that has gone. */
+  #send(message: ToWorker): void {
+    if (!this.#child.connected) return
     this.#unsent++
     this.#child.send(message, () => {
-      onSent?.()
       this.#unsent--
       if (this.#unsent > 0 || !this.#hasMissed) return
       this.#hasMissed = false
@@ -268,8 +260,8 @@ export class WorkerProcess implements WorkerLink {
       case 'failed':
         return void (this.#fault = message.fault)
       case 'prepared':
-        if (message.round !== this.#prepared?.round) return
-        return this.#prepared.answer.resolve(message.fault)
+        if (message.round === this.#prepared.round) this.#prepared.answer.resolve(message.fault)
+        return
     }
   }
 
@@ -280,7 +272,7 @@ export class WorkerProcess implements WorkerLink {
     clearTimeout(this.#deadline)
     this.questions.close()
     // A worker that had not begun takes no part: its successor begins with the configuration in force then.
-    this.#prepared?.answer.resolve(
+    this.#prepared.answer.resolve(
       state === 'listening' ? `has ended: ${howEnded({ code, signal })}` : undefined,
     )
     const ranMs = this.sinceMs === undefined ? 0 : Date.now() - this.sinceMs

@@ -7,7 +7,7 @@ import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
 import type { DecisionListener } from '../../core/record/recent.ts'
 import { createSharedAddressCounter } from '../../state/supervisor/addresses.ts'
-import { fromPlainConfig } from '../../config/clients/client-table.ts'
+import type { PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import { everySecond } from '../../insight/live/second.ts'
 import { packSecond } from '../../insight/live/packed-second.ts'
@@ -16,8 +16,9 @@ import { configNames } from '../gateway/lasting-parts.ts'
 import type { Prepared } from '../gateway/reloader.ts'
 import { Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
-import { ClientPieces } from './client-pieces.ts'
+import { createConfigReader } from './client-pipe.ts'
 import {
+  CLIENTS_FD,
   LISTEN_FD,
   LOG_FD,
   STDERR_FD,
@@ -40,14 +41,17 @@ const ORPHAN_DRAIN_MS = 5_000
 
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
-  const pieces = new ClientPieces()
+  const readConfig = createConfigReader(CLIENTS_FD)
+  /** Messages that came before the parts were there. */
+  const early: ToWorker[] = []
   let parts: ReturnType<typeof createParts> | undefined
   let isDraining = false
 
   const begin = async (start: StartMessage): Promise<void> => {
     try {
-      const config = fromPlainConfig(start.config, pieces.take())
-      parts = createParts({ ...start, config }, pieces, channel)
+      const config = await readConfig(start.config)
+      parts = createParts({ ...start, config }, readConfig, channel)
+      for (const message of early.splice(0)) parts.receive(message)
       await parts.serving.ready()
       // The worker has to serve its first request under the configuration that all others have.
       await parts.taking.idle()
@@ -57,6 +61,7 @@ export function createWorker(channel: SupervisorChannel) {
     } catch (error) {
       const { message, code, syscall } = error as NodeJS.ErrnoException
       await channel.send({ kind: 'failed', fault: { message, code, syscall } })
+      await parts?.log.close()
       finished.resolve(1)
     }
   }
@@ -68,11 +73,10 @@ export function createWorker(channel: SupervisorChannel) {
   }
 
   channel.onMessage((message) => {
-    if (message.kind === 'abort') pieces.giveUp(message.round)
-    if (message.kind === 'clients') pieces.add(message)
-    else if (message.kind === 'start') void begin(message)
+    if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
-    else parts?.receive(message)
+    else if (parts === undefined) early.push(message)
+    else parts.receive(message)
   })
   channel.onGone(() => {
     parts?.orphan()
@@ -91,7 +95,7 @@ const ownOutput = { destination: LOG_FD, relay: STDERR_FD, isShared: true }
 
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
-  pieces: ClientPieces,
+  readConfig: (plain: PlainConfig) => Promise<Config>,
   channel: SupervisorChannel,
 ) {
   const { number, version, ticketSecret, config } = start
@@ -135,7 +139,7 @@ function createParts(
         bans.stale()
         for (const [, onFlow] of noticed) onFlow?.(true)
       } else if (message.kind === 'prepare')
-        taking.prepare(message.round, fromPlainConfig(message.config, pieces.take()))
+        taking.prepare(message.round, readConfig(message.config))
       else if (message.kind === 'commit' || message.kind === 'abort')
         taking.settle(message.kind, message.round)
       else if (message.kind === 'calls')
@@ -153,9 +157,9 @@ function createTaking(serving: Serving, channel: SupervisorChannel) {
   return {
     /** Resolves when nothing is being prepared; never rejects. */
     idle: (): Promise<unknown> => latest?.prepared ?? Promise.resolve(),
-    prepare(round: number, config: Config): void {
+    prepare(round: number, config: Promise<Config>): void {
       const answer = (fault?: string) => void channel.send({ kind: 'prepared', round, fault })
-      const made = serving.prepare(config)
+      const made = config.then((whole) => serving.prepare(whole))
       made.then(
         () => answer(),
         ({ message }: Error) => answer(message),

@@ -1,72 +1,32 @@
-/** Clients go to workers in pieces: given up half-way, and to a worker that dies over them. */
-import { writeFileSync } from 'node:fs'
+/** Clients go to workers on a pipe: one table after the other, and to a worker that dies over them. */
+import { createWriteStream, openSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
-import { borrowTable } from '../../../src/config/clients/release.ts'
-import {
-  ClientPieces,
-  sendClients,
-  START_ROUND,
-  type ClientPiece,
-} from '../../../src/server/workers/client-pieces.ts'
+import { toPlainConfig } from '../../../src/config/clients/client-table.ts'
+import { createConfigReader, sendClients } from '../../../src/server/workers/client-pipe.ts'
 import { sha256 } from '../../support/gateway.ts'
+import { temporaryFile } from '../../support/processes.ts'
 import { configFile, eventually, gatewayProcess, startRawBackend } from '../../process/gateways.ts'
 import { ask, atRest, isAlive, thaw, workerBlocks, workerPids } from './workers.ts'
 
 const configOf = (clients: number) =>
   parseConfigText(
-    `clients:\n${Array.from({ length: clients }, (_, n) => `  - { id: customer-${n}, plan: pro }\n`).join('')}`,
+    `clients: [${Array.from({ length: clients }, (_, n) => `{ id: customer-${n}, plan: pro }`).join(', ')}]`,
     { file: 'F', env: {} },
   )
 
-describe('clients in pieces', () => {
-  const [small, large] = [configOf(1), configOf(20_000)]
-  const bytesOf = (config: typeof small) => Buffer.from(borrowTable(config).bytes)
-  const arrived = (buffer: ArrayBuffer, config: typeof small) =>
-    Buffer.from(buffer).subarray(0, bytesOf(config).length).equals(bytesOf(config))
-  const wanted = { isWanted: () => true }
-
-  it('come one table after the other, whole', async () => {
-    const pieces = new ClientPieces()
-    const send = async (piece: ClientPiece) => pieces.add(structuredClone(piece))
-    for (const [round, config] of [large, small, large].entries()) {
-      expect(await sendClients(config, round, { send, ...wanted })).toBe(true)
-      expect(arrived(pieces.take(), config)).toBe(true)
-    }
-  })
-
-  it('have one piece under way at most, and end where they are given up', async () => {
-    const sent: ClientPiece[] = []
-    const held = Promise.withResolvers<void>()
-    let isWanted = true
-    const sending = sendClients(large, 1, {
-      send: (piece) => (sent.push(piece), held.promise),
-      isWanted: () => isWanted,
-    })
-    expect(sent.map(({ at, bytes }) => [at, bytes.length])).toEqual([[0, 256 * 1024]])
-    isWanted = false
-    held.resolve()
-    expect(await sending).toBe(false)
-    expect(sent).toHaveLength(1)
-  })
-
-  it('are dropped half-way with the round that is given up, and with no other', async () => {
-    const pieces = new ClientPieces()
-    const [first, ...others] = await piecesOf(large, START_ROUND)
-    for (const round of [START_ROUND, 1]) {
-      if (first !== undefined) pieces.add(first)
-      pieces.giveUp(round)
-      for (const piece of others) pieces.add(piece)
-      expect(arrived(pieces.take(), large)).toBe(round === 1)
-    }
-  })
-
-  async function piecesOf(config: typeof small, round: number): Promise<ClientPiece[]> {
-    const sent: ClientPiece[] = []
-    await sendClients(config, round, { send: async (piece) => void sent.push(piece), ...wanted })
-    return sent
-  }
+it('clients come one table after the other, whole, to whoever asks for them at once; what is missing is an error', async () => {
+  const file = temporaryFile('pipe', '')
+  const pipe = createWriteStream(file)
+  const sent = [configOf(20_000), configOf(0), configOf(1), configOf(20_000)]
+  await Promise.all(sent.map((config) => sendClients(config, pipe)))
+  const read = createConfigReader(openSync(file, 'r'))
+  const plain = sent.map((config) => structuredClone(toPlainConfig(config)))
+  const arrived = await Promise.all(plain.map(read))
+  for (const [at, { clients }] of arrived.entries())
+    expect([...clients]).toEqual([...(sent[at]?.clients ?? [])])
+  await expect(read(plain[0] as never)).rejects.toThrow('the supervisor is gone')
 })
 
 it('workers have all clients of a file: from the start, through a reload, and one that is given up over the death of one of them', async () => {
