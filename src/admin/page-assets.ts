@@ -89,7 +89,10 @@ function readAsset(path: string, file: string, isZipped: boolean): Answer {
 
 /** Browsers know no packages: a script in /page/ that imports one gets its address instead. */
 const withAddresses = (script: string): string =>
-  script.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) => `./${basename(name)}.js`)
+  script
+    .replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) => `./${basename(name)}.js`)
+    // The page is served one folder higher than it lies below src.
+    .replaceAll(/(?<=\bfrom ')\.\.\/(?=(?:\.\.\/)+insight\/)/g, '')
 
 /** Removes comments and indentation, a quarter of the text; line numbers stay. */
 export const withoutRemarks = (script: string): string =>

@@ -28,11 +28,7 @@ export const usageOperations: readonly Operation[] = [
         body: () =>
           pieces(first, pages, { head: CSV_HEADER, line: csvOf(name), between: '', end: '' }),
       }
-    const { clients: _, ...fields } = {
-      ...seen(usage.scope),
-      day: name,
-      clients: [],
-    } satisfies DayUsage
+    const fields: Omit<DayUsage, 'clients'> = { ...seen(usage.scope), day: name }
     const head = `${JSON.stringify(fields).slice(0, -1)},"clients":[\n`
     return {
       status: 200,

@@ -62,6 +62,16 @@ describe('the files of the page', async () => {
     expect(await plain.text()).toBe(served.get(''))
   })
 
+  it('name one another so that a proxy may show the page below a path', () => {
+    const named = [...served].flatMap(([path, text]) =>
+      Array.from(text.matchAll(/\bfrom ?'(\.[^']+)'/g), ([, to = '']) =>
+        new URL(to, `http://x/gw/${path}`).pathname.replace('/gw/', ''),
+      ),
+    )
+    expect(named.length).toBeGreaterThan(50)
+    expect(named.filter((path) => !served.has(path))).toEqual([])
+  })
+
   it('are read only, and no others are served from their folder', async () => {
     const posted = await fetch(`${origin}/page/main.js`, { method: 'POST' })
     expect([posted.status, posted.headers.get('allow')]).toEqual([405, 'GET, HEAD'])

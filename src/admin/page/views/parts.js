@@ -37,7 +37,7 @@ export function stateOf({ state: known, share, keys }) {
     const which = banned.length === 1 ? `key ${first.id}` : `${banned.length} keys`
     return ['warn', `${which} banned, ${left(first.bannedUntil ?? '')}`]
   }
-  return (share ?? 0) >= NEAR ? ['warn', 'near its limit'] : ['ok', 'free']
+  return (share ?? 0) >= NEAR ? ['warn', 'near its limit'] : ['ok', 'ok']
 }
 
 /** @param {WindowUse | null} window */
