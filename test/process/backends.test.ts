@@ -61,7 +61,7 @@ it.concurrent(
     const backends = await Promise.all(times(3, startBackend))
     const [one, two] = [pick(backends, 0), pick(backends, 1)]
     const [first, second] = [one.url, two.url]
-    const keys = times(12, (at) => `tg_test_backends_${at}`)
+    const keys = times(24, (at) => `tg_test_backends_${at}`)
     const clients = keys.map((key, at) => ({ id: `c${at}`, keys: [key], perMinute: 1_000_000 }))
     const urls = backends.map(({ url }) => url).join(', ')
     const gateway = await gatewayHere(
@@ -79,7 +79,7 @@ it.concurrent(
     const isUp = (backend: string) => gateway.metric(`tollgate_backend_up{backend="${backend}"}`)
     const outcome = `{backend="${first}",outcome="response_timeout"}`
     const timeouts = () => gateway.metric(`tollgate_backend_requests_total${outcome}`)
-    const load = startLoad(gateway, keys)
+    const load = startLoad(gateway, keys.slice(0, 12))
     expect(failed(await load.next(36))).toBe(0)
 
     one.freeze(true)
@@ -107,15 +107,18 @@ it.concurrent(
     expect(named('backendUp', first)).toHaveLength(1)
     expect(named('backendDown', first)).toHaveLength(1)
 
-    const whole = load.answers.length
+    await load.stop()
+    // Others, as a client whose repeat failed too, which a busy machine may bring about, is granted one repeat a second.
+    const meanwhile = startLoad(gateway, keys.slice(12))
+    await meanwhile.next(12)
     await two.die()
     await eventually('the dead backend is named', () => named('backendDown', second).length > 0)
-    await load.next(60)
+    await meanwhile.next(60)
     await two.comeBack()
     await eventually('it is back', async () => (await isUp(second)) === 1)
-    await load.stop()
-    const meanwhile = load.answers.slice(whole)
-    expect(failed(meanwhile), JSON.stringify(tally(meanwhile))).toBe(0)
+    await meanwhile.stop()
+    const { answers } = meanwhile
+    expect(failed(answers), JSON.stringify(tally(answers))).toBe(0)
   },
 )
 
