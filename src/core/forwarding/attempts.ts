@@ -102,8 +102,9 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   onPermit(backend: Backend): void {
     this.#backend = backend
-    if (!this.#job.hasBody || this.#job.received?.isWhole === true) return this.#send(backend)
-    readOn(this.#job, this, (received) => {
+    const { body, received: before } = this.#job
+    if (body === undefined || before?.isWhole === true) return this.#send(backend)
+    readOn(body, before, this, (received) => {
       this.#job = { ...this.#job, received }
       if (received.bytes.length <= this.#job.bodyLimitBytes) return this.#send(backend)
       this.#giveBack('abandoned')

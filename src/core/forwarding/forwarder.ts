@@ -1,7 +1,6 @@
 /** Interfaces between the pipeline, the policy of attempts, and the engines that send a request to a backend. Types only. */
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
-import type { BodySource } from '../http/messages.ts'
 import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { OwnEnd, TunnelEnd, WebSocketOffer } from '../rules/websocket.ts'
@@ -38,9 +37,8 @@ export interface ForwardJob {
   readonly target: string
   /** Header fields for the backend as a flat name, value array. Host is absent if the backend's own is to be used; of the framing fields only Content-Length is kept, when the body has a known length. */
   readonly headers: string[]
-  /** The client's request. If hasBody, its body follows what was received. Chunked bodies without a known length are counted against bodyLimitBytes. */
-  readonly request: BodySource
-  readonly hasBody: boolean
+  /** The client's body behind what was received; undefined: the request has none. One without a known length is counted against bodyLimitBytes. */
+  readonly body: Readable | undefined
   /** The part of the body that was read before a backend was chosen. */
   readonly received?: ReceivedBody | undefined
   readonly bodyLimitBytes: number

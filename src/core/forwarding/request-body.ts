@@ -1,6 +1,5 @@
 /** Wraps the client's request body in a stream that counts it, reads on demand and never destroys the client's request. */
 import { Readable } from 'node:stream'
-import type { BodySource } from '../http/messages.ts'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
 import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 
@@ -12,7 +11,7 @@ import type { ForwardJob, ReceivedBody } from './forwarder.ts'
 export class RequestBody extends Readable {
   /** Bytes beyond the received ones were read: the body cannot be sent from its start again. */
   touched = false
-  readonly #request: BodySource
+  readonly #client: Readable
   readonly #limitBytes: number
   /** The received part; undefined once it is passed on. */
   #received: ReceivedBody | undefined
@@ -23,9 +22,13 @@ export class RequestBody extends Readable {
   #seenBytes = 0
 
   /** held: the stream reads nothing from the client before release(). */
-  constructor(job: Pick<ForwardJob, 'request' | 'received' | 'bodyLimitBytes'>, held = false) {
+  constructor(
+    client: Readable,
+    job: Pick<ForwardJob, 'received' | 'bodyLimitBytes'>,
+    held = false,
+  ) {
     super()
-    this.#request = job.request
+    this.#client = client
     this.#received = job.received
     this.#isWhole = job.received?.isWhole ?? false
     this.#limitBytes = job.bodyLimitBytes
@@ -50,12 +53,10 @@ export class RequestBody extends Readable {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    const request = this.#request
     if (this.touched) {
-      request.off('data', this.#onData).off('end', this.#onEnd)
       // The error listener stays: one may still come, and an error without a listener ends the process.
-      request.off('close', this.#onClose)
-      if (!this.#ended) request.pause()
+      this.#client.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose)
+      if (!this.#ended) this.#client.pause()
     }
     done(error)
   }
@@ -63,15 +64,15 @@ export class RequestBody extends Readable {
   #pull(): void {
     if (this.#received !== undefined) return this.#replay(this.#received)
     if (this.#isWhole) return this.#onEnd()
-    const request = this.#request
+    const client = this.#client
     if (!this.touched) {
       this.touched = true
-      if (request.readableEnded) return this.#onEnd()
-      if (request.destroyed) return this.#onClose()
-      request.on('data', this.#onData).on('end', this.#onEnd)
-      request.on('close', this.#onClose).on('error', this.#onClose)
+      if (client.readableEnded) return this.#onEnd()
+      if (client.destroyed) return this.#onClose()
+      client.on('data', this.#onData).on('end', this.#onEnd)
+      client.on('close', this.#onClose).on('error', this.#onClose)
     }
-    request.resume()
+    client.resume()
   }
 
   /** Passes on the received part; the end follows with the next read. */
@@ -88,7 +89,7 @@ export class RequestBody extends Readable {
       return this.#break(ownFailureCodes.bodyTooLarge, `more than ${this.#limitBytes} bytes`)
     }
     this.#wanted = this.push(chunk)
-    if (!this.#wanted) this.#request.pause()
+    if (!this.#wanted) this.#client.pause()
   }
 
   readonly #onEnd = (): void => {
@@ -117,7 +118,8 @@ const QUIET_TURNS = 3
  * QUIET_TURNS turns of the event loop bring nothing.
  */
 export function readOn(
-  { request, received }: Pick<ForwardJob, 'request' | 'received'>,
+  client: Readable,
+  received: ReceivedBody | undefined,
   asker: { readonly settled: boolean },
   done: (received: ReceivedBody) => void,
 ): void {
@@ -128,16 +130,16 @@ export function readOn(
     pieces.push(piece)
     quietTurns = 0
     roomBytes -= piece.length + PIECE_BYTES
-    if (roomBytes <= 0) request.pause()
+    if (roomBytes <= 0) client.pause()
   }
   const look = (): void => {
-    const isWhole = request.readableEnded
-    if (asker.settled || (request.destroyed && !isWhole)) return void request.off('data', onData)
+    const isWhole = client.readableEnded
+    if (asker.settled || (client.destroyed && !isWhole)) return void client.off('data', onData)
     // This also waits after the body's end: the event that its sender left comes in a later turn.
     if (roomBytes > 0 && quietTurns++ < QUIET_TURNS) return void setImmediate(look)
-    request.off('data', onData).pause()
+    client.off('data', onData).pause()
     done({ bytes: Buffer.concat(pieces), isWhole })
   }
-  request.on('data', onData).resume()
+  client.on('data', onData).resume()
   look()
 }

@@ -4,7 +4,6 @@ import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endHasCome, watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
-import { StreamedRequest } from './streamed-request.ts'
 
 /** The connection that a stream belongs to. */
 export interface Carrier {
@@ -16,7 +15,7 @@ export interface Carrier {
   leave(): void
 }
 
-export class StreamRequest extends StreamedRequest implements IncomingRequest, ClientChannel {
+export class StreamRequest implements IncomingRequest, ClientChannel {
   readonly httpVersion = '2.0'
   readonly method: string | undefined
   readonly url: string
@@ -33,7 +32,6 @@ export class StreamRequest extends StreamedRequest implements IncomingRequest, C
 
   constructor(stream: ServerHttp2Stream, carrier: Carrier, rawHeaders: readonly string[]) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
-    super()
     this.stream = stream
     this.carrier = carrier
     this.method = method
@@ -70,8 +68,12 @@ export class StreamRequest extends StreamedRequest implements IncomingRequest, C
     return !this.bodyFollows || (endHasCome(this.stream) && !this.stream.aborted)
   }
 
-  protected get body(): ServerHttp2Stream {
+  get body(): ServerHttp2Stream {
     return this.stream
+  }
+
+  get destroyed(): boolean {
+    return this.stream.destroyed
   }
 
   get isCutOff(): boolean {

@@ -5,10 +5,9 @@ import type { Framing } from '../rules/framing.ts'
 import { HeadWriter } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
-import { StreamedRequest } from './streamed-request.ts'
 import type { RequestHead } from './request-head.ts'
 
-export class Http1Request extends StreamedRequest implements IncomingRequest {
+export class Http1Request implements IncomingRequest {
   readonly method: string
   readonly url: string
   readonly httpVersion: '1.0' | '1.1'
@@ -17,10 +16,10 @@ export class Http1Request extends StreamedRequest implements IncomingRequest {
   receivedBytes = 0
   /** The end of the body has come. Written by the connection. */
   complete = false
-  protected body: Body | undefined
+  /** Written by framed(). */
+  body: Body | undefined
 
   constructor(connection: Http1Connection, head: RequestHead) {
-    super()
     this.method = head.method
     this.url = head.target
     this.httpVersion = head.httpVersion
@@ -45,10 +44,6 @@ export class Http1Request extends StreamedRequest implements IncomingRequest {
   /** Ends the body where it is not complete: the connection has closed, so the rest will never come. */
   closed(): void {
     if (!this.complete) this.body?.destroy()
-  }
-
-  override get destroyed(): boolean {
-    return this.body === undefined ? this.socket.destroyed : this.body.destroyed
   }
 }
 

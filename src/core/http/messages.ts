@@ -1,5 +1,5 @@
 /** The parts of a request and a response that the gateway uses, over HTTP/1.1 and HTTP/2 alike. Types only. */
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import type { Framing } from '../rules/framing.ts'
 
 /** A bare connection. */
@@ -23,19 +23,7 @@ export interface ClientChannel {
   readonly endConnection?: (() => void) | undefined
 }
 
-/** The body of a request, for those who pass it on. */
-export interface BodySource {
-  readonly destroyed: boolean
-  readonly readableEnded: boolean
-  pause(): unknown
-  resume(): unknown
-  on(event: 'data', listener: (chunk: Buffer) => void): this
-  on(event: 'end' | 'close' | 'error', listener: () => void): this
-  off(event: 'data', listener: (chunk: Buffer) => void): this
-  off(event: 'end' | 'close', listener: () => void): this
-}
-
-export interface IncomingRequest extends BodySource {
+export interface IncomingRequest {
   readonly method?: string | undefined
   readonly url?: string | undefined
   readonly httpVersion: string
@@ -52,10 +40,8 @@ export interface IncomingRequest extends BodySource {
   takeOver?(): Tunnel
   /** The whole body has come, read or unread. */
   readonly complete: boolean
-  readonly readableFlowing: boolean | null
-  readonly readableLength: number
-  read(bytes: number): unknown
-  once(event: 'end', listener: () => void): this
+  /** undefined: there is none, or it cannot be read. */
+  readonly body: Readable | undefined
 }
 
 export interface OutgoingResponse {

@@ -16,7 +16,8 @@ export interface RequestParts {
   readonly target: string
   /** All header fields as a flat name, value array. */
   readonly headers: readonly string[]
-  readonly hasBody: boolean
+  /** undefined: there is none. */
+  readonly body: object | undefined
 }
 
 export interface WrittenHead {
@@ -30,7 +31,7 @@ const writer = new HeadWriter()
 
 /** Returns undefined if a part of the job is invalid in a request. host: the backend's, for a job without a Host field. */
 export function requestHead(job: RequestParts, host: string): WrittenHead | undefined {
-  const { method, target, headers, hasBody } = job
+  const { method, target, headers, body } = job
   if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
   writer.begin(`${method} ${target} HTTP/1.1`)
   if (fieldOf(headers, 'host') === undefined) writer.field('Host', host)
@@ -47,9 +48,9 @@ export function requestHead(job: RequestParts, host: string): WrittenHead | unde
     writer.field(name, value)
   }
   if (bodyBytes === undefined) {
-    if (hasBody) writer.text('Transfer-Encoding: chunked\r\n')
+    if (body !== undefined) writer.text('Transfer-Encoding: chunked\r\n')
     else if (methodsThatExpectContent.has(method)) writer.text('Content-Length: 0\r\n')
-  } else if (!hasBody && bodyBytes > 0) return undefined
+  } else if (body === undefined && bodyBytes > 0) return undefined
   // Some backends answer HEAD with a body: it must not be read as the next answer.
   writer.text(method === 'HEAD' ? 'Connection: close\r\n\r\n' : 'Connection: keep-alive\r\n\r\n')
   const text = writer.end()

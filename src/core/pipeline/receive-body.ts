@@ -1,6 +1,6 @@
 /** Reads the body of an admitted request before any backend is chosen, up to a bound: a slow sender holds no backend meanwhile. */
+import type { Readable } from 'node:stream'
 import type { ReceivedBody } from '../forwarding/forwarder.ts'
-import type { IncomingRequest } from '../http/messages.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -18,23 +18,26 @@ export function createReceiveBody(options: ReceiveBodyOptions) {
   return function receiveBody(exchange: Exchange): Promise<Received> | undefined {
     if (!exchange.hasBody || exchange.isOver) return undefined
     if (exchange.expectsContinue) exchange.response.writeContinue()
-    return options.bufferedBytes === 0 ? undefined : receive(exchange, options)
+    const { body } = exchange.request
+    if (options.bufferedBytes === 0 || body === undefined) return undefined
+    return receive(exchange, body, options)
   }
 }
 
 async function receive(
   exchange: Exchange,
+  body: Readable,
   { bufferedBytes, bodyLimitBytes }: ReceiveBodyOptions,
 ): Promise<Received> {
-  const { request } = exchange
   // Bytes that came in one packet with the head are there once the parser's turn is over.
   await parserTurn
-  const received = request.complete
-    ? { bytes: readAll(request), isWhole: true }
-    : await gather(exchange, Math.min(bufferedBytes, bodyLimitBytes))
+  // read() without a size returns the first piece alone, from Node.js 26 on.
+  const received = exchange.request.complete
+    ? { bytes: (body.read(body.readableLength) as Buffer | null) ?? NOTHING, isWhole: true }
+    : await gather(exchange, body, Math.min(bufferedBytes, bodyLimitBytes))
   if (received.bytes.length > bodyLimitBytes) {
     // What follows is dropped as it comes.
-    request.resume()
+    body.resume()
     return refuse('body_too_large', { cause: `more than ${bodyLimitBytes} bytes` })
   }
   exchange.received = received
@@ -42,14 +45,10 @@ async function receive(
 }
 
 const NOTHING = Buffer.alloc(0)
-/** read() without a size returns the first piece alone, from Node.js 26 on. */
-const readAll = (request: IncomingRequest): Buffer =>
-  (request.read(request.readableLength) as Buffer | null) ?? NOTHING
 const parserTurn = Promise.resolve()
 
 /** Resolves at the end of the body or beyond bufferedBytes; never when the body breaks off, which is answered elsewhere. */
-function gather(exchange: Exchange, bufferedBytes: number): Promise<ReceivedBody> {
-  const { request } = exchange
+function gather(exchange: Exchange, body: Readable, bufferedBytes: number): Promise<ReceivedBody> {
   let block: Buffer = NOTHING
   let length = 0
   exchange.wait()
@@ -66,12 +65,12 @@ function gather(exchange: Exchange, bufferedBytes: number): Promise<ReceivedBody
     }
     const onEnd = (): void => settle(true)
     const settle = (isWhole: boolean): void => {
-      request.off('data', onData).off('end', onEnd)
-      if (!isWhole) request.pause()
+      body.off('data', onData).off('end', onEnd)
+      if (!isWhole) body.pause()
       exchange.goOn()
       resolve({ bytes: block.subarray(0, length), isWhole })
     }
-    request.on('data', onData).once('end', onEnd)
+    body.on('data', onData).once('end', onEnd)
   })
 }
 

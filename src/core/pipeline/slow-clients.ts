@@ -90,7 +90,7 @@ function isAnswerBlocked({ response, status }: Exchange): boolean {
 
 /** Whether the client has to send on: nothing holds it back. */
 function isBodyWanted({ request, hasBody }: Exchange): boolean {
-  return hasBody && !request.complete && request.readableFlowing === true
+  return hasBody && !request.complete && request.body?.readableFlowing === true
 }
 
 function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): void {

@@ -52,7 +52,9 @@ export async function walkThrough(
   const arrival = {
     connection: new ClientConnection(request.socket, origin, undefined),
     request,
-    response: Object.assign(new ServerResponse(request), { send: () => {} }),
+    response: Object.assign(new ServerResponse(new IncomingMessage(request.socket)), {
+      send: () => {},
+    }),
   }
   const exchange = new Exchange(ID, arrival, framing, stages)
   onAddress(exchange.addressKey)
@@ -115,16 +117,14 @@ function requestOf({ method, target, headers, keyId }: Question) {
   const names = new Set(headers.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase()))
   if (!names.has('host')) rawHeaders.push('Host', 'gateway')
   if (keyId !== undefined) rawHeaders.push('Authorization', `Bearer ${STAND_IN}`)
-  const socket = Object.assign(new Socket(), { takenBytes: 0 })
-  const request = new IncomingMessage(socket)
-  request.push(null)
-  return Object.assign(request, {
+  return {
     method,
     url: target,
     httpVersion: '1.1',
     rawHeaders,
     complete: true,
-    socket,
+    body: undefined,
+    socket: Object.assign(new Socket(), { takenBytes: 0 }),
     receivedBytes: 0,
-  })
+  }
 }

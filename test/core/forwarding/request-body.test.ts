@@ -11,7 +11,7 @@ it('that is given up while its client breaks off ends nothing', async () => {
   const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
   client.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc')
   const [request] = (await once(server, 'request')) as [IncomingMessage]
-  const body = new RequestBody({ request, received: undefined, bodyLimitBytes: 100 })
+  const body = new RequestBody(request, { received: undefined, bodyLimitBytes: 100 })
   await once(body.resume(), 'data')
   // Between the tick in which Node finds that somebody listens and the one in which it tells of the error.
   request.once('aborted', () => process.nextTick(() => process.nextTick(() => body.destroy())))

@@ -1,5 +1,6 @@
 /** One exchange waits for a connection, writes the request and passes the answer to the pipeline. */
 import type { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 import { isIdempotent, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
 import type { AttemptSink, ForwardJob, ReceivedBody } from '../forwarder.ts'
@@ -7,7 +8,7 @@ import type { AnswerHead } from '../../http/answer-head.ts'
 import { clockTickMs } from '../../backends/coarse-clock.ts'
 import type { ConnectionUser, Http1Connection } from './connection.ts'
 import type { Http1Pool } from './pool.ts'
-import { requestHead } from '../../http/request-head.ts'
+import { requestHead, type WrittenHead } from '../../http/request-head.ts'
 import { RequestBody } from '../request-body.ts'
 
 /** The attempt's handle and the connection's exchange are one object: this is the hot path. */
@@ -27,7 +28,8 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
     super(job, sink)
     this.#pool = pool
     this.isHead = job.method === 'HEAD'
-    this.mayRepeat = isIdempotent(job.method) && (!job.hasBody || job.received?.isWhole === true)
+    this.mayRepeat =
+      isIdempotent(job.method) && (job.body === undefined || job.received?.isWhole === true)
     this.#progressMs = pool.clock.nowMs
     pool.take(this)
   }
@@ -45,7 +47,7 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
     if (head === undefined) return this.fail('broken', 'a request that cannot be written')
     this.sent = true
     this.#progress()
-    if (this.job.hasBody) return this.#sendWithBody(connection, head.text, head.bodyBytes)
+    if (this.job.body !== undefined) return this.#sendWithBody(connection, head, this.job.body)
     this.wholeSent = true
     connection.socket.write(head.text, 'latin1')
   }
@@ -91,46 +93,39 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
     this.#progressMs = this.#pool.clock.nowMs
   }
 
-  /** bodyBytes: the length in the head; undefined: chunked. Exactly that many bytes go out: any other number would corrupt the next request. */
-  #sendWithBody(connection: Http1Connection, head: string, bodyBytes: number | undefined): void {
+  /** Exactly the declared number of bytes goes out: any other number would corrupt the next request. */
+  #sendWithBody({ socket }: Http1Connection, head: WrittenHead, client: Readable): void {
     const { received } = this.job
-    if (received?.isWhole === true) return this.#sendWhole(connection, head, bodyBytes, received)
-    const body = new RequestBody(this.job)
+    if (received?.isWhole === true) return this.#sendWhole(socket, head, received)
+    const { text, bodyBytes } = head
+    const body = new RequestBody(client, this.job)
     this.body = body
     let missingBytes = bodyBytes ?? Infinity
     // The available part of the body goes out together with the head.
-    connection.socket.cork()
-    queueMicrotask(() => connection.socket.uncork())
-    connection.socket.write(head, 'latin1')
+    socket.cork()
+    queueMicrotask(() => socket.uncork())
+    socket.write(text, 'latin1')
     body.on('data', (chunk: Buffer) => {
       if (this.settled || chunk.length === 0) return
       this.#progress()
       missingBytes -= chunk.length
       if (missingBytes < 0) return this.#mismatch()
-      const keepsUp =
-        bodyBytes === undefined
-          ? writeChunk(connection.socket, chunk)
-          : connection.socket.write(chunk)
+      const keepsUp = bodyBytes === undefined ? writeChunk(socket, chunk) : socket.write(chunk)
       if (!keepsUp) body.pause()
     })
     body.once('end', () => {
       if (this.settled) return
       if (bodyBytes !== undefined && missingBytes > 0) return this.#mismatch()
       this.wholeSent = true
-      if (bodyBytes === undefined) connection.socket.write('0\r\n\r\n', 'latin1')
+      if (bodyBytes === undefined) socket.write('0\r\n\r\n', 'latin1')
     })
     body.once('error', (error) => this.onError(error))
   }
 
-  #sendWhole(
-    { socket }: Http1Connection,
-    head: string,
-    bodyBytes: number | undefined,
-    { bytes }: ReceivedBody,
-  ): void {
+  #sendWhole(socket: Socket, { text, bodyBytes }: WrittenHead, { bytes }: ReceivedBody): void {
     if (bodyBytes !== undefined && bodyBytes !== bytes.length) return this.#mismatch()
     socket.cork()
-    socket.write(head, 'latin1')
+    socket.write(text, 'latin1')
     if (bodyBytes !== undefined) socket.write(bytes)
     else {
       if (bytes.length > 0) writeChunk(socket, bytes)

@@ -76,7 +76,7 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     super(job, sink)
     this.#link = link
     this.#clock = setTimeout(() => this.#onTimeout(), job.responseTimeoutMs)
-    this.body = job.hasBody ? new RequestBody(job, true) : undefined
+    this.body = job.body && new RequestBody(job.body, job, true)
     this.body?.once('error', (error) => this.onError(error))
     this.body?.on('data', () => this.#clock.refresh())
     const { method, target: path } = job
@@ -168,11 +168,11 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
 }
 
 /** Adds the framing field, which Node omits when given a flat list: a body must never go out without it (RFC 9112 section 6). */
-function framedHeaders({ method, headers, hasBody }: ForwardJob, backend: Backend): string[] {
+function framedHeaders({ method, headers, body }: ForwardJob, backend: Backend): string[] {
   const framed = withHost(headers, backend)
   if (headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'content-length'))
     return framed
-  if (hasBody) framed.push('Transfer-Encoding', 'chunked')
+  if (body !== undefined) framed.push('Transfer-Encoding', 'chunked')
   else if (methodsThatExpectContent.has(method)) framed.push('Content-Length', '0')
   return framed
 }
