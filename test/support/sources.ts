@@ -44,7 +44,6 @@ async function bundle(folder: string): Promise<void> {
   const bundled = await rolldown({
     input: main,
     platform: 'node',
-    external: 'pino-pretty',
     plugins: [{ name: 'in place', transform: { filter, handler: inPlace } }],
   })
   await bundled.write({ dir: folder, format: 'esm', keepNames: true })

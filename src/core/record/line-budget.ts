@@ -5,20 +5,14 @@ export type LineBudget = ReturnType<typeof createLineBudget>
 /** One key gets at most this part of a budget, so that its lines leave room for those of others. */
 const SHARE_OF_A_KEY = 1 / 10
 
-/** Allows `perSecond` lines a second; the number suppressed is reported within the next second, or by settle(). */
+/** Allows `perSecond` lines a second; the number suppressed is reported within a second, or by settle(). */
 export function createLineBudget(perSecond: number, suppressed: (lines: number) => void) {
   const share = Math.ceil(perSecond * SHARE_OF_A_KEY)
+  const { add, settle } = createTally(suppressed)
   let second = 0
   let spent = 0
-  let leftOut = 0
   /** Lines of each key in this second; has at most as many entries as lines were written. */
   const spentByKey = new Map<string, number>()
-  const { settle, later } = createReport(() => {
-    if (leftOut > 0) suppressed(leftOut)
-    spent = 0
-    leftOut = 0
-    spentByKey.clear()
-  })
   function isWithin(key: string | undefined): boolean {
     if (spent >= perSecond) return false
     if (key !== undefined) {
@@ -35,44 +29,36 @@ export function createLineBudget(perSecond: number, suppressed: (lines: number) 
     spend(key?: string): boolean {
       const now = Math.floor(Date.now() / 1000)
       if (now !== second) {
-        settle()
         second = now
+        spent = 0
+        spentByKey.clear()
       }
-      if (isWithin(key)) return true
-      leftOut += 1
-      // The flood may end here, and then no later line would report it.
-      later()
-      return false
+      const isAllowed = isWithin(key)
+      if (!isAllowed) add()
+      return isAllowed
     },
   }
 }
 
-/** Reports at most once a second how often something happened, with the particulars of the last time. */
-export function createTally<Particulars>(report: (count: number, last: Particulars) => void) {
+/** Reports at most once a second how often something happened, with the particulars of the last time. settle: reports at once. */
+export function createTally<Particulars = void>(
+  report: (count: number, last: Particulars) => void,
+) {
   let count = 0
-  let last: Particulars | undefined
-  const { settle, later } = createReport(() => {
-    if (last !== undefined) report(count, last)
+  let last: Particulars
+  let timer: NodeJS.Timeout | undefined
+  const settle = (): void => {
+    clearTimeout(timer)
+    timer = undefined
+    if (count > 0) report(count, last)
     count = 0
-    last = undefined
-  })
+  }
   return {
     settle,
     add(particulars: Particulars): void {
       count += 1
       last = particulars
-      later()
+      timer ??= setTimeout(settle, 1_000).unref()
     },
   }
-}
-
-/** settle: reports at once; later: within a second. */
-function createReport(report: () => void) {
-  let timer: NodeJS.Timeout | undefined
-  const settle = (): void => {
-    clearTimeout(timer)
-    timer = undefined
-    report()
-  }
-  return { settle, later: () => void (timer ??= setTimeout(settle, 1_000).unref()) }
 }

@@ -22,8 +22,6 @@ export interface LineWriterOptions extends LineStyle {
   readonly destination?: number | { write(line: string): unknown }
   /** Number of this worker, written on each of its lines. */
   readonly worker?: number | undefined
-  /** Descriptor on which the supervisor of this worker takes lines to make text of them; lines that stay JSON are not sent there. */
-  readonly relay?: number | undefined
   /** Other processes write lines to the same destination. */
   readonly isShared?: boolean
 }
@@ -38,16 +36,13 @@ const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'
 
 /** dropped: called with the number of lost lines, once lines can be written again. */
 export function createLineWriter(
-  { destination = 2, worker, relay, isShared = false, ...first }: LineWriterOptions,
+  { destination = 2, worker, isShared = false, ...first }: LineWriterOptions,
   dropped: (lines: number) => void,
 ) {
-  const own =
+  const out =
     typeof destination === 'number'
       ? new DescriptorDestination(destination, isShared, dropped)
       : { ...nothingPending, write: (lines: string) => void destination.write(lines) }
-  const relayed = relay === undefined ? own : new DescriptorDestination(relay, false, dropped)
-  const all = [...new Set([own, relayed])]
-  let target = own
   const isTerminal = typeof destination === 'number' && isatty(destination)
   const timestamp = createTimestamp(worker)
   let lowest = 0
@@ -55,13 +50,10 @@ export function createLineWriter(
   const use = ({ level, format = 'auto' }: LineStyle): void => {
     lowest = severities.indexOf(level)
     const isText = format === 'text' || (format === 'auto' && isTerminal)
-    readable =
-      isText && worker === undefined ? createReadableText({ colour: isTerminal }) : undefined
-    target.flush()
-    target = isText ? relayed : own
+    readable = isText ? createReadableText({ colour: isTerminal }) : undefined
   }
   use(first)
-  const pass = (lines: string): void => target.write(readable?.(lines) ?? lines)
+  const pass = (lines: string): void => out.write(readable?.(lines) ?? lines)
   return {
     /** Applies to lines from now on. */
     use,
@@ -73,11 +65,11 @@ export function createLineWriter(
     /** Writes whole lines of JSON, line ends included. */
     pass,
     /** The reason why lines are being lost at the moment; undefined while they are written. */
-    fault: () => all.map(({ fault }) => fault).find((fault) => fault !== undefined),
-    lostLines: () => all.reduce((lines, { lostLines }) => lines + lostLines, 0),
-    flush: () => target.flush(),
-    flushSync: () => all.forEach((each) => each.flushSync()),
-    close: async () => void (await Promise.all(all.map((each) => each.close()))),
+    fault: () => out.fault,
+    lostLines: () => out.lostLines,
+    flush: () => out.flush(),
+    flushSync: () => out.flushSync(),
+    close: () => out.close(),
   }
 }
 

@@ -92,7 +92,7 @@ export function createLog(options: LogOptions) {
     /** Lines lost since the start. */
     lostLines: out.lostLines,
     /** Writes what is pending before it returns. */
-    flushSync: () => out.flushSync(),
+    flushSync: out.flushSync,
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
       for (const { settle } of [...Object.values(tallies), anonymous, overQuota]) settle()

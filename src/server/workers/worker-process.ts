@@ -26,7 +26,7 @@ export interface WorkerProcessOptions {
   readonly entry: string
   readonly start: Omit<StartMessage, 'kind' | 'config'> & { readonly config: Config }
   readonly listenFd: number
-  /** Takes whole lines of the worker's stderr: what Node.js reports there, and its log where that is to become text. */
+  /** Takes whole lines of the worker's stderr, such as what Node.js reports there. */
   onLines(lines: string): void
   /** They answer the calls of the worker. */
   readonly handlers: CallHandlers<SharedCalls>

@@ -21,7 +21,6 @@ import {
   CLIENTS_FD,
   LISTEN_FD,
   LOG_FD,
-  STDERR_FD,
   type StartMessage,
   type ToSupervisor,
   type ToWorker,
@@ -91,7 +90,7 @@ export function createWorker(channel: SupervisorChannel) {
   }
 }
 
-const ownOutput = { destination: LOG_FD, relay: STDERR_FD, isShared: true }
+const ownOutput = { destination: LOG_FD, isShared: true }
 
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },

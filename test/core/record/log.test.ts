@@ -253,7 +253,7 @@ describe('the other lines', () => {
   })
 
   it('of a worker are passed on as they are, and whatever else it writes becomes a line', () => {
-    const { log: worker, lines: own } = logs({ worker: 2, format: 'text' })
+    const { log: worker, lines: own } = logs({ worker: 2 })
     worker.access(exchange(), times)
     expect(parse(own[0])).toMatchObject({ worker: 2, event: 'access' })
     const { log, lines } = logs()
@@ -290,12 +290,15 @@ describe('text for reading along', () => {
   it('has the time, the level, the event and its fields on one line; what is looked for first of a request in front', () => {
     const { log, lines } = logs({ format: 'text' })
     log.access(exchange(), times)
-    log.relay(`${JSON.stringify({ level: 'warn', worker: 1, event: 'keyBanned' })}\n`)
+    const time = '2026-11-03T14:07:31.123Z'
+    log.relay(`${JSON.stringify({ level: 'warn', time, worker: 1, event: 'keyBanned' })}\n`)
+    log.relay('{"level":"warn","time":"2026\n')
     expect(lines[0]).toMatch(clock)
     expect(lines[0]?.replace(clock, '')).toMatch(
       /^INFO: GET \/v1\/pets 200 [\d.]+ ms acme \d+ left id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
     )
-    expect(lines[1]).toContain('WARN: keyBanned worker=1\n')
+    expect(lines[1]).toMatch(/^\[\d\d:\d\d:31\.123\] WARN: keyBanned worker=1\n$/)
+    expect(lines[2]).toBe('{"level":"warn","time":"2026\n')
   })
 
   it('says what a reload has changed in words', () => {
