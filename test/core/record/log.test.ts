@@ -377,7 +377,7 @@ describe('writing to a descriptor', () => {
     const reader = temporaryFile(
       'reader.mjs',
       `import { readSync, writeSync } from 'node:fs'
-      const bytes = Buffer.alloc(1_500)
+      const bytes = Buffer.alloc(4_000)
       const wait = new Int32Array(new SharedArrayBuffer(4))
       for (let length = 1; length > 0; Atomics.wait(wait, 0, 0, 1))
         writeSync(1, bytes, 0, (length = readSync(0, bytes)))`,
