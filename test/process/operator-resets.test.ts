@@ -41,9 +41,12 @@ it('a reset is obeyed by all gateways on one Redis: nothing beyond the limit, an
   const [first, last] = [await gatewayHere(file), await gatewayHere(file)]
   const gateways = [first, await gatewayHere(file), last]
   const seen = (): number => backend.requests.length
+  /** How often a reset was asked for. */
+  let resets = 0
   /** Where a busy machine held up the store it may have been done, or not; undefined: it was, and nobody has told of it. */
   const resetForSure = async (): Promise<Record<string, unknown> | undefined> => {
     const before = seen()
+    resets++
     const { status, body } = await reset(last, 'both')
     if (status !== 503) return body
     let used: number | undefined
@@ -79,11 +82,14 @@ it('a reset is obeyed by all gateways on one Redis: nothing beyond the limit, an
     // Those who ask without a rest may be let in before the answer is there.
     expect(after.day).toBeLessThan(LIMIT / 4)
   }
-  const backMs = await eventually('all is used again', () => seen() === OTHER_USED + 2 * LIMIT)
+  const used = () => (seen() - OTHER_USED) / LIMIT
+  const backMs = await eventually('all is used again', () => used() >= 2)
   // All are let in at once; on a busy machine their calls take their time too.
   expect(backMs).toBeLessThan(5_000 + 20 * slowestMs)
   await sleep(300)
-  expect(seen()).toBe(OTHER_USED + 2 * LIMIT)
+  // One that failed may have been done, behind that.
+  await eventually('the end of it', () => Number.isInteger(used()))
+  expect(used()).toBeLessThanOrEqual(1 + resets)
 
   await stop()
   for (const gateway of [first, last])

@@ -16,7 +16,7 @@ describe.concurrent('requests that a backend has begun to receive', () => {
     'are charged when they $what: $status',
     async ({ status, rest, atOnce }, { onTestFinished }) => {
       const heads = new Set<string>()
-      const statuses: (number | undefined)[] = []
+      let refused = 0
       const timeouts = `timeouts: { headers: 1s, request: ${status === 408 ? '2s' : '60s'}, drain: 1s }`
       const { connect, charged } = await openWire({
         requestsMayBreakOff: true,
@@ -35,7 +35,11 @@ describe.concurrent('requests that a backend has begun to receive', () => {
         await until(() => heads.has(target) || client.received().closed, 'its head or an answer')
         client.send(rest)
         const { responses } = await client.waitFor(({ closed }) => closed)
-        statuses.push(responses[0]?.status)
+        const answered = responses[0]?.status
+        if (heads.has(target)) expect(answered).toBe(status)
+        // What a busy machine held up before a backend had seen it is free, and is sent again.
+        else if (answered === 429) refused++
+        else await send(target)
       }
       const lane = async (_: unknown, from: number): Promise<void> => {
         for (let nth = from; nth < REQUESTS; nth += atOnce) await send(`/v1/pets?${nth}`)
@@ -44,8 +48,7 @@ describe.concurrent('requests that a backend has begun to receive', () => {
       await Promise.all(Array.from({ length: atOnce }, lane))
       expect(await charged(keys.free)).toBe(heads.size)
       expect(heads.size).toBe(LIMIT)
-      expect(statuses.filter((one) => one === status)).toHaveLength(LIMIT)
-      expect(statuses.filter((one) => one === 429)).toHaveLength(REQUESTS - LIMIT)
+      expect(refused).toBe(REQUESTS - LIMIT)
     },
   )
 })

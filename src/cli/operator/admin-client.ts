@@ -53,6 +53,8 @@ async function callAdmin(gateway: AdminOf, path: string, call: Call) {
   const tls = url.protocol === 'https:' ? await import('./admin-tls.ts') : undefined
   const options = {
     ...tls?.tlsOf(env),
+    // A connection kept since the last call may just be closing.
+    agent: false,
     method,
     headers: {
       ...(body !== undefined && { 'content-type': 'application/json' }),
