@@ -4,11 +4,9 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
-import type { Engine, ForwardHandle, ForwardJob } from '../../src/core/forwarding/forwarder.ts'
-import type { ForwardSink } from '../../src/core/forwarding/forwarder.ts'
-import type { EngineOptions } from '../../src/core/forwarding/engine.ts'
+import type { Engine, EngineOptions, ForwardJob } from '../../src/core/forwarding/engine.ts'
 import type { Backend } from '../../src/core/backends/backend.ts'
-import { Forwarder } from '../../src/core/forwarding/attempts.ts'
+import { Forwarder, Forwarding } from '../../src/core/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/core/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../support/ending.ts'
@@ -34,13 +32,39 @@ export function forwardNow(
   job: Partial<ForwardJob>,
   outcome = new Outcome(),
 ): Outcome {
-  outcome.handle = forwarder.forward(jobWith(job), outcome)
+  outcome.handle = new Watched(jobWith(job), forwarder, outcome)
+  outcome.handle.begin()
   outcome.forwardReturned = true
   return outcome
 }
 
+/** A request whose sink is an outcome. */
+class Watched extends Forwarding {
+  readonly #outcome: Outcome
+
+  constructor(job: ForwardJob, forwarder: Forwarder, outcome: Outcome) {
+    super(job, forwarder)
+    this.#outcome = outcome
+  }
+  protected sentTo(): void {}
+  override head(status: number, headers: string[]): void {
+    super.head(status, headers)
+    this.#outcome.head(status, headers)
+  }
+  data(chunk: Buffer): boolean {
+    return this.#outcome.data(chunk)
+  }
+  override end(): void {
+    super.end()
+    this.#outcome.end()
+  }
+  protected refuse(failure: BackendFailure): void {
+    this.#outcome.fail(failure)
+  }
+}
+
 /** The sink of one exchange: what it was told, in order. */
-export class Outcome implements ForwardSink {
+export class Outcome {
   readonly calls: string[] = []
   status: number | undefined
   headers: string[] = []
@@ -50,14 +74,13 @@ export class Outcome implements ForwardSink {
   accepts = true
   calledEarly = false
   forwardReturned = false
-  handle: ForwardHandle | undefined
+  handle: Forwarding | undefined
   request: IncomingMessage | undefined
   readonly #chunks: Buffer[] = []
   readonly #over = Promise.withResolvers<void>()
   /** Resolves behind end or fail. */
   readonly over = this.#over.promise
 
-  sentTo(): void {}
   head(status: number, headers: string[]): void {
     this.#note('head')
     this.status = status

@@ -3,7 +3,7 @@ import type { Config } from '../../config/config.ts'
 import { couldNotConnect, isGatewayFault, speaksAgainstBackend } from '../rules/backend-failure.ts'
 import { Choice, type Asker } from './choice.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
-import { Line, type Place } from './line.ts'
+import { Line, type Waiter } from './line.ts'
 import { countOutcome, type Backend, type Outcome, type Sender } from './backend.ts'
 import type { ClientFailure } from './standing.ts'
 
@@ -50,27 +50,25 @@ export class Balancer {
   }
 
   /**
-   * Grants a permit, which one report() or giveBack() must return; undefined: the request has to wait. Any other backend of
-   * equal health is preferred to `avoid`. A client whose earlier requests wait gets no permit for a later one. A client that
+   * Grants a permit, which one report() or giveBack() must return; undefined: the request has to wait. A client whose earlier requests wait gets no permit for a later one. A client that
    * has none in line may pass the line, as those who wait there either hold too many permits or find none free.
    */
-  take(asker: Asker, avoid?: Backend): Backend | undefined {
-    return this.#line.has(asker.clientId) ? undefined : this.#grant(asker, avoid)
+  take(asker: Asker): Backend | undefined {
+    return this.#line.has(asker.clientId) ? undefined : this.#grant(asker)
   }
 
   /** Enters the line and returns true, if it has room; onPermit or onOverdue follows in a later turn, unless leave() comes first. */
-  wait(place: Place, avoid?: Backend): boolean {
+  wait(waiter: Waiter): boolean {
     if (this.#line.length >= this.#options.breaker.waiting) return false
-    place.avoid = avoid
-    place.deadlineMs ??= this.#clock.nowMs + place.longestMs + clockTickMs
-    this.#line.enter(place)
+    waiter.deadlineMs ??= this.#clock.nowMs + waiter.longestWaitMs + clockTickMs
+    this.#line.enter(waiter)
     this.#clock.start()
     return true
   }
 
   /** Removes a request that is not to wait any longer. */
-  leave(place: Place): void {
-    this.#line.leave(place)
+  leave(waiter: Waiter): void {
+    this.#line.leave(waiter)
   }
 
   /** Notes the outcome and gives the permit back. */
@@ -160,11 +158,10 @@ export class Balancer {
 
   #serveLine(): void {
     // A client that was served and has more requests in line comes up again behind the others.
-    for (const place of this.#line.firsts()) {
-      const { waiter, avoid } = place
-      const backend = this.#grant(waiter, avoid)
+    for (const waiter of this.#line.firsts()) {
+      const backend = this.#grant(waiter)
       if (backend !== undefined) {
-        this.#line.serve(place)
+        this.#line.serve(waiter)
         waiter.onPermit(backend)
       }
       // A client without any permit has the widest choice: if it gets none, nobody does.
@@ -173,19 +170,19 @@ export class Balancer {
   }
 
   #onTick(nowMs: number): boolean {
-    for (const place of this.#line.places()) {
-      if (nowMs < (place.deadlineMs ?? Infinity)) continue
-      this.#line.leave(place)
-      place.waiter.onOverdue()
+    for (const waiter of this.#line.all()) {
+      if (nowMs < (waiter.deadlineMs ?? Infinity)) continue
+      this.#line.leave(waiter)
+      waiter.onOverdue()
     }
     // A backend's rest may have ended without any report.
     this.#serveLine()
     return this.#line.length > 0
   }
 
-  #grant(asker: Asker, avoid: Backend | undefined): Backend | undefined {
+  #grant(asker: Asker): Backend | undefined {
     const permits = this.#permitsOf(asker.clientId)
-    const backend = this.#choice.next(asker, permits, avoid)
+    const backend = this.#choice.next(asker, permits)
     if (backend === undefined) return undefined
     backend.inUse++
     this.#permits.set(asker.clientId, permits + 1)

@@ -2,14 +2,18 @@
 import type { Config } from '../../config/config.ts'
 import { isIdempotent } from '../rules/backend-failure.ts'
 import type { Backend } from './backend.ts'
-import type { Waiter } from './line.ts'
 import { restMs, type Standing } from './standing.ts'
 
 /** Extra rest of a failed backend for requests that may not be sent twice, or whose client has failed there: other requests try it first. */
 const moreForOthersMs = 1_000
 
-/** A request that asks for a permit: its client and its method. */
-export type Asker = Pick<Waiter, 'clientId' | 'method'>
+/** A request that asks for a permit. */
+export interface Asker {
+  readonly clientId: string
+  readonly method: string
+  /** The backend where the request has just failed. */
+  readonly avoid?: Backend | undefined
+}
 
 export class Choice {
   readonly #backends: readonly Backend[]
@@ -26,10 +30,10 @@ export class Choice {
 
   /**
    * Prefers healthy backends to resting ones and those to ejected ones, even if the request then has to wait.
-   * Yet one request a second tries a resting backend. Any other backend of equal health is preferred to `avoid`.
+   * Yet one request a second tries a resting backend. Any other backend of equal health is preferred to `avoid` of the asker.
    * permits: how many the client already holds, of all backends.
    */
-  next(asker: Asker, permits: number, avoid: Backend | undefined): Backend | undefined {
+  next(asker: Asker, permits: number): Backend | undefined {
     const backends = this.#backends
     const { connections, balance } = this.#options
     const areWell = backends.every(isWell)
@@ -50,7 +54,7 @@ export class Choice {
         if (isDue(backend.standing, nowMs, asker)) rank = -1
         else if (levelOf(backend.standing, nowMs) > level) continue
       }
-      if (backend === avoid) rank += connections
+      if (backend === asker.avoid) rank += connections
       if (rank >= bestRank) continue
       best = backend
       bestRank = rank

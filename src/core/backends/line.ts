@@ -1,42 +1,30 @@
 /** Requests wait for a backend in one line: clients take turns, and each client's requests keep their order. */
 import type { Backend } from './backend.ts'
+import type { Asker } from './choice.ts'
 
-export interface Waiter {
-  readonly clientId: string
-  readonly method: string
+/** A request that asks for a permit, and waits in line where there is none. */
+export interface Waiter extends Asker {
+  /** Limit for all waits of the request together. */
+  readonly longestWaitMs: number
+  /** Time on the balancer's coarse clock. Written by the balancer when the first wait begins. */
+  deadlineMs: number | undefined
   /** The request has left the line with a permit, which a report must give back. */
   onPermit(backend: Backend): void
   /** The request has left the line because it waited too long. */
   onOverdue(): void
 }
 
-/** A request keeps one place for all its waits. */
-export class Place {
-  readonly waiter: Waiter
-  readonly longestMs: number
-  /** Time on the balancer's coarse clock. Written by the balancer when the first wait begins. */
-  deadlineMs: number | undefined
-  /** The backend where the request has just failed. Written by the balancer. */
-  avoid: Backend | undefined
-
-  /** longestMs: limit for all waits of the request together. */
-  constructor(waiter: Waiter, longestMs: number) {
-    this.waiter = waiter
-    this.longestMs = longestMs
-  }
-}
-
 export class Line {
   /** Number of requests in line. Written here only. */
   length = 0
   /** Requests of each client that waits. Clients stand in the order of their turns, and their requests in that of their arrival. */
-  readonly #turns = new Map<string, Set<Place>>()
+  readonly #turns = new Map<string, Set<Waiter>>()
 
-  enter(place: Place): void {
-    const { clientId } = place.waiter
+  enter(waiter: Waiter): void {
+    const { clientId } = waiter
     const own = this.#turns.get(clientId)
-    if (own === undefined) this.#turns.set(clientId, new Set([place]))
-    else own.add(place)
+    if (own === undefined) this.#turns.set(clientId, new Set([waiter]))
+    else own.add(waiter)
     this.length++
   }
 
@@ -45,19 +33,19 @@ export class Line {
   }
 
   /** The first request of each client, in the order of their turns. Requests may enter, leave and be served meanwhile. */
-  *firsts(): Iterable<Place> {
+  *firsts(): Iterable<Waiter> {
     for (const [first] of this.#turns.values()) if (first !== undefined) yield first
   }
 
   /** All requests, those of one client together. Requests may enter, leave and be served meanwhile. */
-  *places(): Iterable<Place> {
+  *all(): Iterable<Waiter> {
     for (const own of this.#turns.values()) yield* own
   }
 
   /** Removes a request that got its permit, and moves its client behind all others. */
-  serve(place: Place): void {
-    const { clientId } = place.waiter
-    this.leave(place)
+  serve(waiter: Waiter): void {
+    const { clientId } = waiter
+    this.leave(waiter)
     const others = this.#turns.get(clientId)
     if (others === undefined) return
     this.#turns.delete(clientId)
@@ -65,10 +53,10 @@ export class Line {
   }
 
   /** Removes a request; it has no effect if the request has already left. */
-  leave(place: Place): void {
-    const { clientId } = place.waiter
+  leave(waiter: Waiter): void {
+    const { clientId } = waiter
     const own = this.#turns.get(clientId)
-    if (own?.delete(place) !== true) return
+    if (own?.delete(waiter) !== true) return
     this.length--
     if (own.size === 0) this.#turns.delete(clientId)
   }

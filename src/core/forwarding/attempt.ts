@@ -1,8 +1,13 @@
 /** The attempts of both engines share this base: each ends once, with one call of its sink. */
 import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
 import { isTlsRefusal } from '../rules/tls-faults.ts'
-import { backendErrorCode, errorText } from './engine.ts'
-import type { AttemptSink, ForwardHandle, ForwardJob } from './forwarder.ts'
+import {
+  backendErrorCode,
+  errorText,
+  type AttemptSink,
+  type ForwardHandle,
+  type ForwardJob,
+} from './engine.ts'
 import type { RequestBody } from './request-body.ts'
 
 /** The attempt is also its handle: the hot path allocates one object. */

@@ -1,17 +1,17 @@
 /** Decides for all engines which backend a request goes to, and whether another one gets it after a failure. */
 import type { Balancer } from '../backends/balancer.ts'
-import { Place, type Waiter } from '../backends/line.ts'
+import type { Waiter } from '../backends/line.ts'
 import type { Backend, Outcome } from '../backends/backend.ts'
 import { answered, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
-import type { AttemptSink, Engine, ForwardHandle, ForwardJob, ForwardSink } from './forwarder.ts'
+import type { AttemptSink, Engine, ForwardHandle, ForwardJob } from './engine.ts'
 import { readOn } from './request-body.ts'
 import type { Retries } from './retries.ts'
 
-export const saturated: BackendFailure = {
+const saturated: BackendFailure = {
   kind: 'saturated',
   cause: 'too many requests wait for a backend',
 }
-export const overdue: BackendFailure = {
+const overdue: BackendFailure = {
   kind: 'connect_timeout',
   cause: "no connection became free within upstream.timeouts.response or the route's",
 }
@@ -20,8 +20,7 @@ export class Forwarder {
   readonly balancer: Balancer
   readonly retries: Retries
   readonly engine: Engine
-  closing = false
-  /** Number of requests under way. Written by forward() and settled() only. */
+  /** Number of requests and tunnels under way. Written by begun() and settled() only. */
   underWay = 0
   #onIdle: (() => void) | undefined
 
@@ -31,11 +30,9 @@ export class Forwarder {
     this.engine = engine
   }
 
-  /** Starts the request; never throws: the sink gets all results. */
-  forward(job: ForwardJob, sink: ForwardSink): ForwardHandle {
+  begun(): void {
     this.underWay++
     this.retries.begun()
-    return new Attempts(job, sink, this)
   }
 
   settled(): void {
@@ -43,50 +40,66 @@ export class Forwarder {
     if (this.underWay === 0) this.#onIdle?.()
   }
 
-  /** Refuses new requests; resolves when those under way have finished and the engine is closed. */
+  /** Resolves when the requests under way have finished and the engine is closed. */
   async close(): Promise<void> {
-    this.closing = true
     if (this.underWay > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
     await this.engine.close()
   }
 }
 
-/** One request is the pipeline's handle, the engine's sink and the balancer's waiter: the hot path allocates one object. */
-class Attempts implements ForwardHandle, AttemptSink, Waiter {
-  #job: ForwardJob
-  readonly #sink: ForwardSink
-  readonly #forwarder: Forwarder
+/**
+ * One request through all its attempts. It is the pipeline's handle and sink, the engine's sink and the balancer's waiter: the
+ * hot path allocates one object.
+ */
+export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
+  protected job: ForwardJob
+  protected readonly forwarder: Forwarder
   /** The performance.now() at which the current attempt was sent. */
   startedMs: number
+  deadlineMs: number | undefined
+  avoid: Backend | undefined
+  settled = false
   /** The backend whose permit the request holds; undefined: it holds none. */
   #backend: Backend | undefined
   /** The handle of the current attempt; undefined between two attempts. */
   #handle: ForwardHandle | undefined
-  /** The place in line; undefined: the request never had to wait. */
-  #place: Place | undefined
   #status: number | undefined
+  /** The outcome was noted before the end. */
+  #isNoted = false
   #repeated = 0
   /** The failure of the previous attempt; undefined during the first one. */
   #failed: FailedAttempt | undefined
   /** The backend of a failed attempt may have received some of the request. */
   #reached = false
-  settled = false
 
-  constructor(job: ForwardJob, sink: ForwardSink, forwarder: Forwarder) {
-    this.#job = job
-    this.#sink = sink
-    this.#forwarder = forwarder
+  constructor(job: ForwardJob, forwarder: Forwarder) {
+    this.job = job
+    this.forwarder = forwarder
     this.startedMs = job.startedMs
-    if (forwarder.closing) this.#refuseSoon(closing)
-    else this.#start()
   }
 
+  /** Names the backend of each attempt, for a repeated one with the previous failure. */
+  protected abstract sentTo(backend: string, after?: BackendFailure): void
+  abstract data(chunk: Buffer): boolean
+  /** The request has failed for good. */
+  protected abstract refuse(failure: BackendFailure): void
+
   get clientId(): string {
-    return this.#job.clientId
+    return this.job.clientId
   }
 
   get method(): string {
-    return this.#job.method
+    return this.job.method
+  }
+
+  get longestWaitMs(): number {
+    return this.job.responseTimeoutMs
+  }
+
+  /** Starts the request; never throws. */
+  begin(): void {
+    this.forwarder.begun()
+    this.#start()
   }
 
   abort(fault?: BackendFailure): boolean {
@@ -102,80 +115,77 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
 
   onPermit(backend: Backend): void {
     this.#backend = backend
-    const { body, received: before } = this.#job
+    const { body, received: before } = this.job
     if (body === undefined || before?.isWhole === true) return this.#send(backend)
     readOn(body, before, this, (received) => {
-      this.#job = { ...this.#job, received }
-      if (received.bytes.length <= this.#job.bodyLimitBytes) return this.#send(backend)
+      this.job = { ...this.job, received }
+      if (received.bytes.length <= this.job.bodyLimitBytes) return this.#send(backend)
       this.#giveBack('abandoned')
-      this.#refuse({ kind: 'body_too_large', cause: `more than ${this.#job.bodyLimitBytes} bytes` })
+      this.#fail({ kind: 'body_too_large', cause: `more than ${this.job.bodyLimitBytes} bytes` })
     })
   }
 
   #send(backend: Backend): void {
     this.#backend = backend
     // The time of an attempt excludes the wait in line and earlier attempts.
-    if (this.#failed !== undefined || this.#place !== undefined) this.startedMs = performance.now()
-    this.#sink.sentTo(backend.name, this.#failed)
-    this.#handle = this.#forwarder.engine.send(backend, this.#job, this)
+    if (this.#failed !== undefined || this.deadlineMs !== undefined)
+      this.startedMs = performance.now()
+    this.sentTo(backend.name, this.#failed)
+    this.#handle = this.send(backend)
+  }
+
+  protected send(backend: Backend): ForwardHandle {
+    return this.forwarder.engine.send(backend, this.job, this)
   }
 
   onOverdue(): void {
-    this.#refuse(overdue)
+    this.#fail(overdue)
   }
 
-  head(status: number, headers: string[]): void {
+  head(status: number, _headers: string[]): void {
     this.#status = status
-    this.#sink.head(status, headers)
-  }
-
-  data(chunk: Buffer): boolean {
-    return this.#sink.data(chunk)
+    if (status !== 101 || this.#backend === undefined) return
+    // A tunnel keeps the permit, but its answer is complete.
+    this.forwarder.balancer.note(this.#backend, status, this)
+    this.#isNoted = true
   }
 
   end(): void {
     this.#settle(this.#status ?? 'abandoned')
-    this.#sink.end()
   }
 
   fail(failed: FailedAttempt): void {
     const failedAt = this.#backend
     this.#giveBack(failed)
-    if (this.#forwarder.retries.allows(this, failed, this.#repeated))
+    if (this.forwarder.retries.allows(this, failed, this.#repeated))
       return this.#repeat(failed, failedAt)
-    this.#refuse(failed)
+    this.#fail(failed)
   }
 
-  #start(avoid?: Backend): void {
-    const { balancer } = this.#forwarder
-    const backend = balancer.take(this, avoid)
+  #start(): void {
+    const { balancer } = this.forwarder
+    const backend = balancer.take(this)
     if (backend !== undefined) return this.#send(backend)
     // A request that has used up its response timeout does not wait again.
-    if (this.#failed?.kind === 'response_timeout') return this.#refuse(this.#failed)
-    this.#place ??= new Place(this, this.#job.responseTimeoutMs)
-    if (!balancer.wait(this.#place, avoid)) this.#refuseSoon(saturated)
+    if (this.#failed?.kind === 'response_timeout') return this.#fail(this.#failed)
+    if (!balancer.wait(this)) this.#fail(saturated)
   }
 
   #repeat(failed: FailedAttempt, failedAt: Backend | undefined): void {
     this.#repeated++
     this.#failed = failed
+    this.avoid = failedAt
     this.#reached ||= failed.phase === 'sent'
     this.#handle = undefined
     // The engine is still cleaning up after the failure when it reports it.
     setImmediate(() => {
-      if (!this.settled) this.#start(failedAt)
+      if (!this.settled) this.#start()
     })
   }
 
-  #refuseSoon(failure: BackendFailure): void {
-    queueMicrotask(() => {
-      if (!this.settled) this.#refuse(failure)
-    })
-  }
-
-  #refuse(failure: BackendFailure): void {
+  #fail(failure: BackendFailure): void {
     this.#finish()
-    this.#sink.fail(failure)
+    this.refuse(failure)
   }
 
   #settle(outcome: Outcome): void {
@@ -184,17 +194,16 @@ class Attempts implements ForwardHandle, AttemptSink, Waiter {
   }
 
   #giveBack(outcome: Outcome): void {
-    const { balancer } = this.#forwarder
+    const { balancer } = this.forwarder
     const backend = this.#backend
     this.#backend = undefined
-    if (backend !== undefined) balancer.report(backend, outcome, this)
-    else if (this.#place !== undefined) balancer.leave(this.#place)
+    if (backend === undefined) balancer.leave(this)
+    else if (this.#isNoted) balancer.giveBack(backend, this.clientId)
+    else balancer.report(backend, outcome, this)
   }
 
   #finish(): void {
     this.settled = true
-    this.#forwarder.settled()
+    this.forwarder.settled()
   }
 }
-
-const closing: BackendFailure = { kind: 'unreachable', cause: 'the gateway is closing' }

@@ -1,7 +1,61 @@
-/** The forwarding engines share their options, limits on answers, and the reading of errors. */
+/** The interface of the engines that send a request to a backend, and what they share: options, limits on answers, the reading of errors. */
+import type { Readable } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
 import type { Config } from '../../config/config.ts'
+import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
 import { inWords } from '../rules/tls-faults.ts'
+
+/** Receives the result of one attempt. The last call is exactly one of end and fail; head comes at most once before. */
+export interface AttemptSink {
+  /** Takes the final status and the header fields as a flat name, value array, exactly as received. 1xx answers are not passed on. Must not throw. */
+  head(status: number, headers: string[]): void
+  /** Takes a piece of the body; false asks the engine to pause until resume() of the handle. */
+  data(chunk: Buffer): boolean
+  end(): void
+  fail(failed: FailedAttempt): void
+}
+
+export interface ReceivedBody {
+  readonly bytes: Buffer
+  /** The body is complete. */
+  readonly isWhole: boolean
+}
+
+export interface ForwardJob {
+  /** The balancer counts permits and failures by client. startedMs: performance.now(). */
+  readonly clientId: string
+  readonly startedMs: number
+  readonly method: string
+  /** Target in origin form, byte for byte as it was routed. */
+  readonly target: string
+  /** Header fields for the backend as a flat name, value array. Host is absent if the backend's own is to be used; of the framing fields only Content-Length is kept, when the body has a known length. */
+  readonly headers: string[]
+  /** The client's body behind what was received; undefined: the request has none. One without a known length is counted against bodyLimitBytes. */
+  readonly body: Readable | undefined
+  /** The part of the body that was read before a backend was chosen. */
+  readonly received?: ReceivedBody | undefined
+  readonly bodyLimitBytes: number
+  readonly responseTimeoutMs: number
+}
+
+export interface ForwardHandle {
+  /**
+   * Ends the backend request at once, after the client left or the gateway gave up; no sink call follows.
+   * fault: the reason if the backend's answer cannot be passed on.
+   * Returns whether a backend may have received any of the request.
+   */
+  abort(fault?: BackendFailure): boolean
+  /** Continues the answer after data() returned false. */
+  resume(): void
+}
+
+/** Sends one request to one given backend; chooses no backend and repeats nothing. */
+export interface Engine {
+  /** Never throws; the sink is called only after this call has returned. The handle's abort() reports on this attempt. */
+  send(backend: Backend, job: ForwardJob, sink: AttemptSink): ForwardHandle
+  /** Closes all connections; called when no request is under way. */
+  close(): Promise<void>
+}
 
 /**
  * connections: limit per backend; a request that gets no connection within its response timeout fails as connect_timeout.

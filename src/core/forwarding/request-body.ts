@@ -1,7 +1,7 @@
 /** Wraps the client's request body in a stream that counts it, reads on demand and never destroys the client's request. */
 import { Readable } from 'node:stream'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
-import type { ForwardJob, ReceivedBody } from './forwarder.ts'
+import type { ForwardJob, ReceivedBody } from './engine.ts'
 
 /**
  * Engines destroy the body they are given: an IncomingMessage would lose the client's connection, or its socket property.

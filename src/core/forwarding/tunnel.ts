@@ -4,7 +4,6 @@ import type { Duplex } from 'node:stream'
 import { closeFrame, FrameTracker } from '../http/websocket-frames.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { ownEnds, type OwnEnd, type TunnelEnd } from '../rules/websocket.ts'
-import type { UpgradeJob } from './forwarder.ts'
 
 /** Time for the rest of the traffic after the backend or the gateway has ended the tunnel. */
 const CLOSING_MS = 5_000
@@ -58,8 +57,16 @@ class Direction {
   }
 }
 
+/** The client's side of a tunnel. */
+export interface TunnelClient {
+  readonly socket: Duplex
+  readonly caller: Caller
+  /** The tunnel ends; called once, before the client's side is closed. */
+  ended(end: TunnelEnd): void
+}
+
 export class Tunnel {
-  readonly #job: UpgradeJob
+  readonly #client: TunnelClient
   readonly #toBackend: Direction
   readonly #toClient: Direction
   readonly #closed = Promise.withResolvers<undefined>()
@@ -74,15 +81,14 @@ export class Tunnel {
   /** The performance.now() at which both sides are destroyed. */
   #cutAtMs = Infinity
 
-  /** early: the bytes that the client sent before it had its answer. */
-  constructor(job: UpgradeJob, backend: Duplex, early: Buffer) {
-    this.#job = job
-    this.#toBackend = new Direction(job.socket, backend)
-    this.#toClient = new Direction(backend, job.socket)
+  constructor(client: TunnelClient, backend: Duplex) {
+    const { socket } = client
+    this.#client = client
+    this.#toBackend = new Direction(socket, backend)
+    this.#toClient = new Direction(backend, socket)
     backend.on('error', () => backend.destroy())
-    this.#toBackend.pass(early)
     this.#join(this.#toBackend, backend, 'client')
-    this.#join(this.#toClient, job.socket, 'backend')
+    this.#join(this.#toClient, socket, 'backend')
   }
 
   /** Checks idle time, deadline and the caller's right. Must be called about twice a second: a tunnel has no timer. */
@@ -91,7 +97,7 @@ export class Tunnel {
     this.#isActive = false
     if (nowMs >= this.#cutAtMs) this.cut()
     if (this.#end !== undefined) return
-    const end = nowMs - this.#activeMs >= idleMs ? 'idle' : judge(this.#job.caller)
+    const end = nowMs - this.#activeMs >= idleMs ? 'idle' : judge(this.#client.caller)
     if (end !== undefined) this.close(end)
   }
 
@@ -148,6 +154,6 @@ export class Tunnel {
     this.#cutAtMs = Math.min(this.#cutAtMs, performance.now() + leftMs)
     if (this.#end !== undefined) return
     this.#end = end
-    this.#job.ended(end)
+    this.#client.ended(end)
   }
 }

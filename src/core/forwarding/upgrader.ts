@@ -1,77 +1,67 @@
 /** Carries WebSocket upgrades: http-proxy-3 makes the handshake with the backend, then a tunnel joins the two sockets. */
 import { hash } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
+import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
-import { answered, backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
-import { tlsFault } from '../rules/tls-faults.ts'
-import { handshakeFault } from '../rules/websocket.ts'
-import { errorText, backendErrorCode, withHost, type EngineOptions } from './engine.ts'
-import type { UpgradeEngine, UpgradeJob } from './forwarder.ts'
-import { createStreamingProxy, upgradeThroughHttpProxy } from './http-proxy-3/http-proxy.ts'
-import { Tunnel } from './tunnel.ts'
+import type { Caller } from '../rules/credentials.ts'
+import { handshakeFault, type OwnEnd, type WebSocketOffer } from '../rules/websocket.ts'
+import { Attempt } from './attempt.ts'
+import {
+  withHost,
+  type AttemptSink,
+  type EngineOptions,
+  type ForwardHandle,
+  type ForwardJob,
+} from './engine.ts'
+import { createWebProxy, type OutgoingEvents } from './http-proxy-3/http-proxy.ts'
+import { Tunnel, type TunnelClient } from './tunnel.ts'
 
-const maxEarlyBytes = 64 * 1024
-
-/** responseMs bounds the handshake, tunnelIdleMs the silence of a tunnel. */
-export function createUpgradeEngine(
-  { timeouts }: Pick<EngineOptions, 'timeouts'>,
-  tunnelIdleMs: number,
-): UpgradeEngine {
-  // An unexpected http-proxy-3 throws here, not at the first upgrade.
-  createStreamingProxy()
-  const open = new Set<Duplex>()
-  const tunnels = new Set<Tunnel>()
-  let isDraining = false
-  return {
-    get underWay() {
-      return open.size
-    },
-    upgrade: async (backend, job) => {
-      open.add(job.socket)
-      // The listener stays: the client may leave while a failed upgrade is answered on this socket.
-      job.socket.on('error', () => {})
-      try {
-        const handshake = await shakeHands(job, backend, timeouts)
-        const tunnel = 'answer' in handshake ? join(job, handshake) : handshake
-        if (!(tunnel instanceof Tunnel)) {
-          if (tunnel.kind === 'client_gone') job.socket.destroy()
-          return tunnel
-        }
-        tunnels.add(tunnel)
-        if (isDraining) tunnel.close('drain')
-        return await tunnel.closed.finally(() => tunnels.delete(tunnel))
-      } finally {
-        open.delete(job.socket)
-      }
-    },
-    review: (judge) => {
-      const nowMs = performance.now()
-      for (const tunnel of tunnels) tunnel.review(nowMs, tunnelIdleMs, judge)
-    },
-    drain: () => {
-      isDraining = true
-      for (const tunnel of tunnels) tunnel.close('drain')
-    },
-    close: async () => {
-      for (const socket of open) socket.destroy()
-      for (const tunnel of tunnels) tunnel.cut()
-    },
-  }
+/** Receives the result of one handshake: head() with the backend's 101, which it passes on to the client, then end() once the tunnel has closed. */
+export interface UpgradeSink extends AttemptSink, TunnelClient {
+  /** The client's offer, which the backend's 101 must answer. */
+  readonly offer: WebSocketOffer
 }
 
-function join(job: UpgradeJob, { answer, socket, early }: Handshake): Tunnel | FailedAttempt {
-  const fields = job.responseHeaders(answer.rawHeaders)
-  const fault = handshakeFault(job.offer, acceptOf(job.offer.key), answer.rawHeaders)
-  if (fault !== undefined || fields === undefined) {
-    socket.destroy()
-    const cause = fault ?? 'the 101 has headers that cannot be passed on'
-    return { kind: 'broken', cause, ...answered }
+export class UpgradeEngine {
+  readonly proxy = createWebProxy()
+  readonly connectTimeoutMs: number
+  readonly #tunnelIdleMs: number
+  readonly #tunnels = new Set<Tunnel>()
+  #isDraining = false
+
+  /** tunnelIdleMs: longest silence of a tunnel. */
+  constructor({ timeouts }: Pick<EngineOptions, 'timeouts'>, tunnelIdleMs: number) {
+    this.connectTimeoutMs = timeouts.connectMs
+    this.#tunnelIdleMs = tunnelIdleMs
   }
-  job.socket.write(switchingProtocols(fields), 'latin1')
-  job.established()
-  return new Tunnel(job, socket, early)
+
+  /** Same as send() of an Engine, for one handshake and its tunnel. */
+  send(backend: Backend, job: ForwardJob, sink: UpgradeSink): ForwardHandle {
+    return new Handshake(backend, job, sink, this)
+  }
+
+  opened(tunnel: Tunnel): void {
+    this.#tunnels.add(tunnel)
+    void tunnel.closed.then(() => this.#tunnels.delete(tunnel))
+    if (this.#isDraining) tunnel.close('drain')
+  }
+
+  /** Ends tunnels that were idle for too long or whose caller has lost the right to them. Must be called about twice a second. */
+  review(judge: (caller: Caller) => OwnEnd | undefined): void {
+    const nowMs = performance.now()
+    for (const tunnel of this.#tunnels) tunnel.review(nowMs, this.#tunnelIdleMs, judge)
+  }
+
+  /** Sends a close frame on every tunnel, including those opened later. */
+  drain(): void {
+    this.#isDraining = true
+    for (const tunnel of this.#tunnels) tunnel.close('drain')
+  }
+
+  /** Destroys every tunnel. */
+  close(): void {
+    for (const tunnel of this.#tunnels) tunnel.cut()
+  }
 }
 
 /** Computes Sec-WebSocket-Accept (RFC 6455 4.2.2). */
@@ -79,79 +69,71 @@ function acceptOf(key: string): string {
   return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
 
-interface Handshake {
-  readonly answer: IncomingMessage
-  readonly socket: Socket
-  /** Bytes that the client sent before it had its answer. */
-  readonly early: Buffer
-}
+class Handshake extends Attempt implements OutgoingEvents {
+  readonly #backend: Backend
+  readonly #client: UpgradeSink
+  readonly #engine: UpgradeEngine
+  readonly #clock: NodeJS.Timeout
+  readonly #end: () => void
+  /** The connection that the backend has switched. */
+  #switched: Socket | undefined
 
-/** Resolves with the backend's 101 or a failure. Nothing is written to the client's socket, and all listeners are removed. */
-function shakeHands(
-  { request, socket: client, head, target, headers }: UpgradeJob,
-  backend: Backend,
-  { connectMs, responseMs }: EngineOptions['timeouts'],
-): Promise<Handshake | FailedAttempt> {
-  return new Promise((resolve) => {
-    const early = [head]
-    let earlyBytes = head.length
-    const keepEarly = (chunk: Buffer): void => {
-      early.push(chunk)
-      earlyBytes += chunk.length
-      if (earlyBytes > maxEarlyBytes) client.pause()
-    }
-    const leave = (): void => fail('client_gone', 'the client left during the handshake')
-    // Only reading shows that the client has left.
-    client.on('data', keepEarly).once('end', leave).once('close', leave)
-    const settle = (outcome: Handshake | FailedAttempt): void => {
-      clearTimeout(clock)
-      client.off('data', keepEarly).off('end', leave).off('close', leave)
-      client.pause()
-      if ('kind' in outcome) endRequest()
-      resolve(outcome)
-    }
-    const fail = (
-      kind: FailedAttempt['kind'],
-      cause: string,
-      phase: FailedAttempt['phase'] = 'sent',
-    ): void =>
-      settle({ ...answered, kind, cause, phase, bodyTouched: early.length > 1, answerBegun: false })
-    const late = `no answer within ${responseMs} ms (upstream.timeouts.response)`
-    const clock = setTimeout(() => fail('response_timeout', late), responseMs)
-    const endRequest = upgradeThroughHttpProxy(
-      {
-        backend,
-        agent: undefined,
-        method: request.method ?? 'GET',
-        path: target,
-        headers: withHost(headers, backend),
-        connectTimeoutMs: connectMs,
-      },
-      {
-        upgraded: (answer, socket) => settle({ answer, socket, early: Buffer.concat(early) }),
-        refused: (answer) => fail('broken', `status ${answer.statusCode} instead of 101`),
-        error: (error) => {
-          const phase = isConnectError(error) ? 'connecting' : 'sent'
-          const kind = backendFailureKind(backendErrorCode(error), phase === 'sent')
-          fail(kind, errorText(error), phase)
-        },
-      },
-    )
-  })
-}
+  constructor(backend: Backend, job: ForwardJob, client: UpgradeSink, engine: UpgradeEngine) {
+    super(job, client)
+    this.#backend = backend
+    this.#client = client
+    this.#engine = engine
+    this.#clock = setTimeout(() => this.isOverdue(false), job.responseTimeoutMs)
+    const { method, target: path } = job
+    const { connectTimeoutMs } = engine
+    const headers = withHost(job.headers, backend)
+    const link = { backend, agent: undefined, connectTimeoutMs }
+    this.#end = engine.proxy({ ...link, method, path, headers, body: undefined }, this)
+  }
 
-/** Reports whether no connection was made: Node shows it by `syscall`, TLS and http-proxy-3 by their codes. */
-function isConnectError(error: NodeJS.ErrnoException): boolean {
-  return (
-    error.syscall === 'connect' ||
-    error.syscall === 'getaddrinfo' ||
-    error.code === 'ECONNECT_TIMEOUT' ||
-    tlsFault(errorText(error)) !== undefined
-  )
-}
+  resume(): void {}
 
-function switchingProtocols(fields: readonly string[]): string {
-  let head = 'HTTP/1.1 101 Switching Protocols\r\n'
-  for (let at = 0; at < fields.length; at += 2) head += `${fields[at]}: ${fields[at + 1]}\r\n`
-  return `${head}\r\n`
+  onSocket(request: ClientRequest, socket: Socket): void {
+    socket.once(this.#backend.isTls ? 'secureConnect' : 'connect', () => (this.sent = true))
+    request.once('upgrade', (answer, switched, head) => {
+      this.#switched = switched
+      if (head.length > 0) switched.unshift(head)
+      if (this.settled) switched.destroy()
+      else this.#onSwitched(answer, switched)
+    })
+  }
+
+  onResponse({ statusCode }: IncomingMessage): void {
+    this.fail('broken', `status ${statusCode} instead of 101`)
+  }
+
+  onRequestError(error: Error): void {
+    this.onError(error)
+  }
+
+  #onSwitched({ rawHeaders }: IncomingMessage, switched: Socket): void {
+    clearTimeout(this.#clock)
+    const { offer } = this.#client
+    const fault = handshakeFault(offer, acceptOf(offer.key), rawHeaders)
+    if (fault !== undefined) return this.fail('broken', fault)
+    this.#client.head(101, rawHeaders)
+    if (this.settled) return
+    const tunnel = new Tunnel(this.#client, switched)
+    this.#engine.opened(tunnel)
+    void tunnel.closed.then(() => {
+      this.settle({ closes: false })
+      this.#client.end()
+    })
+  }
+
+  protected override connectionFacts() {
+    return { reusedConnection: false, answerBegun: this.#switched !== undefined }
+  }
+
+  protected override leave(closes: boolean): void {
+    clearTimeout(this.#clock)
+    if (!closes) return
+    this.#end()
+    this.#switched?.destroy()
+  }
 }

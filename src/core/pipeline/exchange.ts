@@ -1,5 +1,6 @@
 /** The record of one request, from its first byte to its log line, and what all requests share. */
-import type { ForwardHandle, ReceivedBody } from '../forwarding/forwarder.ts'
+import type { Forwarding } from '../forwarding/attempts.ts'
+import type { ReceivedBody } from '../forwarding/engine.ts'
 import type { ClientTurns } from './client-turns.ts'
 import type { ClientConnection, Connections } from '../http/connections.ts'
 import type { IncomingRequest, OutgoingResponse } from '../http/messages.ts'
@@ -164,7 +165,7 @@ export class Exchange {
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
   /** undefined while no backend can have seen any of the request. For a tunnel it only says whether one has. */
-  forwarding: ForwardHandle | undefined
+  forwarding: Forwarding | undefined
   /** How an established tunnel ended. */
   tunnelEnd: TunnelEnd | undefined
   /** Bytes of the answer's body. Written by forward for a backend's, by respond for a refusal's. */

@@ -1,45 +1,149 @@
-/** Carries an admitted request to a backend and its answer to the client, streaming both ways. */
-import type { ForwardSink } from '../forwarding/forwarder.ts'
-import type { OutgoingResponse } from '../http/messages.ts'
-import { clientHeaders } from '../rules/client-headers.ts'
-import type { BackendFailure } from '../rules/backend-failure.ts'
-import { backendHeaders } from '../rules/backend-headers.ts'
-import { gatewayHeaders } from './respond.ts'
-import { giveUp } from './take-quota.ts'
+/** Carries an admitted request to a backend and its answer to the client, streaming both ways. A WebSocket's handshake (RFC 6455) goes the same way; after its 101 both sides are one tunnel. */
+import type { Duplex } from 'node:stream'
+import type { Backend } from '../backends/backend.ts'
+import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
+import type { ForwardHandle } from '../forwarding/engine.ts'
+import type { UpgradeEngine, UpgradeSink } from '../forwarding/upgrader.ts'
+import type { OutgoingResponse, Tunnel } from '../http/messages.ts'
+import type { Log } from '../record/log.ts'
+import type { Metrics } from '../record/metrics.ts'
+import { clientHeaders, switchingHeaders } from '../rules/client-headers.ts'
+import { backendFailureCode, type BackendFailure } from '../rules/backend-failure.ts'
 import {
-  backendIdentity,
-  noteFailure,
-  refuseFailed,
-  upgrade,
-  type Admitted,
-  type ForwardDeps,
-} from './upgrade.ts'
+  backendHeaders,
+  upgradeHeaders,
+  type BackendHeadersInput,
+} from '../rules/backend-headers.ts'
+import type { Caller } from '../rules/credentials.ts'
+import type { Framing } from '../rules/framing.ts'
+import { isRefusal, refuse } from '../rules/refusals.ts'
+import { readOffer, type TunnelEnd, type WebSocketOffer } from '../rules/websocket.ts'
+import type { Exchange } from './exchange.ts'
+import { gatewayHeaders, respond } from './respond.ts'
+import { giveUp, type Charges } from './take-quota.ts'
+
+export interface ForwardDeps extends Charges {
+  readonly forwarder: Forwarder
+  readonly upgrades: UpgradeEngine
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly bodyLimitBytes: number
+  readonly responseTimeoutMs: number
+  readonly host: BackendHeadersInput['host']
+}
+
+/** Results of the earlier stages that forwarding needs. */
+export interface Admitted {
+  readonly exchange: Exchange
+  readonly framing: Framing
+  /** Origin form, as routed. */
+  readonly target: string
+  readonly caller: Caller
+}
 
 export function createForward(deps: ForwardDeps) {
   return function forward(admitted: Admitted): void {
-    const { exchange, framing, target } = admitted
+    const { exchange, framing } = admitted
     const { request } = exchange
     // The client left, or its body broke off, while the request was being decided.
     if (exchange.isOver) return giveUp(deps, exchange)
     if (framing.websocket && exchange.route?.websocket && request.takeOver !== undefined)
-      return void upgrade(deps, admitted, request.takeOver())
+      return upgrade(deps, admitted, request.takeOver())
+    exchange.forwarding = new Forwarded(deps, admitted, backendHeaders)
+    exchange.forwarding.begin()
+  }
+}
+
+function upgrade(deps: ForwardDeps, admitted: Admitted, { socket, head }: Tunnel): void {
+  const { exchange } = admitted
+  const offer = readOffer(exchange.request.rawHeaders)
+  if (isRefusal(offer)) {
+    giveUp(deps, exchange)
+    return respond(exchange, offer)
+  }
+  // The client left during the decision; the end of its stream is not signalled again.
+  if (socket.destroyed || socket.readableEnded) return void socket.destroy()
+  exchange.forwarding = new Upgraded(deps, admitted, { socket, head, offer })
+  exchange.forwarding.begin()
+}
+
+/** An admitted request on its way. It is a class, as one is made per forwarded request and closures cost more. */
+abstract class Carried extends Forwarding {
+  protected readonly deps: ForwardDeps
+  protected readonly exchange: Exchange
+
+  constructor(
+    deps: ForwardDeps,
+    { exchange, framing, target, caller }: Admitted,
+    headersOf: (input: BackendHeadersInput) => string[],
+  ) {
     const startedMs = (exchange.backendStartedMs = performance.now())
-    const headers = backendHeaders(backendIdentity(admitted, deps.host))
-    exchange.forwarding = deps.forwarder.forward(
-      {
-        clientId: admitted.caller.clientId,
-        startedMs,
-        method: request.method ?? 'GET',
-        target,
-        headers: exchange.trace?.along(headers) ?? headers,
-        body: exchange.hasBody ? request.body : undefined,
-        received: exchange.received,
-        bodyLimitBytes: deps.bodyLimitBytes,
-        responseTimeoutMs: exchange.route?.responseTimeoutMs ?? deps.responseTimeoutMs,
-      },
-      new ResponseSink(deps, admitted),
+    const { request } = exchange
+    const headers = headersOf({
+      host: deps.host,
+      rawHeaders: request.rawHeaders,
+      framing,
+      clientId: caller.clientId,
+      plan: caller.plan,
+      requestId: exchange.id,
+      clientAddress: exchange.clientAddress,
+      proxies: exchange.proxies,
+      proto: exchange.proto,
+      httpVersion: request.httpVersion,
+    })
+    const job = {
+      clientId: caller.clientId,
+      startedMs,
+      method: request.method ?? 'GET',
+      target,
+      headers: exchange.trace?.along(headers) ?? headers,
+      body: exchange.hasBody ? request.body : undefined,
+      received: exchange.received,
+      bodyLimitBytes: deps.bodyLimitBytes,
+      responseTimeoutMs: exchange.route?.responseTimeoutMs ?? deps.responseTimeoutMs,
+    }
+    super(job, deps.forwarder)
+    this.deps = deps
+    this.exchange = exchange
+  }
+
+  protected sentTo(backend: string, after?: BackendFailure): void {
+    this.exchange.sentTo(backend, after)
+  }
+
+  protected refuse(failure: BackendFailure): void {
+    const { deps, exchange } = this
+    const { kind, cause } = failure
+    const { id, backend, response } = exchange
+    exchange.backendEndedMs = performance.now()
+    if (kind === 'client_gone') return
+    exchange.trace?.failed(failure)
+    deps.metrics.backendFailed(kind)
+    // A client refused for a full line may come again at once, and the access line says it all.
+    if (kind !== 'saturated') deps.log.backendFailed({ id, backend, kind, cause })
+    // An answer that was cut off must not look complete.
+    if (response.headersSent) {
+      exchange.cause = cause
+      return void response.destroy()
+    }
+    giveUp(deps, exchange)
+    const code = backendFailureCode(kind) ?? 'bad_gateway'
+    respond(
+      exchange,
+      refuse(code, { cause, retryAfterSeconds: kind === 'saturated' ? 1 : undefined }),
     )
   }
+
+  /** Gives up an answer that has not been begun, since it cannot be passed on. */
+  protected refuseUnusable(): void {
+    this.abort(UNUSABLE)
+    this.refuse(UNUSABLE)
+  }
+}
+
+const UNUSABLE: BackendFailure = {
+  kind: 'broken',
+  cause: 'the answer has headers that cannot be passed on',
 }
 
 /**
@@ -50,10 +154,8 @@ const HELD_BYTES = 256 * 1024
 /** Approximate cost of each held piece beside its bytes: an answer may come in pieces of one byte. */
 const PIECE_BYTES = 512
 
-/** Writes the backend's answer to the client as it comes. It is a class, as one is made per forwarded request and closures cost more. */
-class ResponseSink implements ForwardSink {
-  readonly #deps: ForwardDeps
-  readonly #admitted: Admitted
+/** Writes the backend's answer to the client as it comes. */
+class Forwarded extends Carried {
   /** Header fields that are not sent yet: until then the answer can be replaced. */
   #head: string[] | undefined
   #bodyAllowed = true
@@ -65,17 +167,9 @@ class ResponseSink implements ForwardSink {
   /** Pieces written since the client last took everything. */
   #heldPieces = 0
 
-  constructor(deps: ForwardDeps, admitted: Admitted) {
-    this.#deps = deps
-    this.#admitted = admitted
-  }
-
-  sentTo(backend: string, after?: BackendFailure): void {
-    this.#admitted.exchange.sentTo(backend, after)
-  }
-
-  head(status: number, headers: string[]): void {
-    const { exchange } = this.#admitted
+  override head(status: number, headers: string[]): void {
+    super.head(status, headers)
+    const { exchange } = this
     const { request, response } = exchange
     const passed = clientHeaders({
       headers,
@@ -84,10 +178,7 @@ class ResponseSink implements ForwardSink {
       method: request.method ?? 'GET',
       ownsCors: exchange.corsHeaders.length > 0,
     })
-    if (passed === undefined) {
-      exchange.forwarding?.abort(UNUSABLE)
-      return this.fail(UNUSABLE)
-    }
+    if (passed === undefined) return this.refuseUnusable()
     // The rest of a body nobody wants must not be read as the next request.
     if (exchange.hasBody && !request.complete) response.shouldKeepAlive = false
     exchange.status = status
@@ -98,7 +189,7 @@ class ResponseSink implements ForwardSink {
   }
 
   flush(): void {
-    if (this.#wrote || this.#admitted.exchange.response.destroyed) return
+    if (this.#wrote || this.exchange.response.destroyed) return
     this.#wrote = true
     const response = this.#begin()
     if (this.#whole === undefined) return response.flushHeaders()
@@ -107,7 +198,7 @@ class ResponseSink implements ForwardSink {
   }
 
   #begin(): OutgoingResponse {
-    const { response, status } = this.#admitted.exchange
+    const { response, status } = this.exchange
     if (this.#head !== undefined) response.writeHead(status, this.#head)
     this.#head = undefined
     return response
@@ -115,7 +206,7 @@ class ResponseSink implements ForwardSink {
 
   data(chunk: Buffer): boolean {
     if (!this.#bodyAllowed) return true
-    const { exchange } = this.#admitted
+    const { exchange } = this
     exchange.responseBytes += chunk.length
     if (!this.#wrote && chunk.length === this.#bodyBytes) {
       this.#whole = chunk
@@ -126,14 +217,15 @@ class ResponseSink implements ForwardSink {
     if (response.write(chunk)) this.#heldPieces = 0
     else if (response.writableLength + ++this.#heldPieces * PIECE_BYTES > HELD_BYTES) {
       // At 'drain' nothing is left here, but the kernel holds enough for a client that reads.
-      response.once('drain', () => exchange.forwarding?.resume())
+      response.once('drain', () => this.resume())
       return false
     }
     return true
   }
 
-  end(): void {
-    const { exchange } = this.#admitted
+  override end(): void {
+    super.end()
+    const { exchange } = this
     this.#wrote = true
     exchange.backendEndedMs = performance.now()
     const head = this.#head
@@ -141,31 +233,17 @@ class ResponseSink implements ForwardSink {
     else exchange.response.send(exchange.status, head, this.#whole)
   }
 
-  fail(failure: BackendFailure): void {
-    const { exchange } = this.#admitted
+  protected override refuse(failure: BackendFailure): void {
     this.#wrote = true
-    exchange.backendEndedMs = performance.now()
-    if (failure.kind === 'client_gone') return
-    noteFailure(this.#deps, exchange, failure)
-    // An answer that was cut off must not look complete.
-    if (exchange.response.headersSent) {
-      exchange.cause = failure.cause
-      return void exchange.response.destroy()
-    }
-    refuseFailed(this.#deps, exchange, failure)
+    super.refuse(failure)
   }
-}
-
-const UNUSABLE: BackendFailure = {
-  kind: 'broken',
-  cause: 'the answer has headers that cannot be passed on',
 }
 
 /**
  * Sends the head in this turn of the event loop even if its body takes longer; a body that is there is sent in the same
  * write. One immediate serves all heads of the turn, as each costs as much as a stage.
  */
-function flushSoon(sink: ResponseSink): void {
+function flushSoon(sink: Forwarded): void {
   if (unflushed.push(sink) === 1) setImmediate(flushAll)
 }
 
@@ -175,4 +253,88 @@ function flushAll(): void {
   for (const sink of due) sink.flush()
 }
 
-let unflushed: ResponseSink[] = []
+let unflushed: Forwarded[] = []
+
+/** Longest part of what a client sends before it has its answer that is read then. */
+const EARLY_BYTES = 64 * 1024
+
+/** Carries a handshake, and is the client's side of its tunnel. Nothing is written through the response once the backend has agreed. */
+class Upgraded extends Carried implements UpgradeSink {
+  readonly socket: Duplex
+  readonly offer: WebSocketOffer
+  readonly caller: Caller
+  readonly #early: Buffer[]
+  #earlyBytes: number
+
+  constructor(
+    deps: ForwardDeps,
+    admitted: Admitted,
+    { socket, head, offer }: Tunnel & { readonly offer: WebSocketOffer },
+  ) {
+    super(deps, admitted, upgradeHeaders)
+    this.socket = socket
+    this.offer = offer
+    this.caller = admitted.caller
+    this.#early = [head]
+    this.#earlyBytes = head.length
+    // Only reading shows that the client has left.
+    socket.on('data', this.#onEarly).once('end', this.#onLeft)
+  }
+
+  readonly #onEarly = (chunk: Buffer): void => {
+    this.#early.push(chunk)
+    this.#earlyBytes += chunk.length
+    if (this.#earlyBytes > EARLY_BYTES) this.socket.pause()
+  }
+
+  readonly #onLeft = (): void => void this.socket.destroy()
+
+  #stopReading(): void {
+    this.socket.off('data', this.#onEarly).off('end', this.#onLeft).pause()
+  }
+
+  protected override send(backend: Backend): ForwardHandle {
+    return this.deps.upgrades.send(backend, this.job, this)
+  }
+
+  /** An established tunnel ends with either of its sides. */
+  override abort(fault?: BackendFailure): boolean {
+    return this.exchange.status === 101 || super.abort(fault)
+  }
+
+  override head(status: number, headers: string[]): void {
+    const { deps, exchange, socket } = this
+    const ownsCors = exchange.corsHeaders.length > 0
+    const fields = switchingHeaders(headers, gatewayHeaders(exchange), ownsCors)
+    if (fields === undefined) return this.refuseUnusable()
+    super.head(status, headers)
+    this.#stopReading()
+    socket.unshift(Buffer.concat(this.#early))
+    let text = 'HTTP/1.1 101 Switching Protocols\r\n'
+    for (let at = 0; at < fields.length; at += 2) text += `${fields[at]}: ${fields[at + 1]}\r\n`
+    socket.write(`${text}\r\n`, 'latin1')
+    exchange.status = 101
+    deps.metrics.tunnelOpened()
+  }
+
+  data(): boolean {
+    return true
+  }
+
+  ended(end: TunnelEnd): void {
+    this.exchange.tunnelEnd = end
+    this.deps.metrics.tunnelEnded(end)
+  }
+
+  override end(): void {
+    super.end()
+    this.exchange.backendEndedMs = performance.now()
+    this.deps.metrics.tunnelClosed()
+    this.socket.destroy()
+  }
+
+  protected override refuse(failure: BackendFailure): void {
+    this.#stopReading()
+    super.refuse(failure)
+  }
+}

@@ -16,14 +16,13 @@ import type { createAnswerPreflight } from './answer-preflight.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan } from './check-ban.ts'
 import type { createCheckDeprecation } from './check-deprecation.ts'
-import type { createForward } from './forward.ts'
+import type { Admitted, createForward } from './forward.ts'
 import { OUTSIDE, type createMatchRoute } from './match-route.ts'
 import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
 import type { createShedLoad } from './shed-load.ts'
 import { giveUp, setQuota, type Charges, type createTakeQuota } from './take-quota.ts'
 import type { createTakeTurn } from './take-turn.ts'
-import type { Admitted } from './upgrade.ts'
 
 /** The stages of one configuration; each request keeps those it began with. */
 export interface Stages extends Charges {

@@ -1,6 +1,6 @@
 /** Reads the body of an admitted request before any backend is chosen, up to a bound: a slow sender holds no backend meanwhile. */
 import type { Readable } from 'node:stream'
-import type { ReceivedBody } from '../forwarding/forwarder.ts'
+import type { ReceivedBody } from '../forwarding/engine.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Exchange } from './exchange.ts'
 

@@ -54,7 +54,7 @@ export function createRequestPolicy(
     ...createDecidingStages(config, { ...parts, keyRing }, { upstream, verifier }),
     forward: createForward({
       forwarder: upstream.forwarder,
-      upgrader: upstream.upgrader,
+      upgrades: upstream.upgrades,
       lessee,
       tally,
       timestamps,

@@ -9,8 +9,7 @@ import { Forwarder } from '../../core/forwarding/attempts.ts'
 import { createDirectEngine } from '../../core/forwarding/direct/forwarder.ts'
 import { createHttpProxyEngine } from '../../core/forwarding/http-proxy-3/forwarder.ts'
 import { Retries } from '../../core/forwarding/retries.ts'
-import { createUpgradeEngine } from '../../core/forwarding/upgrader.ts'
-import { createUpgrader, type Upgrader } from '../../core/forwarding/upgrades.ts'
+import { UpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { OwnEnd } from '../../core/rules/websocket.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -39,7 +38,7 @@ export class Upstream {
   readonly settings: Settings
   readonly balancer: Balancer
   readonly forwarder: Forwarder
-  readonly upgrader: Upgrader
+  readonly upgrades: UpgradeEngine
   /** Probe for readiness. */
   readonly probe: BackendProbe
   #checks: { stop(): void } | undefined
@@ -55,19 +54,13 @@ export class Upstream {
       surplus: (line) => log.backendSurplus(line),
     })
     const { balancer } = this
-    const retries = new Retries(upstream)
     this.probe = createBackendProbe(balancer, upstream)
     const engine = engines[upstream.engine]({
       ...upstream,
       onSurplus: (backend) => balancer.surplus(backend),
     })
-    this.forwarder = new Forwarder(balancer, retries, engine)
-    this.upgrader = createUpgrader({
-      balancer,
-      retries,
-      engine: createUpgradeEngine(upstream, tunnelIdleMs),
-      longestWaitMs: upstream.timeouts.responseMs,
-    })
+    this.forwarder = new Forwarder(balancer, new Retries(upstream), engine)
+    this.upgrades = new UpgradeEngine(upstream, tunnelIdleMs)
   }
 
   /** Resolves when its backends without a known state were checked, or their time to answer is up; never rejects. */
@@ -91,13 +84,14 @@ export class Upstream {
 
   /** Whether no request and no tunnel is under way on it. */
   get isIdle(): boolean {
-    return this.forwarder.underWay === 0 && this.upgrader.underWay === 0
+    return this.forwarder.underWay === 0
   }
 
   /** Waits for requests under way, cuts tunnels, closes connections. */
   async close(): Promise<void> {
     this.retire()
-    await Promise.allSettled([this.forwarder.close(), this.upgrader.close()])
+    this.upgrades.close()
+    await this.forwarder.close()
   }
 }
 
@@ -128,14 +122,14 @@ export class Upstreams {
     if (before === next) return
     this.current = next
     next.begin()
-    if (this.#isDraining) next.upgrader.drain()
+    if (this.#isDraining) next.upgrades.drain()
     before.retire()
     this.#retired.add(before)
   }
 
   /** Reviews all tunnels, as an UpgradeEngine does. */
   review(judge: (caller: Caller) => OwnEnd | undefined): void {
-    for (const { upgrader } of this.#all()) upgrader.review(judge)
+    for (const { upgrades } of this.#all()) upgrades.review(judge)
   }
 
   /** Closes retired upstreams that nothing uses any more. needed: returns those of requests under way, which may reach theirs late. */
@@ -152,7 +146,7 @@ export class Upstreams {
   /** Drains all tunnels, as an UpgradeEngine does. */
   drain(): void {
     this.#isDraining = true
-    for (const { upgrader } of this.#all()) upgrader.drain()
+    for (const { upgrades } of this.#all()) upgrades.drain()
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Balancer, BalancerOptions } from '../../../src/core/backends/balancer.ts'
-import { Place } from '../../../src/core/backends/line.ts'
+import type { Waiter } from '../../../src/core/backends/line.ts'
 import type { Outcome } from '../../../src/core/backends/backend.ts'
 import { balancerOf, eject } from '../../support/balancer.ts'
 
@@ -36,7 +36,8 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
     return found
   }
   const take = (avoid?: string, method = 'GET', clientId = 'acme') =>
-    balancer.take({ clientId, method }, avoid === undefined ? undefined : get(avoid))?.host ?? '-'
+    balancer.take({ clientId, method, avoid: avoid === undefined ? undefined : get(avoid) })
+      ?.host ?? '-'
   const report = (letter: string, outcome: Outcome = 200, clientId = 'acme') =>
     balancer.report(get(letter), outcome, { clientId, startedMs: performance.now() })
   return {
@@ -74,15 +75,14 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
 function waiters(balancer: Balancer) {
   const told: string[] = []
   const wait = (name: string, longestMs = 60_000, method = 'GET') => {
-    const place = new Place(
-      {
-        clientId: name.slice(0, 1),
-        method,
-        onPermit: ({ host }) => told.push(`${name}: ${host}`),
-        onOverdue: () => told.push(`${name}: overdue`),
-      },
-      longestMs,
-    )
+    const place: Waiter = {
+      clientId: name.slice(0, 1),
+      method,
+      longestWaitMs: longestMs,
+      deadlineMs: undefined,
+      onPermit: ({ host }) => told.push(`${name}: ${host}`),
+      onOverdue: () => told.push(`${name}: overdue`),
+    }
     return { place, isIn: balancer.wait(place) }
   }
   return { told, wait }

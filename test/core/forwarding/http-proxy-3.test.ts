@@ -4,13 +4,13 @@ import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { createHttpProxyEngine } from '../../../src/core/forwarding/http-proxy-3/forwarder.ts'
 import { keepStreamPass } from '../../../src/core/forwarding/http-proxy-3/http-proxy.ts'
-import { createUpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
+import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 
 const require = createRequire(import.meta.url)
 const lib = dirname(require.resolve('http-proxy-3'))
-/** The library's own list of what it does with an upgrade, by name. */
-const { WS_PASSES: wsPasses } = require(join(lib, 'http-proxy/passes/ws-incoming.js')) as {
-  WS_PASSES: Record<string, () => void>
+/** The library's own list of what it does with a request, by name. */
+const { WEB_PASSES: webPasses } = require(join(lib, 'http-proxy/passes/web-incoming.js')) as {
+  WEB_PASSES: Record<string, () => void>
 }
 
 const options = {
@@ -22,38 +22,34 @@ const options = {
 }
 const passes = (names: string) => names.split(' ').map((name) => ({ name }))
 const web = 'deleteLength timeout XHeaders stream'
-const ws = 'checkMethodAndHeader XHeaders stream'
 
 describe('http-proxy-3', () => {
   it('as it is installed can be used', async () => {
     await createHttpProxyEngine(options).close()
-    await createUpgradeEngine(options, 1_000).close()
+    new UpgradeEngine(options, 1_000).close()
   })
 
   it('with a pass more ends the start, naming what was found and what was expected', () => {
-    wsPasses['limitFrames'] = function limitFrames() {}
+    webPasses['limitBytes'] = function limitBytes() {}
     const message =
-      'this http-proxy-3 cannot be used: its wsPasses are "checkMethodAndHeader, XHeaders, stream, limitFrames" instead of "checkMethodAndHeader, XHeaders, stream"'
+      'this http-proxy-3 cannot be used: its webPasses are "deleteLength, timeout, XHeaders, stream, limitBytes" instead of "deleteLength, timeout, XHeaders, stream"'
     try {
       expect(() => createHttpProxyEngine(options)).toThrow(message)
-      expect(() => createUpgradeEngine(options, 1_000)).toThrow(message)
+      expect(() => new UpgradeEngine(options, 1_000)).toThrow(message)
     } finally {
-      delete wsPasses['limitFrames']
+      delete webPasses['limitBytes']
     }
   })
 
   it('with lists in another order, or without them, is refused', () => {
-    const server = {
-      webPasses: passes('timeout deleteLength XHeaders stream'),
-      wsPasses: passes(ws),
-    }
+    const server = { webPasses: passes('timeout deleteLength XHeaders stream') }
     expect(() => keepStreamPass(server)).toThrow('cannot be used')
     expect(() => keepStreamPass({})).toThrow('its webPasses are ""')
   })
 
   it('is left with the pass that streams', () => {
-    const server = { webPasses: passes(web), wsPasses: passes(ws) }
+    const server = { webPasses: passes(web) }
     keepStreamPass(server)
-    expect(server).toEqual({ webPasses: passes('stream'), wsPasses: passes('stream') })
+    expect(server).toEqual({ webPasses: passes('stream') })
   })
 })

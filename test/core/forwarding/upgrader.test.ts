@@ -1,15 +1,19 @@
-import { switchingHeaders } from '../../../src/core/rules/client-headers.ts'
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { createUpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
-import { createUpgrader } from '../../../src/core/forwarding/upgrades.ts'
-import type { BackendFailure } from '../../../src/core/rules/backend-failure.ts'
+import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
+import {
+  createForward,
+  type Admitted,
+  type ForwardDeps,
+} from '../../../src/core/pipeline/forward.ts'
+import { Forwarder } from '../../../src/core/forwarding/attempts.ts'
+import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
+import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
-import { isRefusal } from '../../../src/core/rules/refusals.ts'
-import { readOffer, type OwnEnd, type TunnelEnd } from '../../../src/core/rules/websocket.ts'
+import type { OwnEnd, TunnelEnd } from '../../../src/core/rules/websocket.ts'
 import { balancerOf, retriesOf } from '../../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../../support/ending.ts'
 import { answer, closeConnection, resetConnection } from '../../support/raw-backend.ts'
@@ -22,7 +26,7 @@ import { switched } from '../../wire/wire.ts'
 interface Passage {
   readonly backends: string[]
   established: boolean
-  result?: BackendFailure | undefined
+  failed?: BackendFailureKind
   end?: TunnelEnd
   done: boolean
   socket: Duplex
@@ -48,63 +52,80 @@ const caller = createCaller(
   false,
 )
 
-const offerOf = (rawHeaders: readonly string[]) => {
-  const offer = readOffer(rawHeaders)
-  if (isRefusal(offer)) throw new Error(offer.cause)
-  return offer
-}
-
 const startBackend = (respond: () => Answer): Promise<RawBackend> => startRawBackend({ respond })
 
-/** A front server whose every upgrade goes through the upgrader. */
+/** What is forwarded of an upgrade, with the parts of an exchange that this needs. */
+function admit(request: IncomingMessage, socket: Duplex, head: Buffer, passage: Passage): Admitted {
+  const exchange = {
+    id: 'r1',
+    request: Object.assign(request, { takeOver: () => ({ socket, head }) }),
+    response: { headersSent: false, send: () => void (passage.done = true) },
+    route: { websocket: true },
+    quotaHeaders: ['X-RateLimit-Limit', '60'],
+    corsHeaders: [],
+    status: 0,
+    clientAddress: '127.0.0.1',
+    proxies: '',
+    proto: 'http',
+    sentTo: (backend: string) => passage.backends.push(backend),
+  } as unknown as Exchange
+  // As the connection and the first stage do.
+  socket.on('error', () => {})
+  socket.once('close', () => {
+    if (exchange.status !== 101) exchange.forwarding?.abort()
+    passage.done ||= exchange.status !== 101
+  })
+  const framing = { websocket: true, host: 'a', body: 'none', nominated: new Set(['upgrade']) }
+  const target = request.url ?? ''
+  return { exchange, framing: framing as unknown as Admitted['framing'], target, caller }
+}
+
+/** A front server whose every upgrade is forwarded. */
 async function startFront(
   url: string | string[],
-  { tunnelIdleMs = 60_000, ...timeouts }: { responseMs?: number; tunnelIdleMs?: number } = {},
+  {
+    tunnelIdleMs = 60_000,
+    responseMs = 10_000,
+  }: { responseMs?: number; tunnelIdleMs?: number } = {},
 ) {
   const balancer = balancerOf([url].flat())
-  const upgrader = createUpgrader({
-    balancer,
-    retries: retriesOf(balancer),
-    engine: createUpgradeEngine(
-      { timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts } },
-      tunnelIdleMs,
-    ),
-    longestWaitMs: 10_000,
-  })
+  const engine = { send: () => expect.unreachable(), close: async () => {} }
+  const forwarder = new Forwarder(balancer, retriesOf(balancer), engine)
+  const timeouts = { connectMs: 2_000, responseMs, idleMs: 10_000 }
+  const upgrades = new UpgradeEngine({ timeouts }, tunnelIdleMs)
   const passages: Passage[] = []
   const server = createServer()
   server.on('upgrade', (request, socket: Duplex, head: Buffer) => {
     const passage: Passage = { backends: [], established: false, done: false, socket }
     passages.push(passage)
-    const job = {
-      caller,
-      request,
-      socket,
-      head,
-      target: request.url ?? '',
-      offer: offerOf(request.rawHeaders),
-      headers: [...request.rawHeaders, 'X-Client-Id', 'acme'],
-      responseHeaders: (backend: readonly string[]) =>
-        switchingHeaders(backend, ['X-RateLimit-Limit', '60', 'X-Request-Id', 'r1'], false),
-      sentTo: (backend: string) => passage.backends.push(backend),
-      established: () => void (passage.established = true),
-      ended: (end: TunnelEnd) => void (passage.end = end),
-    }
-    void upgrader.upgrade(job).then((result) => Object.assign(passage, { result, done: true }))
+    createForward({
+      forwarder,
+      upgrades,
+      log: { backendFailed: () => {} },
+      metrics: {
+        backendFailed: (kind: BackendFailureKind) => (passage.failed = kind),
+        tunnelOpened: () => (passage.established = true),
+        tunnelEnded: (end: TunnelEnd) => (passage.end = end),
+        tunnelClosed: () => (passage.done = true),
+      },
+      responseTimeoutMs: responseMs,
+      host: 'preserve',
+    } as unknown as ForwardDeps)(admit(request, socket, head, passage))
   })
   // Not for tunnels.
   server.timeout = 300
   const front = { judge: (): OwnEnd | undefined => undefined }
-  const reviews = setInterval(() => upgrader.review(() => front.judge()), 20)
+  const reviews = setInterval(() => upgrades.review(() => front.judge()), 20)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
   gatewayEnds(async () => {
     clearInterval(reviews)
-    await upgrader.close()
+    upgrades.close()
     for (const { socket } of passages) socket.destroy()
     server.close()
+    await forwarder.close()
   })
-  return Object.assign(front, { port, passages, upgrader })
+  return Object.assign(front, { port, passages, upgrades })
 }
 
 /** Until the first passage of the front is over. */
@@ -139,8 +160,8 @@ describe('an upgrade', () => {
     expect(lines(responses[0]?.headers)).toEqual([
       'Connection: Upgrade',
       'Upgrade: websocket',
-      'X-RateLimit-Limit: 60',
       'X-Request-Id: r1',
+      'X-RateLimit-Limit: 60',
       'Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=',
       'Via: 1.1 tollgate',
     ])
@@ -148,11 +169,17 @@ describe('an upgrade', () => {
     expect(request?.target).toBe('/v1/live?x=%7C&y=a/../b')
     expect(lines(request?.headers)).toEqual([
       'Host: a',
-      'Upgrade: websocket',
-      'Connection: Upgrade',
       'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
       'Sec-WebSocket-Version: 13',
       'X-Client-Id: acme',
+      'X-Client-Plan: pro',
+      'X-Request-Id: r1',
+      'X-Forwarded-For: 127.0.0.1',
+      'X-Forwarded-Proto: http',
+      'X-Forwarded-Host: a',
+      'Via: 1.1 tollgate',
+      'Connection: Upgrade',
+      'Upgrade: websocket',
     ])
   })
 
@@ -167,7 +194,7 @@ describe('an upgrade', () => {
     expect(String(raw)).toMatch(/\r\nVia: 1.1 tollgate\r\n\r\nfrom the backend$/)
   })
 
-  it.each<[string, Answer, BackendFailure['kind']]>([
+  it.each<[string, Answer, BackendFailureKind]>([
     ['answers 200', answer(200, 'no socket here'), 'broken'],
     ['answers 403', answer(403, 'no'), 'broken'],
     ['answers garbage', 'garbage\r\n\r\n', 'broken'],
@@ -179,7 +206,7 @@ describe('an upgrade', () => {
     const front = await startFront(backend.url, { responseMs: 500 })
     const client = await openClient(front.port, handshake)
     await over(front)
-    expect(front.passages[0]).toMatchObject({ established: false, result: { kind } })
+    expect(front.passages[0]).toMatchObject({ established: false, failed: kind })
     await sleep(50)
     expect(client.received()).toMatchObject({ closed: false, raw: Buffer.alloc(0) })
     // The socket is still the gateway's to answer on.
@@ -198,7 +225,7 @@ describe('an upgrade', () => {
     expect(front.passages[0]).toMatchObject({ established: true, backends: [nobody, backend.url] })
   })
 
-  it.each<[string, string[], tried: number, kind: BackendFailure['kind']]>([
+  it.each<[string, string[], tried: number, kind: BackendFailureKind]>([
     ['fails after two at which nobody listens', ['nobody', 'nobody', 'well'], 2, 'unreachable'],
     ['that has a wrong 101 goes to no other', ['wrong', 'well'], 1, 'broken'],
   ])('%s', async (_, kinds, tried, kind) => {
@@ -212,7 +239,7 @@ describe('an upgrade', () => {
     const front = await startFront(urls)
     await openClient(front.port, handshake)
     await over(front)
-    expect(front.passages[0]).toMatchObject({ result: { kind }, backends: urls.slice(0, tried) })
+    expect(front.passages[0]).toMatchObject({ failed: kind, backends: urls.slice(0, tried) })
   })
 
   it.each(['end', 'reset'] as const)(
@@ -224,7 +251,7 @@ describe('an upgrade', () => {
       await until(() => backend.requests.length === 1, 'the handshake')
       client[leave]()
       await over(front)
-      expect(front.passages[0]?.result?.kind).toBe('client_gone')
+      expect(front.passages[0]?.failed).toBeUndefined()
       expect(front.passages[0]?.socket.destroyed).toBe(true)
       await closedBy(backend)
     },
@@ -257,7 +284,7 @@ describe('an upgrade', () => {
 
   it('is cut by close', async () => {
     const { backend, front, client } = await openTunnel()
-    await front.upgrader.close()
+    front.upgrades.close()
     await client.waitFor(({ closed }) => closed)
     await closedBy(backend)
   })
@@ -345,7 +372,7 @@ describe('a tunnel that the gateway ends', () => {
   )
 
   it('closes both connections once both sides have answered', async () => {
-    const { front, client, backend, end, atClient, atBackend, passage } = await open()
+    const { client, backend, end, atClient, atBackend, passage } = await open()
     end('banned')
     await until(() => atClient() !== '' && atBackend() !== '', 'both close frames')
     expect(atClient().slice(2, 4)).toBe('\x03\xf0')
@@ -357,7 +384,7 @@ describe('a tunnel that the gateway ends', () => {
     await until(() => passage?.done ?? false, 'the end of the tunnel')
     // Else they would be cut, five seconds after the goodbye.
     expect(ownMs() - startedMs).toBeLessThan(4_000)
-    expect(front.passages[0]).toMatchObject({ end: 'banned', result: undefined })
+    expect([passage?.end, passage?.failed]).toEqual(['banned', undefined])
   })
 
   it('is cut if nobody answers', async () => {
@@ -374,7 +401,7 @@ describe('a tunnel that the gateway ends', () => {
     client.send(own)
     await until(() => atBackend() === own, 'the close of the client')
     expect(passage?.end).toBe('client')
-    front.upgrader.drain()
+    front.upgrades.drain()
     const answered = `${text('one')}\x88\x02\x03\xe8`
     backend.socket.write(Buffer.from(answered, 'latin1'))
     await until(() => atClient() === answered, 'the answer of the backend')
@@ -387,7 +414,7 @@ describe('a tunnel that the gateway ends', () => {
     const front = await startFront(backend.url)
     const client = await openClient(front.port, handshake)
     await until(() => backend.requests.length === 1, 'the handshake')
-    front.upgrader.drain()
+    front.upgrades.drain()
     await client.waitFor(({ raw }) => raw.includes('the gateway goes away'))
     expect(front.passages[0]?.end).toBe('drain')
   })

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import type { ForwardJob } from '../../../src/core/forwarding/forwarder.ts'
+import type { ForwardJob } from '../../../src/core/forwarding/engine.ts'
 import { requestHead } from '../../../src/core/http/request-head.ts'
 import { jobWith } from '../../contract/forwarding.ts'
 

@@ -1,7 +1,6 @@
 /** The direct engine forwards with its own HTTP/1.1 client, at the least cost per request. */
 import type { Backend } from '../../backends/backend.ts'
-import type { EngineOptions } from '../engine.ts'
-import type { Engine } from '../forwarder.ts'
+import type { Engine, EngineOptions } from '../engine.ts'
 import { CoarseClock } from '../../backends/coarse-clock.ts'
 import { Http1Exchange } from './exchange.ts'
 import { Http1Pool } from './pool.ts'

@@ -8,8 +8,8 @@ import { methodsThatExpectContent } from '../../http/request-head.ts'
 import { moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
 import { ConnectionLife, Rests } from '../connection-life.ts'
-import { backendErrorCode, withHost, type EngineOptions } from '../engine.ts'
-import type { AttemptSink, Engine, ForwardJob } from '../forwarder.ts'
+import { backendErrorCode, withHost } from '../engine.ts'
+import type { AttemptSink, Engine, EngineOptions, ForwardJob } from '../engine.ts'
 import {
   createWebProxy,
   type BackendLink,

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events'
 import type { Agent, ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { Duplex, type Stream } from 'node:stream'
+import type { Stream } from 'node:stream'
 import { createProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Backend } from '../../backends/backend.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
@@ -21,6 +21,7 @@ export interface Outgoing extends BackendLink {
   readonly path: string
   /** Flat list of all header fields, framing included, sent in this order and spelling. */
   readonly headers: string[]
+  readonly body: Stream | undefined
 }
 
 export interface OutgoingEvents {
@@ -31,50 +32,35 @@ export interface OutgoingEvents {
   onRequestError(error: Error): void
 }
 
-/** The passes of http-proxy-3 over a request and over an upgrade, in order; its types do not show these lists. */
-const replaced = {
-  webPasses: 'deleteLength, timeout, XHeaders, stream',
-  wsPasses: 'checkMethodAndHeader, XHeaders, stream',
-}
-type Passes = Record<keyof typeof replaced, { readonly name: string }[]>
+const passesReplaced = 'deleteLength, timeout, XHeaders, stream'
 
 /**
- * Keeps only the streaming pass: the others rewrite the framing of DELETE and OPTIONS (a second request at the
- * backend), add to X-Forwarded-For and set time-outs on the client's socket.
+ * Keeps only the streaming pass of the list, which the types of http-proxy-3 do not show: the others rewrite the framing of DELETE
+ * and OPTIONS (a second request at the backend), add to X-Forwarded-For and set time-outs on the client's socket.
  * Throws if the passes are not exactly the expected ones: a needed one could be removed.
  */
-export function keepStreamPass(server: Partial<Passes>): void {
-  for (const kind of ['webPasses', 'wsPasses'] as const) {
-    const passes = server[kind] ?? []
-    const names = passes.map(({ name }) => name).join(', ')
-    if (names !== replaced[kind])
-      throw new Error(
-        `this http-proxy-3 cannot be used: its ${kind} are "${names}" instead of "${replaced[kind]}"; install the version of package-lock.json`,
-      )
-    server[kind] = passes.slice(-1)
-  }
-}
-
-/** Creates a proxy that only streams. Throws if http-proxy-3 is not the expected version. */
-export function createStreamingProxy(options?: ServerOptions) {
-  const proxy = createProxyServer(options)
-  keepStreamPass(proxy as unknown as Partial<Passes>)
-  proxy.on('error', () => {})
-  return proxy
+export function keepStreamPass(server: { webPasses?: { readonly name: string }[] }): void {
+  const passes = server.webPasses ?? []
+  const names = passes.map(({ name }) => name).join(', ')
+  if (names !== passesReplaced)
+    throw new Error(
+      `this http-proxy-3 cannot be used: its webPasses are "${names}" instead of "${passesReplaced}"; install the version of package-lock.json`,
+    )
+  server.webPasses = passes.slice(-1)
 }
 
 /** Starts the request and returns a function that ends it at once. Errors are events, never thrown. */
-export type SendThroughHttpProxy = (
-  outgoing: Outgoing & { readonly body: Stream | undefined },
-  events: OutgoingEvents,
-) => () => void
+export type SendThroughHttpProxy = (outgoing: Outgoing, events: OutgoingEvents) => () => void
 
+/** Throws if http-proxy-3 is not the expected version. */
 export function createWebProxy(): SendThroughHttpProxy {
-  const proxy = createStreamingProxy({ selfHandleResponse: true })
+  const proxy = createProxyServer({ selfHandleResponse: true })
+  keepStreamPass(proxy as unknown as Parameters<typeof keepStreamPass>[0])
+  proxy.on('error', () => {})
   proxy.on('proxyReq', (outgoing, request) => {
-    if (outgoing.socket) standIns(request).events?.onSocket(outgoing, outgoing.socket)
+    if (outgoing.socket) standIns(request).events.onSocket(outgoing, outgoing.socket)
   })
-  proxy.on('proxyRes', (answer, request) => standIns(request).events?.onResponse(answer))
+  proxy.on('proxyRes', (answer, request) => standIns(request).events.onResponse(answer))
   return (outgoing, events) => {
     const standIn = new StandIn(outgoing, events)
     try {
@@ -85,7 +71,7 @@ export function createWebProxy(): SendThroughHttpProxy {
         (error) => events.onRequestError(error),
       )
     } catch (error) {
-      queueMicrotask(() => events.onRequestError(asError(error)))
+      queueMicrotask(() => events.onRequestError(error as Error))
     }
     return () => void standIn.emit('close')
   }
@@ -100,18 +86,15 @@ class StandIn extends EventEmitter {
   readonly headers = {}
   readonly socket = { destroyed: false }
   readonly writableFinished = false
-  readonly events: OutgoingEvents | undefined
+  readonly events: OutgoingEvents
 
-  constructor({ method, path }: Outgoing, events?: OutgoingEvents) {
+  constructor({ method, path }: Outgoing, events: OutgoingEvents) {
     super()
     this.method = method
     this.url = path
     this.events = events
   }
 }
-
-const asError = (error: unknown): Error =>
-  error instanceof Error ? error : new Error(String(error))
 
 const standIns = (request: unknown): StandIn => request as StandIn
 
@@ -135,58 +118,4 @@ function exactOptions(path: string, headers: string[], tls: Backend['tls']): obj
     { ...tls, maxHeaderSize: maxAnswerHeadBytes },
     { path: fixed(path), headers: fixed(headers) },
   )
-}
-
-export interface UpgradeEvents {
-  /** The backend answered 101; later bytes can be read from the socket. */
-  upgraded(answer: IncomingMessage, socket: Socket): void
-  /** The backend answered something else. */
-  refused(answer: IncomingMessage): void
-  error(error: Error): void
-}
-
-/**
- * Starts a WebSocket handshake and returns a function that ends it at once.
- * http-proxy-3 would write the backend's answer, even a refusal, to the client itself; so it gets a socket that discards
- * all, and is detached from the backend's socket when the tunnel opens.
- */
-export function upgradeThroughHttpProxy(outgoing: Outgoing, events: UpgradeEvents): () => void {
-  const nowhere = new Nowhere()
-  const standIn = new StandIn(outgoing)
-  const proxy = createStreamingProxy()
-  let request: ClientRequest | undefined
-  let answer: IncomingMessage | undefined
-  proxy.on('proxyReqWs', (clientRequest) => {
-    request = clientRequest
-    request.once('upgrade', (response: IncomingMessage) => (answer = response))
-    request.once('response', (response) => events.refused(response))
-  })
-  proxy.on('open', (socket) => {
-    socket.unpipe(nowhere)
-    nowhere.unpipe(socket)
-    if (answer) events.upgraded(answer, socket)
-  })
-  try {
-    proxy.ws(
-      standIn as unknown as IncomingMessage,
-      nowhere,
-      Buffer.alloc(0),
-      optionsFor(outgoing),
-      (error) => events.error(error),
-    )
-  } catch (error) {
-    events.error(asError(error))
-  }
-  return () => void request?.destroy()
-}
-
-class Nowhere extends Duplex {
-  override _read(): void {}
-  override _write(_chunk: unknown, _encoding: string, done: () => void): void {
-    done()
-  }
-  setTimeout(): void {}
-  setNoDelay(): void {}
-  setKeepAlive(): void {}
-  destroySoon(): void {}
 }
