@@ -121,7 +121,7 @@ const quotedIn = (document: Document.Parsed): (readonly [number, number])[] => {
 }
 
 /** YAML 1.2 with every scalar as text; undefined when nesting exhausts the parser's stack. */
-const parseYaml = (text: string, lineCounter: LineCounter) => {
+export const parseYaml = (text: string, lineCounter = new LineCounter()) => {
   try {
     return parseDocument(text, {
       lineCounter,
@@ -180,45 +180,6 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
     isForeign: (path) => spotAt(path)?.isForeign === true,
   }
 }
-
-/** A value in the text: offsets of its first character and behind its last. */
-export interface Span {
-  readonly start: number
-  readonly end: number
-  /** Whether a list or a group is in brackets or braces. */
-  readonly isFlow: boolean
-  /** Text of a single value. */
-  readonly text?: string
-  readonly items?: readonly Span[]
-  readonly pairs?: readonly Pair[]
-}
-
-export interface Pair {
-  readonly key: Span
-  readonly value: Span
-}
-
-const spanOf = (node: unknown, text: string): Span => {
-  const { range } = (node ?? {}) as { readonly range?: readonly number[] | null }
-  const [start = 0, valueEnd = start] = range ?? []
-  const isFlow = (node as { readonly flow?: boolean } | null)?.flow === true
-  // A block extends over the comments and blanks after it.
-  const end = start + text.slice(start, valueEnd).trimEnd().length
-  if (isSeq(node)) {
-    const items = node.items.map((item) => spanOf(item, text))
-    return { start, end: isFlow ? end : (items.at(-1)?.end ?? end), isFlow, items }
-  }
-  if (!isMap(node)) return { start, end, isFlow, text: scalarText(node) }
-  const pairs = node.items.map(({ key, value }) => {
-    const keySpan = spanOf(key, text)
-    return { key: keySpan, value: value === null ? keySpan : spanOf(value, text) }
-  })
-  return { start, end: isFlow ? end : (pairs.at(-1)?.value.end ?? end), isFlow, pairs }
-}
-
-/** Spans of all values of a text with which readYaml finds no fault. */
-export const readSpans = (text: string): Span =>
-  spanOf(parseYaml(text, new LineCounter())?.contents, text)
 
 /** Writes a value with every scalar as text: each item of a list and each key on a line, a group in a group in braces; isFlow: all of it in braces, on one line. */
 export const yamlLines = (value: unknown, isFlow = false): string[] => {

@@ -1,10 +1,11 @@
 /** Edits a text with clients in it: adds, removes or ends a key, and keeps all else as written. */
 import { hash, randomBytes } from 'node:crypto'
+import { isMap, isScalar, isSeq, type Node } from 'yaml'
 import { isJsonLines } from '../../config/clients/entries.ts'
-import { readSpans, yamlLines, type Span } from '../../config/document.ts'
+import { parseYaml, yamlLines } from '../../config/document.ts'
 import { dateMs } from '../../config/scalars.ts'
 import { Fault } from '../terminal/fault.ts'
-import { pairOf, TextEdit } from './text-edit.ts'
+import { itemsOf, pairOf, TextEdit } from './text-edit.ts'
 
 /** expires: as written in the file. */
 export type KeyEntry = { readonly id: string; readonly sha256: string; readonly expires?: string }
@@ -73,8 +74,8 @@ export class ClientText {
     const found = this.#find(id, (client) => indexOfKey(client, id) >= 0)
     const keys = pairOf(found?.client, 'keys')
     const index = found === undefined ? -1 : indexOfKey(found.client, id)
-    const key = keys?.value.items?.[index]
-    if (found === undefined || keys === undefined || key === undefined)
+    const key = itemsOf(keys?.value)[index]
+    if (found === undefined || keys === undefined || !isMap(key))
       throw this.#refused(
         `has no key ${id}; see them all with \`tollgate keys list --config FILE\``,
       )
@@ -82,11 +83,13 @@ export class ClientText {
   }
 
   /** part: the text that was parsed, all of it or one line, and where it begins. */
-  #find(id: string, isIt: (client: Span) => boolean) {
+  #find(id: string, isIt: (client: Node) => boolean) {
     for (const [offset, part] of this.#isLines ? this.#linesWith(id) : [[0, this.#text] as const]) {
-      const root = readSpans(part)
-      const clients = this.#isLines ? [root] : clientsIn(root)
-      const client = clients.find(isIt)
+      const root = parseYaml(part)?.contents
+      const clients = this.#isLines
+        ? [root]
+        : itemsOf(isSeq(root) ? root : pairOf(root, 'clients')?.value)
+      const client = clients.find((one): one is Node => isMap(one) && isIt(one))
       if (client !== undefined) return { part, offset, client }
     }
     return undefined
@@ -104,11 +107,10 @@ export class ClientText {
 
   #withClient(entry: object): string {
     const text = this.#text
-    const root = this.#isLines ? undefined : readSpans(text)
+    const root = this.#isLines ? undefined : parseYaml(text)?.contents
     const whole = { part: text, offset: 0 }
-    if (root?.items !== undefined) return this.#edited(whole, (edit) => edit.addTo(root, entry))
-    if (root?.pairs !== undefined)
-      return this.#edited(whole, (edit) => edit.addUnder(root, 'clients', entry))
+    if (isSeq(root)) return this.#edited(whole, (edit) => edit.addTo(root, entry))
+    if (isMap(root)) return this.#edited(whole, (edit) => edit.addUnder(root, 'clients', entry))
     const lineBreak = /\r?\n/.exec(text)?.[0] ?? '\n'
     const lines = this.#isLines ? [JSON.stringify(entry)] : yamlLines([entry])
     const before = text === '' || text.endsWith('\n') ? '' : lineBreak
@@ -129,10 +131,10 @@ export class ClientText {
   }
 }
 
-const clientsIn = (root: Span): readonly Span[] =>
-  root.items ?? pairOf(root, 'clients')?.value.items ?? []
+const textOf = (group: unknown, key: string): string | undefined => {
+  const value = pairOf(group, key)?.value
+  return isScalar(value) ? String(value.value) : undefined
+}
 
-const textOf = (group: Span, key: string): string | undefined => pairOf(group, key)?.value.text
-
-const indexOfKey = (client: Span, id: string): number =>
-  pairOf(client, 'keys')?.value.items?.findIndex((key) => textOf(key, 'id') === id) ?? -1
+const indexOfKey = (client: Node, id: string): number =>
+  itemsOf(pairOf(client, 'keys')?.value).findIndex((key) => textOf(key, 'id') === id)

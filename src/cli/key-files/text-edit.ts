@@ -1,8 +1,18 @@
 /** Changes lists and groups of a YAML or JSON text in place: every other byte is kept. */
-import { yamlLines, type Pair, type Span } from '../../config/document.ts'
+import { isCollection, isMap, isPair, isScalar, type Node, type Pair } from 'yaml'
+import { yamlLines } from '../../config/document.ts'
 
-export const pairOf = (group: Span | undefined, key: string): Pair | undefined =>
-  group?.pairs?.find((pair) => pair.key.text === key)
+export const pairOf = (group: unknown, key: string) =>
+  isMap<Node, Node>(group)
+    ? group.items.find((pair) => isScalar(pair.key) && pair.key.value === key)
+    : undefined
+
+/** Items of a list, pairs of a group. */
+export const itemsOf = (node: unknown): readonly unknown[] => (isCollection(node) ? node.items : [])
+
+const startOf = (node: unknown): number => (node as Node).range?.[0] ?? 0
+
+const isFlow = (node: unknown): boolean => isCollection(node) && node.flow === true
 
 export class TextEdit {
   readonly #text: string
@@ -30,59 +40,57 @@ export class TextEdit {
   }
 
   /** Adds to the list of the group, which may be empty or missing. */
-  addUnder(group: Span, key: string, item: object): void {
+  addUnder(group: Node, key: string, item: object): void {
     const pair = pairOf(group, key)
-    if (pair === undefined) return this.#addPair(group, key, [item])
-    const { value } = pair
-    const isOneLine = /^: +\[ *\]$/.test(this.#text.slice(pair.key.end, value.end))
-    if (group.isFlow || !isOneLine) return this.addTo(value, item)
-    this.#put(pair.key.end + 1, value.end, '')
-    this.#insertLines(value.end, `${this.#indentOf(group)}  `, yamlLines([item]))
+    if (!pair?.value) return this.#addPair(group, key, [item])
+    const [keyEnd, end] = [this.#endOf(pair.key), this.#endOf(pair.value)]
+    const isOneLine = /^: +\[ *\]$/.test(this.#text.slice(keyEnd, end))
+    if (isFlow(group) || !isOneLine) return this.addTo(pair.value, item)
+    this.#put(keyEnd + 1, end, '')
+    this.#insertLines(end, `${this.#indentOf(group)}  `, yamlLines([item]))
   }
 
-  addTo(list: Span, item: object): void {
-    const last = list.items?.at(-1)
-    if (last === undefined) this.#put(list.start + 1, list.start + 1, this.#inBraces(item))
-    else if (list.isFlow) this.#append(last.end, this.#inBraces(item))
-    else {
-      const lines = last.isFlow ? [`- ${this.#inBraces(item)}`] : yamlLines([item])
-      this.#insertLines(last.end, this.#indentOf(list), lines)
-    }
+  addTo(list: Node, item: object): void {
+    const last = itemsOf(list).at(-1)
+    if (last === undefined)
+      return this.#put(startOf(list) + 1, startOf(list) + 1, this.#inBraces(item))
+    if (isFlow(list)) return this.#append(this.#endOf(last), this.#inBraces(item))
+    const lines = isFlow(last) ? [`- ${this.#inBraces(item)}`] : yamlLines([item])
+    this.#insertLines(this.#endOf(last), this.#indentOf(list), lines)
   }
 
   /** Takes an item out of the list of the group, with the comments on its own lines. */
-  removeFrom({ key, value: list }: Pair, index: number): void {
-    const items = list.items ?? []
+  removeFrom({ key, value: list }: Pair<Node, Node>, index: number): void {
+    const items = itemsOf(list)
     const [before, item, after] = [items[index - 1], items[index], items[index + 1]]
-    if (item === undefined) throw new RangeError('the list has no such item')
-    if (!list.isFlow) {
-      const dash = this.#text.lastIndexOf(`\n${this.#indentOf(list)}-`, item.start)
-      this.#put(this.#lineEnd(this.#lineStart(dash)), this.#lineEnd(item.end), '')
-      if (items.length === 1) this.#put(key.end + 1, key.end + 1, ' []')
+    const [start, end, keyEnd] = [startOf(item), this.#endOf(item), this.#endOf(key)]
+    if (!isFlow(list)) {
+      const dash = this.#text.lastIndexOf(`\n${this.#indentOf(list)}-`, start)
+      this.#put(this.#lineEnd(this.#lineStart(dash)), this.#lineEnd(end), '')
+      if (items.length === 1) this.#put(keyEnd + 1, keyEnd + 1, ' []')
       return
     }
-    const comma = /^\s*,/.exec(this.#text.slice(item.end))?.[0].length ?? 0
-    const from = before?.end ?? item.start
-    const to = before ? item.end : (after?.start ?? item.end + comma)
-    if (!this.#text.slice(from, before ? item.start : to).includes('#'))
-      return this.#put(from, to, '')
+    const comma = /^\s*,/.exec(this.#text.slice(end))?.[0].length ?? 0
+    const from = before ? this.#endOf(before) : start
+    const to = before ? end : after ? startOf(after) : end + comma
+    if (!this.#text.slice(from, before ? start : to).includes('#')) return this.#put(from, to, '')
     // Comments on its neighbour stay.
-    const at = this.#text.indexOf(',', before?.end ?? item.end)
+    const at = this.#text.indexOf(',', before ? from : end)
     this.#put(at, at + 1, '')
-    this.#put(item.start, item.end, '')
+    this.#put(start, end, '')
   }
 
   /** Sets a single value of the group. */
-  set(group: Span, key: string, value: string): void {
+  set(group: Node, key: string, value: string): void {
     const old = pairOf(group, key)?.value
-    if (old === undefined) return this.#addPair(group, key, value)
-    const quote = /^["']/.exec(this.#text.slice(old.start, old.end))?.[0] ?? ''
-    this.#put(old.start, old.end, quote + value + quote)
+    if (!old) return this.#addPair(group, key, value)
+    const quote = /^["']/.exec(this.#text.slice(startOf(old)))?.[0] ?? ''
+    this.#put(startOf(old), this.#endOf(old), quote + value + quote)
   }
 
-  #addPair(group: Span, key: string, value: unknown): void {
-    const end = group.pairs?.at(-1)?.value.end ?? group.end
-    if (group.isFlow)
+  #addPair(group: Node, key: string, value: unknown): void {
+    const end = this.#endOf(itemsOf(group).at(-1) ?? group)
+    if (isFlow(group))
       this.#append(
         end,
         this.#inBraces({ [key]: value })
@@ -121,7 +129,16 @@ export class TextEdit {
   }
 
   /** The indent of its lines; a dash before the first counts as a blank. */
-  #indentOf({ start }: Span): string {
-    return ' '.repeat(start - this.#lineStart(start))
+  #indentOf(node: unknown): string {
+    return ' '.repeat(startOf(node) - this.#lineStart(startOf(node)))
+  }
+
+  /** Behind the last character of an item or a pair: a block extends over the comments and blanks after it. */
+  #endOf(part: unknown): number {
+    if (isPair(part)) return this.#endOf(part.value ?? part.key)
+    const last = isFlow(part) ? undefined : itemsOf(part).at(-1)
+    if (last !== undefined) return this.#endOf(last)
+    const [start = 0, end] = (part as Node).range ?? []
+    return start + this.#text.slice(start, end).trimEnd().length
   }
 }
