@@ -1,11 +1,9 @@
 /** The configuration in force with all its defaults, as JSON for operators: no secret, and no digest of one. */
 import type { Config } from '../config/config.ts'
+import { withoutSecrets } from '../config/problems.ts'
 
 /** Most clients that are shown: more would hold up requests. */
 const MOST_CLIENTS = 1_000
-
-const secretName = /sha256|password|secret/i
-const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i
 
 export function effectiveConfig({
   revision,
@@ -13,6 +11,7 @@ export function effectiveConfig({
   certificates: _certificates,
   clients,
   plans,
+  written,
   ...settings
 }: Config) {
   const listed = Array.from(clients.slice(0, MOST_CLIENTS))
@@ -25,13 +24,6 @@ export function effectiveConfig({
       // Plans hold no secrets, and may have any name.
       plans: Object.fromEntries(plans),
     },
+    written,
   }
-}
-
-function withoutSecrets(value: unknown): unknown {
-  if (typeof value === 'string') return value.replace(loginInUrl, '$1')
-  if (Array.isArray(value)) return value.map(withoutSecrets)
-  if (typeof value !== 'object' || value === null) return value
-  const shown = Object.entries(value).filter(([name]) => !secretName.test(name))
-  return Object.fromEntries(shown.map(([name, inner]) => [name, withoutSecrets(inner)]))
 }

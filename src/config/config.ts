@@ -3,6 +3,7 @@ import type { CertificateEnd } from './certificates.ts'
 import type { ClientTable } from './clients/client-table.ts'
 import type { ConfigFile } from './schema.ts'
 import type { LimitKey } from './time.ts'
+import type { Group } from './tree.ts'
 
 export type { HostPort, HostPort as ListenAddress } from './addresses.ts'
 export type { ClientTable as Clients } from './clients/client-table.ts'
@@ -64,6 +65,8 @@ export interface Config extends ParsedConfig {
   readonly clients: ClientTable
   /** First 12 hex digits of the SHA-256 of the file's text, or of the text and its client files: names this configuration in logs and metrics. */
   readonly revision: string
+  /** The settings as a file has them, with their defaults; without clients and secrets. */
+  readonly written: Group
   /** Warnings as lines to print: `FILE:line:col path: warning: fault; remedy`. */
   readonly warnings: readonly string[]
   /** Ends of the certificates that this gateway shows to others, as their files were when they were read. */

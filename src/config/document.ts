@@ -1,6 +1,6 @@
 /** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
 import { Document, LineCounter, isAlias, isMap, isScalar, isSeq } from 'yaml'
-import { parseDocument, stringify, visit } from 'yaml'
+import { parseDocument, visit } from 'yaml'
 import { substitute } from './environment.ts'
 import type { Environment } from './environment.ts'
 import {
@@ -15,7 +15,7 @@ import { isReservedName, reservedNameFault } from './scalars.ts'
 import { textAt, type Tree } from './tree.ts'
 import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
-export { stringify }
+export { isCollection, isMap, isPair, isScalar, isSeq, type Node, type Pair } from 'yaml'
 
 /** A parsed text. */
 export interface Reading {
@@ -181,16 +181,16 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
   }
 }
 
-/** Writes a value with every scalar as text: each item of a list and each key on a line, a group in a group in braces; isFlow: all of it in braces, on one line. */
-export const yamlLines = (value: unknown, isFlow = false): string[] => {
+/** Writes a value with every scalar as text: each item of a list and each key on a line, a group in a group in braces. style: all in braces, on one line; or nothing in braces. */
+export const yamlLines = (value: unknown, style?: 'flow' | 'block'): string[] => {
   const asText = (_: unknown, part: unknown): unknown =>
     typeof part === 'number' ? String(part) : part
   const document = new Document(value, asText, { schema: 'failsafe' })
   visit(document, {
     Pair: (_, pair) => {
-      if (isMap(pair.value)) pair.value.flow = true
+      if (isMap(pair.value) && style !== 'block') pair.value.flow = true
     },
   })
-  const style = { lineWidth: 0, collectionStyle: isFlow ? 'flow' : 'any' } as const
-  return document.toString(style).trimEnd().split('\n')
+  const options = { lineWidth: 0, collectionStyle: style === 'flow' ? style : 'any' } as const
+  return document.toString(options).trimEnd().split('\n')
 }

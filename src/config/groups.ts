@@ -22,7 +22,7 @@ export const filledList = <Item extends z.ZodType>(item: Item) =>
   list(item).min(1, { error: 'is empty; write at least one' })
 
 /**
- * The tree with every absent key that has a default filled in, in the spelling of the file. Groups are completed key by key,
+ * The tree with every absent key that has a default filled in, in the spelling of the file and the order of the schema. Groups are completed key by key,
  * lists item by item where they are written; any other default is taken whole.
  */
 export const completed = (tree: Tree | undefined, schema: z.core.$ZodType): Tree | undefined => {
@@ -33,9 +33,10 @@ export const completed = (tree: Tree | undefined, schema: z.core.$ZodType): Tree
   if (def.type === 'array' && isList(tree))
     return tree.map((item) => completed(item, def.element) ?? item)
   if (def.type !== 'object' || !isGroup(tree)) return tree
-  const whole = { ...tree } as Record<string, Tree>
-  for (const [key, inner] of Object.entries(def.shape)) {
-    const value = completed(tree[key], inner)
+  const whole: Record<string, Tree> = {}
+  for (const key of new Set([...Object.keys(def.shape), ...Object.keys(tree)])) {
+    const inner = def.shape[key]
+    const value = inner === undefined ? tree[key] : completed(tree[key], inner)
     if (value !== undefined) whole[key] = value
   }
   return whole

@@ -96,6 +96,18 @@ export const showValue = (found: PathProblem, value: string | undefined): PathPr
   return { ...found, message: `${quoted} ${found.message}` }
 }
 
+const secretName = /sha256|password|secret/i
+const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i
+
+/** The settings to show to operators: no secret, and no digest of one. */
+export function withoutSecrets(value: unknown): unknown {
+  if (typeof value === 'string') return value.replace(loginInUrl, '$1')
+  if (Array.isArray(value)) return value.map(withoutSecrets)
+  if (typeof value !== 'object' || value === null) return value
+  const shown = Object.entries(value).filter(([name]) => !secretName.test(name))
+  return Object.fromEntries(shown.map(([name, inner]) => [name, withoutSecrets(inner)]))
+}
+
 export const inOrder = (problems: readonly ConfigProblem[]): ConfigProblem[] =>
   [...problems].sort(
     (a, b) => (a.file ?? '').localeCompare(b.file ?? '') || a.line - b.line || a.column - b.column,

@@ -1,11 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  formatDurationMs,
-  formatSizeBytes,
-  parseDurationMs,
-  parseSizeBytes,
-} from '../../src/config/durations.ts'
+import { durations, parseDurationMs, parseSizeBytes, sizes } from '../../src/config/durations.ts'
 
 describe('durations', () => {
   it.each([
@@ -48,8 +43,8 @@ describe('every whole number', () => {
   it('is read back as it was written', () => {
     fc.assert(
       fc.property(fc.maxSafeNat(), (amount) => {
-        expect(parseDurationMs(formatDurationMs(amount))).toBe(amount)
-        expect(parseSizeBytes(formatSizeBytes(amount))).toBe(amount)
+        expect(parseDurationMs(durations.format(amount))).toBe(amount)
+        expect(parseSizeBytes(sizes.format(amount))).toBe(amount)
       }),
     )
   })

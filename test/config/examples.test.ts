@@ -16,8 +16,14 @@ const withoutKey = (text: string, key: string): string =>
 
 describe('config/gateway.yaml', () => {
   it('is the defaults, with clients and routes of the demonstration added', () => {
-    const { revision: _, warnings, clients, routes, ...shown } = parse(gatewayYaml)
-    const { revision: __, warnings: ___, clients: ____, ...standard } = parse('clients: []')
+    const { revision: _, written: _w, warnings, clients, routes, ...shown } = parse(gatewayYaml)
+    const {
+      revision: __,
+      warnings: ___,
+      clients: ____,
+      written: _s,
+      ...standard
+    } = parse('clients: []')
     expect({ ...shown, routes: [] }).toEqual(standard)
     expect(warnings).toEqual([])
     const names = ['listPets', 'createPet', 'getPet', 'listOrders']

@@ -1,8 +1,7 @@
 /** Edits a text with clients in it: adds, removes or ends a key, and keeps all else as written. */
 import { hash, randomBytes } from 'node:crypto'
-import { isMap, isScalar, isSeq, type Node } from 'yaml'
 import { isJsonLines } from '../../config/clients/entries.ts'
-import { parseYaml, yamlLines } from '../../config/document.ts'
+import { isMap, isScalar, isSeq, parseYaml, yamlLines, type Node } from '../../config/document.ts'
 import { dateMs } from '../../config/scalars.ts'
 import { Fault } from '../terminal/fault.ts'
 import { itemsOf, pairOf, TextEdit } from './text-edit.ts'

@@ -1,6 +1,6 @@
 /** Changes lists and groups of a YAML or JSON text in place: every other byte is kept. */
-import { isCollection, isMap, isPair, isScalar, type Node, type Pair } from 'yaml'
-import { yamlLines } from '../../config/document.ts'
+import { isCollection, isMap, isPair, isScalar, yamlLines } from '../../config/document.ts'
+import type { Node, Pair } from '../../config/document.ts'
 
 export const pairOf = (group: unknown, key: string) =>
   isMap<Node, Node>(group)
@@ -101,7 +101,7 @@ export class TextEdit {
   }
 
   #inBraces(value: object): string {
-    return this.#isJson ? JSON.stringify(value) : yamlLines(value, true).join('')
+    return this.#isJson ? JSON.stringify(value) : yamlLines(value, 'flow').join('')
   }
 
   /** Adds to a list or a group in brackets or braces. */

@@ -59,6 +59,7 @@ function comparable({ revision, config }: Effective, list: readonly ClientConfig
     revision,
     warnings: [],
     certificates: [],
+    written: {},
     plans: new Map(Object.entries(settings.plans)) as Config['plans'],
     clients: {
       get: (id: string) => byId.get(id),

@@ -14,6 +14,7 @@ import {
   ofWholeFile,
   problem,
   PROBLEMS_AT_MOST,
+  withoutSecrets,
   type ConfigProblem,
   type PathProblem,
 } from '../problems.ts'
@@ -138,6 +139,9 @@ const toConfig = (
   certificates: readonly CertificateEnd[] = [],
 ): Config => {
   const { text, file, nowMs, config, place } = main
+  const { clients: _, ...settings } = main.tree
+  // Plans hold no secrets, and may have any name.
+  const written = { ...(withoutSecrets(settings) as Group), plans: groupAt(settings, 'plans') }
   const { table } = built
   const all = [...main.problems, ...found.problems.map(place), ...built.faults]
   if (config === undefined || table === undefined || all.length > 0)
@@ -146,6 +150,7 @@ const toConfig = (
     ...config,
     clients: new ClientTable(table, config.plans),
     revision: revisionOf(text, found.files, built.sha256.slice(1)),
+    written,
     warnings: [],
     certificates,
   }
