@@ -50,8 +50,8 @@ export async function startGateway({
     load: () => loadUsableConfig(file, env, { isServing: true }),
     settingLocations: readSettingLocationsAside(file, env),
   }
-  const supervisor = config.server.workers > 1 ? createSupervisor(config, options) : undefined
-  const gateway = supervisor ?? createGateway(config, options)
+  const gateway = (config.server.workers > 1 ? createSupervisor : createGateway)(config, options)
+  const { roll, abandon } = gateway.workers
   const watcher = watch ? watchFiles(file, gateway) : undefined
   await watcher?.begin()
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
@@ -71,7 +71,8 @@ export async function startGateway({
         return gateway.drain()
       },
       reload: async () => void (await gateway.reload()),
-      ...(supervisor && { roll: supervisor.roll, abandon: supervisor.abandon }),
+      ...(roll && { roll }),
+      ...(abandon && { abandon }),
     },
     origin,
     adminOrigin,

@@ -43,11 +43,11 @@ const LISTEN_CALLS: ReadonlySet<unknown> = new Set(['getaddrinfo', 'bind', 'list
 /** How long connections without a request stay open at a stop; a client that receives "Connection: close" with its next answer loses nothing. */
 const IDLE_AT_MOST_MS = 200
 
-export class Gateway<Own extends Workers = Workers> {
+export class Gateway {
   readonly version: string
   readonly log: Log
   readonly reloads: Reloader
-  readonly workers: Own
+  readonly workers: Workers
   readonly live = new Live()
   readonly usage: UsageHistory
   readonly whole: WholeGateway
@@ -62,7 +62,11 @@ export class Gateway<Own extends Workers = Workers> {
   /** Written by listen. */
   #admin: AdminServer | undefined
 
-  constructor(config: Config, options: GatewayOptions, createWorkers: (gateway: Gateway) => Own) {
+  constructor(
+    config: Config,
+    options: GatewayOptions,
+    createWorkers: (gateway: Gateway) => Workers,
+  ) {
     const { version, log, load, settingLocations } = options
     this.version = version
     this.log = log

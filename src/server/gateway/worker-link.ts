@@ -74,6 +74,10 @@ export interface Workers extends Reloadable {
   drain(times: { readonly idleMs: number }): Promise<void>
   /** Closes what is left, and the stores. */
   close(): Promise<void>
+  /** Replaces one worker after the other, losing no request, up to the first that cannot be replaced. Never rejects. undefined: this process is the only worker. */
+  readonly roll?: () => Promise<void>
+  /** Ends the workers in this very call, for a process that is about to end itself. */
+  readonly abandon?: () => void
 }
 
 type Links = readonly WorkerLink[]

@@ -43,9 +43,9 @@ export type ToWorker =
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Notices were left out, of bans too: this worker has to read all bans. */
   | { readonly kind: 'missed' }
-  /** The worker builds it aside and answers with `prepared`; then one of the next two follows, of the same round. */
+  /** The worker builds it aside and answers with `prepared`; then one of the next two follows. */
   | { readonly kind: 'prepare'; readonly round: number; readonly config: PlainConfig }
-  | { readonly kind: 'commit' | 'abort'; readonly round: number }
+  | { readonly kind: 'commit' | 'abort' }
   /** The worker ends after what is in flight; idleMs: see FrontDoor. */
   | { readonly kind: 'drain'; readonly idleMs: number }
 

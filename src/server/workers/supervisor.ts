@@ -1,4 +1,5 @@
 /** Supervises workers that are processes of their own. This process serves no request itself. */
+import { url as debuggerUrl } from 'node:inspector'
 import type { WorkerState } from '../../admin/state-operations.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { createBackends } from '../../core/backends/backend.ts'
@@ -24,8 +25,15 @@ import { seenBy, type Workers } from '../gateway/worker-link.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
-import { defaultWatchdog, watchWorkers, type WatchdogOptions } from './watchdog.ts'
 import { WorkerProcess } from './worker-process.ts'
+
+interface WatchdogOptions {
+  readonly everyMs: number
+  /** Silence after which a worker counts as hanging. */
+  readonly silentMs: number
+}
+
+const defaultWatchdog: WatchdogOptions = { everyMs: 1_000, silentMs: 10_000 }
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
@@ -34,16 +42,8 @@ export interface SupervisorOptions extends GatewayOptions {
 }
 
 /** Creates a gateway whose workers are processes of their own. */
-export function createSupervisor(config: Config, options: SupervisorOptions) {
-  const gateway = new Gateway(config, options, (self) => new Supervisor(self, options))
-  const { workers } = gateway
-  return Object.assign(gateway, {
-    /** Replaces one worker after the other, losing no request. Never rejects. */
-    roll: oneAtATime(() => workers.roll()),
-    /** Ends the workers at once, for a process that is about to end itself. */
-    abandon: () => workers.abandon(),
-  })
-}
+export const createSupervisor = (config: Config, options: SupervisorOptions): Gateway =>
+  new Gateway(config, options, (gateway) => new Supervisor(gateway, options))
 
 /** Time that workers have to report a second that is over. */
 const WORKERS_LATE_MS = 250
@@ -67,8 +67,8 @@ class Supervisor implements Workers {
   #slots: readonly Slot[] = []
   #sockets: ListenSockets | undefined
   #stopWatching: (() => void) | undefined
-  /** Makes a worker take part in the round that is under way. Written by prepare, and by what it resolves with. */
-  #join: ((worker: WorkerProcess) => void) | undefined
+  /** Settled when the round that is under way is over; a worker that starts meanwhile begins with what is in force then. Written by prepare. */
+  #round: Promise<void> = Promise.resolve()
   /** Whether anybody listens to decisions. Written by listenToDecisions. */
   #areDecisionsWanted = false
   /** Written by #end. */
@@ -125,22 +125,16 @@ class Supervisor implements Workers {
   /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
   async prepare(config: Config): Promise<Prepared> {
     const probe = createProbe(config)
-    const joined: ReturnType<WorkerProcess['prepare']>[] = []
+    const { promise, resolve: endRound } = Promise.withResolvers<void>()
+    this.#round = promise
+    await Promise.allSettled(this.#in('starting').map(({ listening }) => listening))
+    const workers = this.#in('listening')
     const settle = (verdict: 'commit' | 'abort'): void => {
-      this.#join = undefined
-      for (const worker of joined) worker[verdict]()
+      for (const worker of workers) worker.settle(verdict)
+      endRound()
     }
-    const join = (worker: WorkerProcess) => void joined.push(worker.prepare(config))
-    for (const worker of this.links)
-      if (worker.state === 'starting' || worker.state === 'listening') join(worker)
-    // A worker that starts before the round is over joins as well, as it was given the old configuration.
-    this.#join = join
     try {
-      let asked: number
-      do {
-        asked = joined.length
-        await Promise.all(joined.map(({ prepared }) => prepared))
-      } while (joined.length > asked)
+      await Promise.all(workers.map((worker) => worker.prepare(config)))
     } catch (error) {
       settle('abort')
       throw error
@@ -159,7 +153,7 @@ class Supervisor implements Workers {
 
   /** Ends all workers after what is in flight, kills those that do not end, and starts no more. Never rejects. */
   async drain({ idleMs }: { readonly idleMs: number }): Promise<void> {
-    const workers = this.links.filter(({ state }) => state === 'listening').length
+    const workers = this.#in('listening').length
     this.#options.log.supervision({ level: 'info', event: 'workersDraining', workers })
     await this.#end(idleMs)
   }
@@ -169,8 +163,7 @@ class Supervisor implements Workers {
     await this.stores.close()
   }
 
-  /** Stops at the first worker that cannot be replaced. Runs once at a time. */
-  async roll(): Promise<void> {
+  readonly roll = oneAtATime(async (): Promise<void> => {
     if (this.#isDraining) return
     const { log } = this.#options
     const workers = this.#slots.length
@@ -182,10 +175,9 @@ class Supervisor implements Workers {
       return
     }
     log.supervision({ level: 'info', event: 'rollDone', workers })
-  }
+  })
 
-  /** Kills all workers, in this very call. */
-  abandon(): void {
+  readonly abandon = (): void => {
     for (const worker of this.links) worker.kill()
   }
 
@@ -193,17 +185,21 @@ class Supervisor implements Workers {
     return this.#slots.flatMap(({ alive }) => [...alive])
   }
 
+  #in(wanted: WorkerProcess['state']): readonly WorkerProcess[] {
+    return this.links.filter(({ state }) => state === wanted)
+  }
+
   /** All processes, in the order of their slots. */
   get processes(): readonly WorkerState[] {
     const nowMs = performance.now()
     return this.#slots.flatMap(({ alive, restarts }) =>
-      Array.from(alive, ({ number, state, sinceMs, now, pid = 0 }) => ({
+      Array.from(alive, ({ number, state, sinceMs, now, heardMs, pid = 0 }) => ({
         number,
         pid,
         state,
         sinceMs,
         restarts,
-        now: now && nowMs - now.receivedMs < SILENT_MS ? now : undefined,
+        now: nowMs - heardMs < SILENT_MS ? now : undefined,
       })),
     )
   }
@@ -252,12 +248,8 @@ class Supervisor implements Workers {
     const gateway = this.#gateway
     const worker: WorkerProcess = new WorkerProcess({
       entry,
-      start: {
-        number,
-        version,
-        config: gateway.config(),
-        ticketSecret: this.#tickets.today(),
-      },
+      start: { number, version, ticketSecret: this.#tickets.today() },
+      config: this.#round.then(() => gateway.config()),
       listenFd,
       onLines: (lines) => log.relay(lines),
       handlers: this.#state.handlers(
@@ -270,7 +262,6 @@ class Supervisor implements Workers {
       () => worker.notify({ kind: 'listen', isWanted: this.#areDecisionsWanted }),
       () => undefined,
     )
-    this.#join?.(worker)
     return worker
   }
 
@@ -279,10 +270,10 @@ class Supervisor implements Workers {
     const { log, watchdog = defaultWatchdog } = this.#options
     return watchWorkers(
       watchdog,
-      () => this.links,
+      () => this.#in('listening'),
       (worker) => {
-        const silentMs = watchdog.silentBeats * watchdog.everyMs
         const { number, pid } = worker
+        const { silentMs } = watchdog
         log.supervision({ level: 'error', event: 'workerHung', worker: number, pid, silentMs })
         worker.kill()
       },
@@ -296,6 +287,27 @@ class Supervisor implements Workers {
     this.#sockets?.close()
     await Promise.all(drained)
   }
+}
+
+/** Finds workers that answer nothing any more, as their event loop hangs. Returns the call that ends it. */
+export function watchWorkers<Worker extends Pick<WorkerProcess, 'heardMs'>>(
+  { everyMs, silentMs }: WatchdogOptions,
+  workers: () => readonly Worker[],
+  onHung: (worker: Worker) => void,
+): () => void {
+  let lastMs = performance.now()
+  const timer = setInterval(() => {
+    const nowMs = performance.now()
+    // A late look: this process was stopped, starved or suspended, and so were the workers; or their answers are still unread.
+    const isExcused = nowMs - lastMs > 2 * everyMs || debuggerUrl() !== undefined
+    lastMs = nowMs
+    for (const worker of workers()) {
+      const isHung = nowMs - worker.heardMs > silentMs && !isExcused
+      if (isHung) onHung(worker)
+      if (isHung || isExcused) worker.heardMs = nowMs
+    }
+  }, everyMs).unref()
+  return () => clearInterval(timer)
 }
 
 /** Calls that come during a run share its result: a crowd of scrapers costs the workers no more than one. */

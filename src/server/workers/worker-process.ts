@@ -24,7 +24,9 @@ import { sendClients } from './client-pipe.ts'
 export interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or the file built from it. */
   readonly entry: string
-  readonly start: Omit<StartMessage, 'kind' | 'config'> & { readonly config: Config }
+  readonly start: Omit<StartMessage, 'kind' | 'config'>
+  /** The configuration to begin with; the process is started meanwhile. */
+  readonly config: Promise<Config>
   readonly listenFd: number
   /** Takes whole lines of the worker's stderr, such as what Node.js reports there. */
   onLines(lines: string): void
@@ -64,7 +66,7 @@ export class WorkerProcess implements WorkerLink {
   readonly pid: number | undefined
   /** The state only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Written by #receive, as are latest, now and sinceMs. */
+  /** Written by #receive, as are latest, now, sinceMs and heardMs. */
   facts: WorkerFacts = {
     store: undefined,
     keySetFault: undefined,
@@ -73,16 +75,17 @@ export class WorkerProcess implements WorkerLink {
     backends: [],
   }
   latest: MetricsSnapshot | undefined
-  now: (ProcessNow & { readonly receivedMs: number }) | undefined
+  now: ProcessNow | undefined
   sinceMs: number | undefined
+  /** Time of the last message, one being due each second; a watchdog that was late itself writes it too. */
+  heardMs = performance.now()
   /** Questions are never dropped as notices are: one message of them is under way at a time, and a lost one would hold up all later. */
   readonly questions = createIpcCalls<WorkerQuestions>({
     lane: 'questions',
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })
-  /** The start is left out, as it would keep the first configuration with its clients in memory. */
-  readonly #options: Omit<WorkerProcessOptions, 'start'>
+  readonly #options: WorkerProcessOptions
   readonly #child: ChildProcess
   /** Number of messages not handed over yet. Written by #send. */
   #unsent = 0
@@ -100,15 +103,12 @@ export class WorkerProcess implements WorkerLink {
   #fault: StartFault | undefined
   /** Takes the clients of configurations; undefined: the process could not be started. */
   readonly #clients: Writable | undefined
-  /** The latest round whose configuration the worker prepares; answer: why it cannot, undefined: it can. Written by prepare. */
-  #prepared = { round: 0, answer: Promise.withResolvers<string | undefined>() }
-  /** Beats of the watchdog since the worker's last message. Written by #receive, beat and resetBeats. */
-  #silentBeats = 0
+  /** The latest round whose configuration the worker prepares; fault: why it cannot. Written by prepare. */
+  #round = { number: 0, answer: (_fault: string | undefined): void => undefined }
 
   constructor(options: WorkerProcessOptions) {
-    const { start, ...others } = options
-    this.number = start.number
-    this.#options = others
+    this.number = options.start.number
+    this.#options = options
     this.#child = fork(options.entry, ['worker'], {
       // The configuration holds Maps, which the structured clone carries and JSON does not.
       serialization: 'advanced',
@@ -119,7 +119,6 @@ export class WorkerProcess implements WorkerLink {
     })
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
-    this.#killAfter(START_AT_MOST_MS)
     const relay = createLineRelay(options.onLines)
     this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
     this.#child.on('message', (message) => this.#receive(message as ToSupervisor))
@@ -138,11 +137,15 @@ export class WorkerProcess implements WorkerLink {
     this.#clients = stdio?.[CLIENTS_FD] as Writable | undefined
     // The end of the worker says enough of what it has not taken.
     this.#clients?.on('error', () => undefined)
-    void this.#sendConfig(start.config, (config) => ({ kind: 'start', ...start, config })).then(
-      () => {
-        if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
-      },
-    )
+    void options.config.then((config) => this.#begin(config))
+  }
+
+  async #begin(config: Config): Promise<void> {
+    if (this.state !== 'starting') return
+    this.#killAfter(START_AT_MOST_MS)
+    const { start } = this.#options
+    await this.#sendConfig(config, (plain) => ({ kind: 'start', ...start, config: plain }))
+    if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
   }
 
   /** Returns the worker's latest metrics, fresh if it answers in time; undefined if it never sent any. Never rejects. */
@@ -160,42 +163,22 @@ export class WorkerProcess implements WorkerLink {
     else this.#hasMissed = true
   }
 
-  /** Asks the worker to build a configuration aside. prepared: rejects with an Error that says why it cannot. */
-  prepare(config: Config) {
-    const round = this.#prepared.round + 1
-    const answer = Promise.withResolvers<string | undefined>()
-    this.#prepared = { round, answer }
+  /** Asks the worker to build a configuration aside, until settle. Rejects with an Error that says why it cannot. */
+  async prepare(config: Config): Promise<void> {
+    const { promise, resolve: answer } = Promise.withResolvers<string | undefined>()
+    const round = this.#round.number + 1
+    this.#round = { number: round, answer }
     void this.#sendConfig(config, (plain) => ({ kind: 'prepare', round, config: plain }))
-    const isSilent = (): void =>
-      answer.resolve(`has not answered for ${PREPARE_AT_MOST_MS / 1000} s`)
-    // A worker that still starts has until the deadline of its start.
-    const timeUp = this.state === 'listening' ? setTimeout(isSilent, PREPARE_AT_MOST_MS) : undefined
-    const prepared = answer.promise.then((fault) => {
-      clearTimeout(timeUp)
-      if (fault !== undefined) throw new Error(`worker ${this.number}: ${fault}`)
-    })
-    // Another worker's fault may have ended the round, and then nobody awaits this promise.
-    prepared.catch(() => undefined)
-    return {
-      prepared,
-      commit: () =>
-        void prepared.then(
-          () => this.#send({ kind: 'commit', round }),
-          // The worker joined when the others were ready and cannot follow; it must not serve what is no longer in force.
-          () => this.kill(),
-        ),
-      abort: () => this.#send({ kind: 'abort', round }),
-    }
+    const silence = `has not answered for ${PREPARE_AT_MOST_MS / 1000} s`
+    const timeUp = setTimeout(answer, PREPARE_AT_MOST_MS, silence)
+    const fault = await promise
+    clearTimeout(timeUp)
+    if (fault !== undefined) throw new Error(`worker ${this.number}: ${fault}`)
   }
 
-  /** Counts a beat; returns how many came before it since the worker's last message, due each second; 0 unless it takes requests. */
-  beat(): number {
-    return this.state === 'listening' ? this.#silentBeats++ : 0
-  }
-
-  /** Forgives the beats so far. */
-  resetBeats(): void {
-    this.#silentBeats = 0
+  /** Has the worker take what it was asked to prepare, or drop it. */
+  settle(verdict: 'commit' | 'abort'): void {
+    this.#send({ kind: verdict })
   }
 
   /** Asks the worker to end; kills it if it has not within timeoutMs. idleMs: see FrontDoor. */
@@ -203,7 +186,7 @@ export class WorkerProcess implements WorkerLink {
     if (this.state === 'draining' || this.state === 'ended') return
     this.state = 'draining'
     // The worker ends under the configuration that it has, so the round must not wait for it.
-    this.#prepared.answer.resolve(undefined)
+    this.#round.answer(undefined)
     this.#killAfter(timeoutMs)
     this.#send({ kind: 'drain', idleMs })
   }
@@ -236,10 +219,10 @@ export class WorkerProcess implements WorkerLink {
   }
 
   #receive(message: ToSupervisor): void {
-    this.#silentBeats = 0
+    this.heardMs = performance.now()
     switch (message.kind) {
       case 'second':
-        this.now = { ...message.now, receivedMs: performance.now() }
+        this.now = message.now
         this.facts = message.facts
         return this.#options.onSecond(unpackSecond(message.second))
       case 'measured':
@@ -260,7 +243,7 @@ export class WorkerProcess implements WorkerLink {
       case 'failed':
         return void (this.#fault = message.fault)
       case 'prepared':
-        if (message.round === this.#prepared.round) this.#prepared.answer.resolve(message.fault)
+        if (message.round === this.#round.number) this.#round.answer(message.fault)
         return
     }
   }
@@ -271,10 +254,7 @@ export class WorkerProcess implements WorkerLink {
     this.state = 'ended'
     clearTimeout(this.#deadline)
     this.questions.close()
-    // A worker that had not begun takes no part: its successor begins with the configuration in force then.
-    this.#prepared.answer.resolve(
-      state === 'listening' ? `has ended: ${howEnded({ code, signal })}` : undefined,
-    )
+    this.#round.answer(`has ended: ${howEnded({ code, signal })}`)
     const ranMs = this.sinceMs === undefined ? 0 : Date.now() - this.sinceMs
     const exit = { code, signal, ranMs, fault: this.#fault, isWanted: state === 'draining' }
     const message = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`

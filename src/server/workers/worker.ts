@@ -41,8 +41,6 @@ const ORPHAN_DRAIN_MS = 5_000
 export function createWorker(channel: SupervisorChannel) {
   const finished = Promise.withResolvers<number>()
   const readConfig = createConfigReader(CLIENTS_FD)
-  /** Messages that came before the parts were there. */
-  const early: ToWorker[] = []
   let parts: ReturnType<typeof createParts> | undefined
   let isDraining = false
 
@@ -50,10 +48,7 @@ export function createWorker(channel: SupervisorChannel) {
     try {
       const config = await readConfig(start.config)
       parts = createParts({ ...start, config }, readConfig, channel)
-      for (const message of early.splice(0)) parts.receive(message)
       await parts.serving.ready()
-      // The worker has to serve its first request under the configuration that all others have.
-      await parts.taking.idle()
       if (isDraining) return
       await parts.serving.listen(LISTEN_FD)
       await channel.send({ kind: 'listening', facts: parts.serving.facts })
@@ -74,8 +69,8 @@ export function createWorker(channel: SupervisorChannel) {
   channel.onMessage((message) => {
     if (message.kind === 'start') void begin(message)
     else if (message.kind === 'drain') void drain(message)
-    else if (parts === undefined) early.push(message)
-    else parts.receive(message)
+    // What is said before the parts are there is of no use to them: they read all bans, and hold no quota yet.
+    else parts?.receive(message)
   })
   channel.onGone(() => {
     parts?.orphan()
@@ -117,7 +112,6 @@ function createParts(
   return {
     log,
     serving,
-    taking,
     end: async (times: Parameters<Serving['drain']>[0]): Promise<void> => {
       await serving.drain(times)
       await lastSecond()
@@ -139,8 +133,7 @@ function createParts(
         for (const [, onFlow] of noticed) onFlow?.(true)
       } else if (message.kind === 'prepare')
         taking.prepare(message.round, readConfig(message.config))
-      else if (message.kind === 'commit' || message.kind === 'abort')
-        taking.settle(message.kind, message.round)
+      else if (message.kind === 'commit' || message.kind === 'abort') taking.settle(message.kind)
       else if (message.kind === 'calls')
         answerCalls<WorkerQuestions>(handlers, message, (answers) => void channel.send(answers))
       else if (message.kind === 'listen')
@@ -149,26 +142,24 @@ function createParts(
   }
 }
 
-/** A worker's part in a configuration that all workers take together, or none: each round is prepared, then settled. */
+/** A worker's part in a configuration that all workers take together, or none: each is prepared, then settled. */
 function createTaking(serving: Serving, channel: SupervisorChannel) {
-  let latest:
-    { readonly round: number; readonly prepared: Promise<Prepared | undefined> } | undefined
+  let latest: Promise<Prepared> | undefined
   return {
-    /** Resolves when nothing is being prepared; never rejects. */
-    idle: (): Promise<unknown> => latest?.prepared ?? Promise.resolve(),
     prepare(round: number, config: Promise<Config>): void {
       const answer = (fault?: string) => void channel.send({ kind: 'prepared', round, fault })
-      const made = config.then((whole) => serving.prepare(whole))
-      made.then(
+      latest = config.then((whole) => serving.prepare(whole))
+      latest.then(
         () => answer(),
         ({ message }: Error) => answer(message),
       )
-      latest = { round, prepared: made.catch(() => undefined) }
     },
-    /** Takes or drops the round's configuration as soon as it is prepared; a worker that ends may be unable to take it. */
-    settle(verdict: 'commit' | 'abort', round: number): void {
-      if (latest?.round === round) void latest.prepared.then((made) => made?.[verdict]())
-    },
+    /** Takes or drops the latest as soon as it is prepared. */
+    settle: (verdict: 'commit' | 'abort') =>
+      void latest?.then(
+        (made) => made[verdict](),
+        () => undefined,
+      ),
   }
 }
 

@@ -297,12 +297,8 @@ async function workerOf(entry: string) {
   const socket = sockets.open()
   const worker = new WorkerProcess({
     entry,
-    start: {
-      number: 1,
-      version: '1',
-      config,
-      ticketSecret: newSecret(0),
-    },
+    start: { number: 1, version: '1', ticketSecret: newSecret(0) },
+    config: Promise.resolve(config),
     listenFd: socket.fd,
     onLines: () => undefined,
     handlers: {} as never,
