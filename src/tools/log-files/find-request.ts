@@ -1,8 +1,7 @@
 /** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
 import { findLogs } from './input.ts'
-import { MAX_LINE_CHARS } from './lines.ts'
-import { noCounts, Source } from './source.ts'
+import { MAX_LINE_CHARS, readLines } from './unpack.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -34,24 +33,22 @@ export async function findRequests(file: string, id: string): Promise<FoundReque
   const found: FoundRequest[] = []
   const bans = new Map<string, BanRecord>()
   const needles = [JSON.stringify(id), ...around]
+  const counts = { readBytes: 0, cutOff: [] }
   let revision: string | undefined
-  const counts = noCounts()
-  const look = (line: string): undefined => {
-    if (line.length > MAX_LINE_CHARS || !needles.some((needle) => line.includes(needle))) return
-    const fields = read(line)
+  let lines = 0
+  const look = (text: string): void => {
+    lines++
+    if (text.length > MAX_LINE_CHARS || !needles.some((needle) => text.includes(needle))) return
+    const fields = read(text)
     const { event, key } = fields
     if (event === 'configTaken') revision = textOf(fields['revision'])
     if (event === 'keyBanned' || event === 'audit') note(bans, fields)
     if (event !== 'access' || fields['id'] !== id || found.length === MOST_FOUND) return
-    found.push({ line: counts.lines + 1, fields, revision, ban: bans.get(String(key)) })
+    found.push({ line: lines, fields, revision, ban: bans.get(String(key)) })
   }
-  const ignored = { take: () => undefined, note: () => undefined }
-  const parts = { counts, read: look, ...ignored }
-  for (const log of findLogs([file])) {
-    const source = new Source(log, parts, -Infinity)
-    while (await source.pull());
-  }
-  return { found, lines: counts.lines, isCutOff: counts.cutOff.length > 0 }
+  for (const log of findLogs([file]))
+    for await (const texts of readLines(log, counts)) for (const text of texts) look(text)
+  return { found, lines, isCutOff: counts.cutOff.length > 0 }
 }
 
 export const textOf = (value: unknown): string | undefined =>

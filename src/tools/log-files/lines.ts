@@ -1,35 +1,8 @@
-/** Splits what is read of a log into lines, and reads lines of every supported form; the first character shows which one. */
-import { StringDecoder } from 'node:string_decoder'
+/** Reads lines of every supported form; the first character shows which one. */
 import { createForeignLines, type FieldNames } from './foreign-line.ts'
 import { readOwnLine } from './own-line.ts'
 import type { RequestRow } from './row.ts'
-
-/** Ten times as much as Tollgate writes on a line. */
-export const MAX_LINE_CHARS = 64 * 1024
-
-/** Of an unfinished line, little more than the longest permitted length is kept. */
-export class Lines {
-  readonly #take: (line: string) => void
-  readonly #decoder = new StringDecoder()
-  #rest = ''
-
-  constructor(take: (line: string) => void) {
-    this.#take = take
-  }
-
-  push(chunk: Buffer): void {
-    const lines = (this.#rest + this.#decoder.write(chunk)).split('\n')
-    this.#rest = (lines.pop() ?? '').slice(0, MAX_LINE_CHARS + 1)
-    for (const line of lines) this.#take(line)
-  }
-
-  /** Takes the last line, which has no newline. */
-  end(): void {
-    const rest = this.#rest + this.#decoder.end()
-    this.#rest = ''
-    if (rest !== '') this.#take(rest)
-  }
-}
+import { MAX_LINE_CHARS } from './unpack.ts'
 
 /** Events of Tollgate's log that explain decisions. */
 const notedEvents = [

@@ -3,13 +3,26 @@ import type { FieldNames } from './foreign-line.ts'
 import { findLogs, type LogFile } from './input.ts'
 import { createLineReader, type LogNote } from './lines.ts'
 import type { RequestRow } from './row.ts'
-import { noCounts, Source, type Counts, type SourceParts } from './source.ts'
+import { readLines, type ReadCounts } from './unpack.ts'
 
 export interface LogOptions {
   /** How many ms later than a request one that was decided before it may be logged. Default 60,000. */
   readonly windowMs?: number
   /** Fields of JSON logs of other servers, and of the combined format. undefined: JSON lines are Tollgate's. */
   readonly fields?: FieldNames | undefined
+}
+
+interface Counts extends ReadCounts {
+  lines: number
+  /** Lines of Tollgate that are no requests, such as starts and reloads. */
+  otherLines: number
+  unreadable: number
+  firstUnreadable:
+    { readonly file: string; readonly line: number; readonly why: string } | undefined
+  /** Requests that came later than the window allows; they are taken when they come. */
+  late: number
+  /** Notes beyond the bound of `notes`; differences that they explain may stay unexplained. */
+  notesDropped: number
 }
 
 export interface LogReading extends Readonly<Counts> {
@@ -57,6 +70,17 @@ export function openLogs(
     batches: () => merge(logs, windowMs, { read: createLineReader(fields), counts, note }),
   }
 }
+
+const noCounts = (): Counts => ({
+  readBytes: 0,
+  lines: 0,
+  otherLines: 0,
+  unreadable: 0,
+  firstUnreadable: undefined,
+  late: 0,
+  notesDropped: 0,
+  cutOff: [],
+})
 
 /** Yields requests in the order of decision, some at a time. windowMs: how many ms later than a request one that was decided before it may be logged. */
 async function* merge(
@@ -116,4 +140,65 @@ async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
   while (times.length === 0 && counts.readBytes < LOOK_BYTES && (await source.pull()));
   await source.close()
   return times.length === 0 ? -Infinity : Math.min(...times)
+}
+
+interface SourceParts {
+  readonly read: ReturnType<typeof createLineReader>
+  readonly counts: Counts
+  readonly take: (row: RequestRow) => void
+  readonly note: (note: LogNote) => void
+}
+
+/** Reads one log chunk by chunk: requests and notes are handed over, other lines are counted. It is opened with the first chunk. */
+class Source {
+  /** Unix time in ms when the last request read was written; before the first, that of the first one. */
+  positionMs: number
+  readonly #file: string
+  readonly #parts: SourceParts
+  readonly #lines: ReturnType<typeof readLines>
+  #lineNumber = 0
+  #isLastUnreadable = false
+
+  constructor(log: LogFile, parts: SourceParts, firstMs: number) {
+    this.positionMs = firstMs
+    this.#file = log.file
+    this.#parts = parts
+    this.#lines = readLines(log, parts.counts)
+  }
+
+  /** Reads one chunk. false: there was none left. */
+  async pull(): Promise<boolean> {
+    const { value, done } = await this.#lines.next()
+    if (done !== true) {
+      for (const line of value) this.#read(line)
+      return true
+    }
+    // An unreadable last line without a newline was cut off.
+    const { cutOff } = this.#parts.counts
+    if (value && this.#isLastUnreadable && !cutOff.includes(this.#file)) cutOff.push(this.#file)
+    return false
+  }
+
+  #read(text: string): void {
+    const { counts, read, take, note } = this.#parts
+    const line = read(text, this.#file)
+    counts.lines++
+    this.#lineNumber++
+    this.#isLastUnreadable = typeof line === 'string'
+    if (line === undefined) counts.otherLines++
+    else if (typeof line === 'string') {
+      counts.unreadable++
+      counts.firstUnreadable ??= { file: this.#file, line: this.#lineNumber, why: line }
+    } else if ('event' in line) {
+      counts.otherLines++
+      note(line)
+    } else {
+      this.positionMs = line.writtenMs
+      take(line)
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#lines.return(false)
+  }
 }

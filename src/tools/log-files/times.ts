@@ -1,7 +1,7 @@
 /** Parses the times of logs as Unix time in ms; NaN: no time. */
 
 /** Bounds of RFC 3339, which hold for all forms. */
-const CLOCK = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)`
+const CLOCK = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d`
 const OFFSET = String.raw`[+-](?:[01]\d|2[0-3]):?[0-5]\d`
 const RFC_3339 = new RegExp(String.raw`^\d{4}-\d\d-\d\d[T ]${CLOCK}(?:\.\d+)?(?:Z|${OFFSET})$`, 'i')
 const NUMBER = /^\d{9,19}(\.\d+)?$/
@@ -10,23 +10,11 @@ const COMMON = new RegExp(String.raw`^\[?(\d\d)/([A-Z][a-z]{2})/(\d{4}):(${CLOCK
 
 /** Parses RFC 3339, the time of the combined format, or a number: Unix time in s, ms, us or ns, depending on its size. */
 export function parseTime(text: string): number {
-  if (RFC_3339.test(text))
-    return hasDay(text.slice(0, 10), text.slice(8, 10))
-      ? leapingMs(text.replace(' ', 'T'))
-      : Number.NaN
+  if (RFC_3339.test(text)) return Date.parse(text.replace(' ', 'T'))
   if (NUMBER.test(text)) return unixMs(Number(text))
   const [, day, month, year, time, offset] = COMMON.exec(text) ?? []
-  const date = `${day} ${month} ${year}`
-  return hasDay(`${date} GMT`, day) ? leapingMs(`${date} ${time} GMT${offset}`) : Number.NaN
+  return Date.parse(`${day} ${month} ${year} ${time} GMT${offset}`)
 }
-
-/** In Unix time, a leap second is the same as the second that follows it. */
-const leapingMs = (text: string): number =>
-  text.includes(':60') ? Date.parse(text.replace(':60', ':59')) + 1_000 : Date.parse(text)
-
-/** Checks that the day exists: Date.parse takes February 31 for March 3. Every month has the first 28. */
-const hasDay = (date: string, day: string | undefined): boolean =>
-  (Number(day) >= 1 && Number(day) <= 28) || new Date(date).getUTCDate() === Number(day)
 
 /** Converts a number to ms; in each unit it covers the years 1973 to 5138. */
 export function unixMs(value: number): number {

@@ -1,14 +1,44 @@
-/** Unpacks logs. Their first bytes show how they are packed; their names do not matter. */
-import { createGunzip, createZstdDecompress, type Gunzip, type ZstdDecompress } from 'node:zlib'
-import { LogFileFault } from './input.ts'
+/** Unpacks logs, and splits them into lines. Their first bytes show how they are packed; their names do not matter. */
+import { pipeline } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
+import { createGunzip, createZstdDecompress } from 'node:zlib'
+import { bytesOf, LogFileFault, type LogFile } from './input.ts'
+
+/** Counts over all logs of what has been read so far. */
+export interface ReadCounts {
+  /** Bytes on disk, packed or not. */
+  readBytes: number
+  /** Files that end within compressed data or within a line. */
+  readonly cutOff: string[]
+}
+
+/** Yields the lines of a log as linesOf does. Throws a LogFileFault. */
+export const readLines = (log: LogFile, counts: ReadCounts) =>
+  linesOf(unpacked(bytesOf(log, counts), log.file, counts.cutOff))
+
+/** Ten times as much as Tollgate writes on a line. */
+export const MAX_LINE_CHARS = 64 * 1024
+
+/** Yields the lines of a log, those of one chunk at a time. Returns whether it ends within a line, of which little more than the longest permitted length is kept. */
+export async function* linesOf(
+  chunks: AsyncIterable<Buffer>,
+): AsyncGenerator<readonly string[], boolean> {
+  const decoder = new StringDecoder()
+  let rest = ''
+  for await (const chunk of chunks) {
+    const lines = (rest + decoder.write(chunk)).split('\n')
+    rest = (lines.pop() ?? '').slice(0, MAX_LINE_CHARS + 1)
+    yield lines
+  }
+  rest += decoder.end()
+  if (rest !== '') yield [rest]
+  return rest !== ''
+}
 
 type Pieces = AsyncGenerator<Buffer, undefined>
 
-/** What gives an unpacker, or the name of the program that unpacks it. */
-const packings: readonly (readonly [
-  begins: RegExp,
-  'gzip' | 'zstd' | 'bzip2' | 'xz' | 'lz4' | 'unzip',
-])[] = [
+/** First bytes, and the program that packs so. */
+const packings: readonly (readonly [begins: RegExp, program: string])[] = [
   [/^1f8b/, 'gzip'],
   // The second is a skippable frame (RFC 8878 section 3.1.2).
   [/^(?:28b52ffd|5.2a4d18)/, 'zstd'],
@@ -18,28 +48,41 @@ const packings: readonly (readonly [
   [/^504b0304/, 'unzip'],
 ]
 const MOST_BYTES = 6
-const CHUNK_BYTES = 64 * 1024
-/** What is unpacked at once, of which a thousand times as much may come. */
-const PART_BYTES = 16 * 1024
+/** No more is unpacked than is read: a fault loses what waits, and a small file may unpack to a thousand times its size. */
+const BOUNDED = { chunkSize: 64 * 1024, readableHighWaterMark: 1 }
 
 /** Yields unpacked bytes. cutOff: gets the file if its packed data ends too early, or is damaged from some byte on. */
-export async function* unpacked(pieces: Pieces, file: string, cutOff: string[]): Pieces {
+async function* unpacked(pieces: Pieces, file: string, cutOff: string[]): Pieces {
+  let givenBytes = 0
+  const given = async function* (piece: Buffer | undefined): Pieces {
+    for (; piece !== undefined; piece = (await pieces.next()).value) {
+      givenBytes += piece.length
+      yield piece
+    }
+  }
   try {
     const first = await firstOf(pieces)
-    if (first === undefined) return
-    const begins = first.toString('hex', 0, MOST_BYTES)
-    const [, packing] = packings.find(([begin]) => begin.test(begins)) ?? []
-    if (packing === undefined) {
-      yield first
-      yield* pieces
-    } else if (packing === 'gzip' || packing === 'zstd')
-      yield* unpackedBy(packing, first, pieces, () => cutOff.push(file))
-    else
+    const begins = first?.toString('hex', 0, MOST_BYTES) ?? ''
+    const [, program] = packings.find(([begin]) => begin.test(begins)) ?? []
+    if (program === undefined) {
+      yield* given(first)
+      return
+    }
+    if (program !== 'gzip' && program !== 'zstd')
       throw new LogFileFault(
         file,
-        `it is packed by ${packing}, which is not read`,
-        `unpack it on the way: ${packing === 'unzip' ? 'unzip -p' : `${packing} -dc`} ${file} | tollgate replay ... -`,
+        `it is packed by ${program}, which is not read`,
+        `unpack it on the way: ${program === 'unzip' ? 'unzip -p' : `${program} -dc`} ${file} | tollgate replay ... -`,
       )
+    const stream = (program === 'gzip' ? createGunzip : createZstdDecompress)(BOUNDED)
+    pipeline(given(first), stream, () => undefined)
+    yield* stream
+    // Node.js before 26 stops after the first frame of zstd. The last member of gzip is followed by padding at most.
+    const isLeft = stream.bytesWritten < givenBytes || (await pieces.next()).value !== undefined
+    if (program === 'zstd' && isLeft) cutOff.push(file)
+  } catch (error) {
+    if (error instanceof LogFileFault) throw error
+    cutOff.push(file)
   } finally {
     await pieces.return(undefined)
   }
@@ -54,63 +97,4 @@ async function firstOf(pieces: Pieces): Promise<Buffer | undefined> {
     first = Buffer.concat([first, value])
   }
   return first.length === 0 ? undefined : first
-}
-
-async function* unpackedBy(
-  packing: 'gzip' | 'zstd',
-  first: Buffer,
-  pieces: Pieces,
-  onFault: () => void,
-): Pieces {
-  const create = packing === 'gzip' ? createGunzip : createZstdDecompress
-  let rest: Buffer | undefined = first
-  while (rest !== undefined) {
-    rest = yield* through(create({ chunkSize: CHUNK_BYTES }), rest, pieces, onFault)
-    // Node.js before 26 stops after the first frame of zstd. The last member of gzip is followed by padding at most.
-    if (packing === 'gzip') return
-  }
-}
-
-/** Passes on what was unpacked before a fault: the stream is ended only when all its output was taken. Returns the bytes that it did not consume. */
-async function* through(
-  stream: Gunzip | ZstdDecompress,
-  first: Buffer,
-  pieces: Pieces,
-  onFault: () => void,
-): AsyncGenerator<Buffer, Buffer | undefined> {
-  const out: Buffer[] = []
-  let settle = (): void => undefined
-  stream.on('data', (chunk: Buffer) => out.push(chunk))
-  stream.on('end', () => settle())
-  let isFaulty = false
-  stream.on('error', () => {
-    isFaulty = true
-    onFault()
-    settle()
-  })
-  let givenBytes = 0
-  try {
-    let piece: Buffer | undefined = first
-    for (; piece !== undefined; piece = (await pieces.next()).value)
-      for (let at = 0; at < piece.length; at += PART_BYTES) {
-        const part = piece.subarray(at, at + PART_BYTES)
-        givenBytes += part.length
-        await new Promise<void>((resolve) => {
-          settle = resolve
-          stream.write(part, () => resolve())
-        })
-        yield* out.splice(0)
-        if (isFaulty) return undefined
-        const untaken = givenBytes - stream.bytesWritten
-        if (untaken > 0) return piece.subarray(at + part.length - untaken)
-      }
-    await new Promise<void>((resolve) => {
-      settle = resolve
-      stream.end()
-    })
-    yield* out.splice(0)
-    return undefined
-  } finally {
-    stream.destroy()
-  }
 }
