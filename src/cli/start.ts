@@ -71,8 +71,7 @@ export async function startGateway({
         return gateway.drain()
       },
       reload: async () => void (await gateway.reload()),
-      ...(roll && { roll }),
-      ...(abandon && { abandon }),
+      ...(roll && abandon && { roll, abandon }),
     },
     origin,
     adminOrigin,
