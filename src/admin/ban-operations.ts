@@ -1,7 +1,7 @@
 /** Operations on bans: list, impose, lift. */
 import { z } from 'zod'
 import type { Ban, BanChange, Bans } from '../insight/api/state.ts'
-import type { BanAct } from '../core/bans/operator-bans.ts'
+import type { BanAct } from '../core/bans/ban-table.ts'
 import type { Config } from '../config/config.ts'
 import { duration } from '../config/scalars.ts'
 import { endsAtSeconds, MAX_IMPOSED_MS } from '../core/rules/ban-policy.ts'

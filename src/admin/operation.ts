@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
 import type { Config } from '../config/config.ts'
-import type { OperatorBans } from '../core/bans/operator-bans.ts'
+import type { BanTable } from '../core/bans/ban-table.ts'
 import type { RequestQuery } from '../core/record/recent.ts'
 import type { Overview, Requests } from '../insight/api/live.ts'
 import type { Live } from '../insight/live/live.ts'
@@ -19,7 +19,7 @@ export interface ApiNeeds extends StateNeeds, ExplainNeeds {
     readonly config: Config
     reload(wish: ReloadWish): Promise<ReloadOutcome>
   }
-  readonly bans: Pick<OperatorBans, 'list' | 'known' | 'impose' | 'lift' | 'nowMs'>
+  readonly bans: Pick<BanTable, 'list' | 'known' | 'impose' | 'lift' | 'nowMs'>
   readonly counters: Pick<Counters, 'look' | 'reset'>
   readonly usage: Pick<UsageHistory, 'scope' | 'day' | 'client'>
   readonly live: Live

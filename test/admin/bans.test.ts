@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { acted, type Refused } from '../../src/admin/faults.ts'
 import { BanTable } from '../../src/core/bans/ban-table.ts'
-import { OperatorBans } from '../../src/core/bans/operator-bans.ts'
 import { createMemoryBanStore } from '../../src/state/bans.ts'
 import { Counters } from '../../src/state/counters.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -50,16 +49,15 @@ describe('a store that is away', () => {
     ],
     ['when it was asked', { load: async () => new Map(), save: away }, /not known whether/],
   ])('%s is told as what it means for an act', async (_, store, message) => {
-    const table = new BanTable({
+    const bans = new BanTable({
       store: { ...createMemoryBanStore(), watch: () => undefined, ...store },
       observer: { storeLost: vi.fn(), storeBack: vi.fn(), malformed: vi.fn() },
       forgetAfterMs: 60_000,
-      now: Date.now,
+      clock: { nowMs: Date.now, at: (ownMs) => ownMs },
     })
-    onTestFinished(() => table.close())
+    onTestFinished(() => bans.close())
     const [startedMs, untilMs] = [Date.now(), Date.now() + 60_000]
-    table.merge('pro-1', { startedMs, untilMs, count: 1 })
-    const bans = new OperatorBans(table)
+    bans.merge('pro-1', { startedMs, untilMs, count: 1 })
 
     const client = { id: 'acme', limits: { perMinute: 1, perDay: 1 } }
     const tell = () => store.load().then(() => undefined)

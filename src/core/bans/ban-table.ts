@@ -1,9 +1,23 @@
-/** Holds the bans that a process knows, and makes them and those in the store agree, both ways, whenever the store can be reached. */
-import { isBanned, isForgotten, isLift, isSameBan, mergeBans } from '../rules/ban-policy.ts'
+/**
+ * Holds the bans that a process knows, and makes them and those in the store agree, both ways, whenever the store can be reached.
+ * Operators list, impose and lift them here.
+ */
+import {
+  imposedBan,
+  isBanned,
+  isForgotten,
+  isLift,
+  isSameBan,
+  liftOf,
+  mergeBans,
+} from '../rules/ban-policy.ts'
 import type { BanStore, BanRecord } from '../../state/bans.ts'
+import { mayBeDone } from '../../state/contract.ts'
+import { keepLatest } from '../../state/memory/recency-table.ts'
+import type { StoreClock } from '../../state/store-clock.ts'
 
 /** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
-const MAX_KEYS = 100_000
+export const MAX_KEYS = 100_000
 const RETRY_MS = 1_000
 const SWEEP_MS = 60_000
 
@@ -15,27 +29,32 @@ export interface BanStoreObserver {
   malformed(where: string): void
 }
 
-interface BanTableOptions {
+export interface BanTableOptions {
   readonly store: BanStore
   readonly observer: BanStoreObserver
   readonly forgetAfterMs: number
-  /** The store's Unix time in ms, by which bans end. */
-  readonly now: () => number
+  /** The store's time, by which bans end. */
+  readonly clock: Pick<StoreClock, 'nowMs' | 'at'>
   /** Called with each ban that has become the one that holds for its key. */
   onChange?(keyId: string, ban: BanRecord): void
   /** Called once for each lift that an operator has made, here or elsewhere. */
   onLift?(keyId: string, lift: BanRecord): void
 }
 
+export interface BanAct {
+  /** The ban that ran before; undefined: none did. */
+  readonly before: BanRecord | undefined
+  /** The ban that runs now; undefined: none does. */
+  readonly after: BanRecord | undefined
+}
+
 export class BanTable {
   forgetAfterMs: number
-  readonly now: () => number
-  readonly store: BanStore
+  readonly clock: BanTableOptions['clock']
+  readonly #store: BanStore
   readonly #options: BanTableOptions
   /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and #forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
-  /** Unix time in ms of the latest operator's act on each key. It outlives the ban, as others may know an older ban. Written by merge. */
-  readonly #acts = new Map<string, number>()
   /** Resolves when the store has been read for the first time. */
   readonly #loaded = Promise.withResolvers<void>()
   readonly #sweep: NodeJS.Timeout
@@ -54,16 +73,22 @@ export class BanTable {
   constructor(options: BanTableOptions) {
     this.#options = options
     this.forgetAfterMs = options.forgetAfterMs
-    this.now = options.now
-    this.store = options.store
+    this.clock = options.clock
+    this.#store = options.store
     this.#sweep = setInterval(() => this.#forgetOld(), SWEEP_MS).unref()
-    this.store.watch({
+    this.#store.watch({
       banned: (keyId, ban) => void this.merge(keyId, ban),
       stale: () => this.#run(),
       malformed: (where) => options.observer.malformed(where),
     })
   }
 
+  /** The store's Unix time in ms. */
+  get nowMs(): number {
+    return this.clock.nowMs()
+  }
+
+  /** All bans that this process knows, ended ones included. */
   get all(): ReadonlyMap<string, BanRecord> {
     return this.#bans
   }
@@ -72,30 +97,59 @@ export class BanTable {
   running(keyId: string, atMs?: number): BanRecord | undefined {
     const ban = this.#bans.get(keyId)
     // Few keys were ever banned; others cost no look at a clock.
-    return ban !== undefined && isBanned(ban, atMs ?? this.now()) ? ban : undefined
+    return ban !== undefined && isBanned(ban, atMs ?? this.nowMs) ? ban : undefined
   }
 
-  /** Running bans, in the order of their ends. */
-  allRunning(): [keyId: string, ban: BanRecord][] {
-    const nowMs = this.now()
+  /** Running bans that this process knows, in the order of their ends. */
+  known(): readonly [keyId: string, ban: BanRecord][] {
+    const { nowMs } = this
     return [...this.#bans]
       .filter(([, ban]) => isBanned(ban, nowMs))
       .sort(([, one], [, other]) => one.untilMs - other.untilMs)
   }
 
-  /** Unix time in ms of the latest act of an operator on this key, whether or not its ban is remembered. */
-  latestActMs(keyId: string): number | undefined {
-    return this.#acts.get(keyId)
+  /** Running bans of the store, in the order of their ends. Rejects when it is away. */
+  async list(): Promise<readonly [keyId: string, ban: BanRecord][]> {
+    await this.#read()
+    return this.known()
+  }
+
+  /**
+   * Bans the key for forMs from now on, in place of any other ban. The store is read first and written first, so that the answer
+   * holds for all processes that share it. Rejects when it is away; nothing has then changed here, nor in the store unless the
+   * error is MayBeDone.
+   */
+  async impose(
+    keyId: string,
+    ban: { readonly forMs: number; readonly reason: string | undefined },
+  ): Promise<BanAct> {
+    await this.#read(keyId)
+    const { nowMs, forgetAfterMs } = this
+    return this.#act(keyId, imposedBan(this.#bans.get(keyId), ban, { nowMs, forgetAfterMs }), nowMs)
+  }
+
+  /** Resolves with undefined where the key is not banned. Rejects as impose does. */
+  async lift(keyId: string): Promise<BanAct | undefined> {
+    await this.#read(keyId)
+    const { nowMs } = this
+    const before = this.running(keyId, nowMs)
+    return before && this.#act(keyId, liftOf(before, nowMs), nowMs)
+  }
+
+  async #act(keyId: string, ban: BanRecord, nowMs: number): Promise<BanAct> {
+    const before = this.running(keyId, nowMs)
+    await this.#store.save(keyId, ban).catch(mayBeDone)
+    this.merge(keyId, ban)
+    return { before, after: this.running(keyId, nowMs) }
   }
 
   /** Merges a ban into what is known; returns the ban that holds from now on. */
   merge(keyId: string, ban: BanRecord): BanRecord {
     const known = this.#bans.get(keyId)
     const merged = known === undefined ? ban : mergeBans(known, ban, this.forgetAfterMs)
-    setBounded(this.#bans, keyId, merged)
-    const epochMs = Math.max(merged.epochMs ?? 0, this.#acts.get(keyId) ?? 0)
-    if (epochMs > 0) setBounded(this.#acts, keyId, epochMs)
-    if (merged !== known) this.#options.onChange?.(keyId, merged)
+    if (merged === known) return merged
+    keepLatest(this.#bans, keyId, merged, MAX_KEYS)
+    this.#options.onChange?.(keyId, merged)
     if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#options.onLift?.(keyId, merged)
     return merged
   }
@@ -115,15 +169,15 @@ export class BanTable {
   }
 
   /** Merges the bans of the store, or that of one key. Rejects when the store is away. */
-  async read(keyId?: string): Promise<ReadonlyMap<string, BanRecord>> {
-    const kept = await this.store.load(keyId)
+  async #read(keyId?: string): Promise<ReadonlyMap<string, BanRecord>> {
+    const kept = await this.#store.load(keyId)
     for (const [key, ban] of kept) this.merge(key, ban)
     return kept
   }
 
   /** Writes in the background; a ban that the store did not take is written when the store is back. */
   save(keyId: string, ban: BanRecord): void {
-    const write = this.store
+    const write = this.#store
       .save(keyId, ban)
       .catch((cause: unknown) => this.#failed(cause))
       .then(() => void this.#saving.delete(write))
@@ -136,7 +190,7 @@ export class BanTable {
     clearInterval(this.#sweep)
     clearTimeout(this.#retry)
     await Promise.all([this.#current, ...this.#saving])
-    await this.store.close()
+    await this.#store.close()
   }
 
   /** Runs a round, one at a time, and again a second after anything failed, until one succeeds. */
@@ -152,12 +206,12 @@ export class BanTable {
   }
 
   async #round(): Promise<void> {
-    const kept = await this.read()
+    const kept = await this.#read()
     this.#forgetOld()
     this.#loaded.resolve()
     for (const [keyId, ban] of this.#bans) {
       const there = kept.get(keyId)
-      if (!there || !isSameBan(there, ban)) await this.store.save(keyId, ban)
+      if (!there || !isSameBan(there, ban)) await this.#store.save(keyId, ban)
     }
     if (this.#failures > 1) this.#options.observer.storeBack()
     this.#failures = 0
@@ -172,20 +226,11 @@ export class BanTable {
 
   /** Removes the bans that need no longer be remembered, here and from the store. */
   #forgetOld(): void {
-    const nowMs = this.now()
+    const { nowMs } = this
     for (const [keyId, ban] of this.#bans) {
       if (!isForgotten(ban, nowMs, this.forgetAfterMs)) continue
       this.#bans.delete(keyId)
-      this.store.forget(keyId, ban).catch((cause: unknown) => this.#failed(cause))
+      this.#store.forget(keyId, ban).catch((cause: unknown) => this.#failed(cause))
     }
   }
-}
-
-/** Sets a value for one of at most MAX_KEYS keys. */
-export function setBounded<T>(map: Map<string, T>, key: string, value: T): void {
-  if (map.size >= MAX_KEYS && !map.has(key)) {
-    const oldest = map.keys().next()
-    if (!oldest.done) map.delete(oldest.value)
-  }
-  map.set(key, value)
 }

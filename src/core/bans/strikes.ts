@@ -5,7 +5,7 @@ import { isBanEarned } from '../rules/ban-policy.ts'
 
 type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>
 
-export interface StrikesOptions {
+interface StrikesOptions {
   readonly policy: StrikePolicy
   /** Counts for this process, for the workers of this machine, or for all hosts. */
   readonly counter: Counter
@@ -22,34 +22,33 @@ interface Tally {
   reportedMs: number
   /** Strikes by the counter's last answer, those of other processes included. Written by #applyCount. */
   total: number
-  /** Strikes that were not reported to the counter yet. Written by strike, forget, #report and #applyCount. */
+  /** Strikes that were not reported to the counter yet. Written by strike, #report and #applyCount. */
   unreported: number
-  /** Written by #report. */
+  /** A shared counter has yet to answer the latest report; strikes that come meanwhile go with the next one. Written by #report. */
   isCalling: boolean
-  /** Answers of the counter that are still to come are ignored. Written by forget. */
-  isForgotten: boolean
 }
 
 /** Keys counted at once in this process; strikes of further keys are dropped until those of others end. */
 const MAX_KEYS = 10_000
-/** A flood of strikes is reported in one call per key and tick; a strike that may complete a ban is reported at once. */
-const TICK_MS = 100
 const RETRY_MS = 1_000
 
 export class Strikes {
-  policy: StrikePolicy
+  #policy: StrikePolicy
   readonly #options: StrikesOptions
   /** Tallies in the order in which they end. Written by #tallyOf, #report and forget. */
   readonly #tallies = new Map<string, Tally>()
-  /** Tallies to report with the next tick, and its timer. Written by #review and #flush. */
-  readonly #delayed = new Set<Tally>()
-  #tick: NodeJS.Timeout | undefined
   /** Calls to the counter. Written by #report alone. */
   readonly #underway = new Set<Promise<void>>()
 
   constructor(options: StrikesOptions) {
     this.#options = options
-    this.policy = options.policy
+    this.#policy = options.policy
+  }
+
+  /** Sets the policy of further strikes. */
+  use(policy: StrikePolicy): void {
+    this.#policy = policy
+    this.#options.counter.useTime(policy.withinMs)
   }
 
   /** Counts one strike at this Unix time in ms. Never throws, never waits. */
@@ -57,29 +56,24 @@ export class Strikes {
     const tally = this.#tallyOf(keyId, nowMs)
     if (tally === undefined) return
     tally.unreported += 1
-    this.#review(tally, nowMs)
+    if (!tally.isCalling) this.#report(tally, nowMs)
   }
 
   /** The strikes of the key by the latest answer of the counter; counts nothing. */
-  known(keyId: string, nowMs: number): number {
+  known(keyId: string, nowMs = this.#options.now()): number {
     const tally = this.#tallies.get(keyId)
     return tally !== undefined && this.#runs(tally, nowMs) ? tally.total + tally.unreported : 0
   }
 
-  /** Discards the strikes of the key so far. */
+  /** Discards the strikes of the key so far, and answers of the counter that are still to come. */
   forget(keyId: string): void {
-    const tally = this.#tallies.get(keyId)
-    if (tally !== undefined) {
-      tally.isForgotten = true
-      tally.unreported = 0
-      this.#tallies.delete(keyId)
-    }
+    this.#tallies.delete(keyId)
     void this.#reset(keyId)
   }
 
   /** Resolves when every strike so far has been counted. */
   async settled(): Promise<void> {
-    for (this.#flush(); this.#underway.size > 0; this.#flush()) await Promise.all(this.#underway)
+    while (this.#underway.size > 0) await Promise.all(this.#underway)
   }
 
   #tallyOf(keyId: string, nowMs: number): Tally | undefined {
@@ -91,42 +85,23 @@ export class Strikes {
     }
     this.#tallies.delete(keyId)
     if (this.#tallies.size >= MAX_KEYS) return undefined
-    const tally = {
-      keyId,
-      reportedMs: nowMs,
-      total: 0,
-      unreported: 0,
-      isCalling: false,
-      isForgotten: false,
-    }
+    const tally = { keyId, reportedMs: nowMs, total: 0, unreported: 0, isCalling: false }
     this.#tallies.set(keyId, tally)
     return tally
   }
 
   /** Whether the tally still counts. It ends, too, when the clock is set back by more than `bans.within`. */
   #runs({ reportedMs }: Tally, nowMs: number): boolean {
-    return Math.abs(nowMs - reportedMs) < this.policy.withinMs
+    return Math.abs(nowMs - reportedMs) < this.#policy.withinMs
   }
 
-  /** Reports what is due: where this process counts alone every strike, elsewhere the first one, whose answer says what others have counted. */
-  #review(tally: Tally, nowMs: number): void {
-    const { total, unreported } = tally
-    if (tally.isCalling || unreported === 0) return
-    const isDue = total === 0 || !this.#options.counter.isShared
-    if (isDue || isBanEarned(total + unreported, this.policy)) return this.#report(tally, nowMs)
-    this.#delayed.add(tally)
-    this.#tick ??= setTimeout(() => this.#flush(), TICK_MS).unref()
-  }
-
+  /** A key has at most `bans.strikes` reports within `bans.within`, then it is banned; and one at a time. */
   #report(tally: Tally, nowMs: number): void {
-    tally.reportedMs = nowMs
-    if (this.#tallies.get(tally.keyId) === tally) {
-      this.#tallies.delete(tally.keyId)
-      this.#tallies.set(tally.keyId, tally)
-    }
-    const points = tally.unreported
-    tally.unreported = 0
-    const counted = this.#options.counter.add(tally.keyId, points, nowMs)
+    const { keyId, unreported: points } = tally
+    Object.assign(tally, { reportedMs: nowMs, unreported: 0 })
+    this.#tallies.delete(keyId)
+    this.#tallies.set(keyId, tally)
+    const counted = this.#options.counter.add(keyId, points, nowMs)
     if (!(counted instanceof Promise)) return void this.#applyCount(tally, counted, nowMs)
     tally.isCalling = true
     const call = counted
@@ -136,18 +111,21 @@ export class Strikes {
       .then(() => {
         tally.isCalling = false
         this.#underway.delete(call)
-        this.#review(tally, this.#options.now())
+        if (tally.unreported > 0 && this.#isKept(tally)) this.#report(tally, this.#options.now())
       })
     this.#underway.add(call)
   }
 
+  #isKept(tally: Tally): boolean {
+    return this.#tallies.get(tally.keyId) === tally
+  }
+
   /** Applies an answer of the counter; a promise resolves when the count was reset for a ban. */
   #applyCount(tally: Tally, counted: Count, nowMs: number): void | Promise<void> {
-    if (tally.isForgotten) return undefined
+    if (!this.#isKept(tally)) return undefined
     tally.total = counted.total
-    if (!isBanEarned(counted.total, this.policy)) return undefined
-    tally.unreported = 0
-    tally.total = 0
+    if (!isBanEarned(counted.total, this.#policy)) return undefined
+    Object.assign(tally, { total: 0, unreported: 0 })
     this.#options.onBan(tally.keyId, counted, nowMs)
     return this.#reset(tally.keyId)
   }
@@ -160,18 +138,8 @@ export class Strikes {
     try {
       await this.#options.counter.reset(keyId)
     } catch {
-      if (performance.now() - sinceMs < this.policy.withinMs)
+      if (performance.now() - sinceMs < this.#policy.withinMs)
         setTimeout(() => void this.#reset(keyId, sinceMs), RETRY_MS).unref()
     }
-  }
-
-  #flush(): void {
-    clearTimeout(this.#tick)
-    this.#tick = undefined
-    const due = [...this.#delayed]
-    this.#delayed.clear()
-    const nowMs = this.#options.now()
-    for (const tally of due)
-      if (!tally.isCalling && tally.unreported > 0) this.#report(tally, nowMs)
   }
 }

@@ -1,4 +1,5 @@
 /** Bounds how many false signatures of an address are checked: a check takes up to a millisecond, and making up a signature takes nothing. */
+import { keepLatest } from '../../state/memory/recency-table.ts'
 
 /** False signatures that are checked per address. */
 const PER_SECOND = 100
@@ -50,17 +51,3 @@ export class CheckBudget {
 
 /** No address contains a space. */
 const nameOf = ({ address, clientId }: Sender): string => `${address} ${clientId}`
-
-/** Sets a value in a map that forgets whatever was set the longest ago, once it has more than `most`. */
-export function keepLatest<Value>(
-  kept: Map<string, Value>,
-  key: string,
-  value: Value,
-  most: number,
-): void {
-  kept.delete(key)
-  kept.set(key, value)
-  if (kept.size <= most) return
-  const [oldest = ''] = kept.keys()
-  kept.delete(oldest)
-}

@@ -1,8 +1,8 @@
 /** Finds the caller of an API key by the key's SHA-256 digest; plain keys are never kept. */
 import { hash } from 'node:crypto'
 import type { Clients } from '../../config/config.ts'
+import { keepLatest } from '../../state/memory/recency-table.ts'
 import { createCaller, type Caller } from '../rules/credentials.ts'
-import { keepLatest } from './check-budget.ts'
 
 export type KeyRing = ReturnType<typeof createKeyRing>
 

@@ -23,9 +23,9 @@ export function createCheckBan(bans: BanBook, { lessee, tally, timestamps }: Cha
   const answers = new WeakMap<Caller, BanAnswer>()
   return function checkBan(exchange: Judged, caller: Caller): Refusal | undefined {
     exchange.decidedMs = timestamps.next()
-    const ban = bans.check(caller.keyId)
+    const ban = bans.running(caller.keyId)
     if (ban === undefined) return undefined
-    const nowMs = bans.now()
+    const nowMs = bans.nowMs
     tally.refused(caller, 'ban', undefined, Math.floor(nowMs / DAY_MS))
     let answer = answers.get(caller)
     if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {

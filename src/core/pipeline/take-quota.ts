@@ -59,7 +59,7 @@ export function createTakeQuota(
           const { view, window } = decided
           const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
           // A ban begins when the log says that its last strike was decided, though by the store's clock.
-          const refusedMs = decidedAt(decided, bans.nowAt(ownMs))
+          const refusedMs = decidedAt(decided, bans.clock.at(ownMs))
           bans.refused(caller.keyId, windowEndMs, refusedMs)
         }
         tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))

@@ -119,9 +119,7 @@ function createBans(
     policy: config.bans,
     store: stores.bans,
     counter: stores.strikes(config.bans.withinMs),
-    loadTimeoutMs: config.store.timeoutMs,
-    now: () => stores.clock.nowMs(),
-    nowAt: (ownMs) => stores.clock.at(ownMs),
+    clock: stores.clock,
     observer: {
       strike: () => metrics.strike(),
       banned: (key, ban, strikes) => {

@@ -19,7 +19,7 @@ function createLocalWorker(gateway: Gateway): Workers {
   const serving = new Serving({ version, config, log, metrics, stores, addresses })
   return {
     stores,
-    operatorBans: serving.parts.bans.operators,
+    operatorBans: serving.parts.bans,
     links: [serving],
     restarts: 0,
     get processes() {

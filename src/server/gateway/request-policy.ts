@@ -70,7 +70,7 @@ export function createRequestPolicy(
       const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
       if (current === undefined) return 'revoked'
       if (epochMs() >= current.expiresAtMs) return 'expired'
-      return bans.check(keyId) && 'banned'
+      return bans.running(keyId) && 'banned'
     },
   })
 }

@@ -123,11 +123,9 @@ function createBans(config: Config, now: () => number) {
     policy: config.bans,
     store,
     counter: createMemoryCounter(config.bans.withinMs),
-    loadTimeoutMs: 0,
     observer,
-    now,
     // Time stands still while a request is decided.
-    nowAt: now,
+    clock: { nowMs: now, at: now },
   })
   const seedBan = (keyId: string, ban: BanRecord): void => listener?.banned(keyId, ban)
   return { bans, seedBan }

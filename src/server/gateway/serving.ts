@@ -32,7 +32,7 @@ export class Serving implements WorkerLink {
     readToken: readTokenBy(() => this.#revision.verifier),
     standing: ({ clientId, keyId }) => ({
       taken: this.parts.turns.takenBy(clientId),
-      strikes: this.parts.bans.knownStrikes(keyId),
+      strikes: this.parts.bans.strikes.known(keyId),
     }),
   }
   readonly questions: WorkerLink['questions'] = {
@@ -56,7 +56,7 @@ export class Serving implements WorkerLink {
     this.#upstreams = new Upstreams(this.#revision.upstream)
     const { tally, bans } = this.parts
     metrics.watchBackends(this.#upstreams)
-    metrics.watchBans(() => bans.size)
+    metrics.watchBans(() => bans.known().length)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)
@@ -81,7 +81,10 @@ export class Serving implements WorkerLink {
     await this.parts.tracing.load(config.telemetry)
     this.parts.tracing.use(config.telemetry)
     await this.#stores.ready()
-    await Promise.all([this.parts.bans.ready(), this.#revision.verifier?.ready()])
+    await Promise.all([
+      this.parts.bans.ready(config.store.timeoutMs),
+      this.#revision.verifier?.ready(),
+    ])
   }
 
   /** Takes requests; fd: a bound socket of this process to listen on, instead of server.listen. */

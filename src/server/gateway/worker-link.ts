@@ -2,7 +2,7 @@
 import type { WorkerState } from '../../admin/state-operations.ts'
 import type { ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
-import type { OperatorBans } from '../../core/bans/operator-bans.ts'
+import type { BanTable } from '../../core/bans/ban-table.ts'
 import type { KeySetFault } from '../../core/credentials/key-source.ts'
 import type { MetricsPage, MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import { LISTED_DECISIONS, type Decision, type RequestQuery } from '../../core/record/recent.ts'
@@ -49,7 +49,7 @@ export interface WorkerLink {
 /** All workers of a gateway. prepare: all of them take another configuration, or none. */
 export interface Workers extends Reloadable {
   readonly stores: OwnState
-  readonly operatorBans: OperatorBans
+  readonly operatorBans: BanTable
   /** All that have not ended. */
   readonly links: readonly WorkerLink[]
   readonly processes: readonly WorkerState[]

@@ -1,7 +1,6 @@
 /** State that the supervisor keeps for all workers of the machine, and its answers to their calls. */
 import type { BanRecord, BanStore } from '../../state/bans.ts'
 import { BanTable } from '../../core/bans/ban-table.ts'
-import { OperatorBans } from '../../core/bans/operator-bans.ts'
 import type { CallHandlers } from '../../state/calls.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { Config } from '../../config/config.ts'
@@ -40,7 +39,7 @@ export function createSharedState(parts: SharedStateParts) {
   const malformed = (where: string): void => embedded && parts.onMalformed(where)
   const table = new BanTable({
     store: banStore,
-    now: () => clock.nowMs(),
+    clock,
     forgetAfterMs: policy.forgetAfterMs,
     onChange: (keyId, ban) => embedded && parts.onBan(keyId, ban),
     onLift: (keyId) => strikes.reset(keyId),
@@ -74,7 +73,7 @@ export function createSharedState(parts: SharedStateParts) {
         if (table.remove(keyId, ban)) await banStore.forget(keyId, ban)
       },
     }),
-    operatorBans: new OperatorBans(table),
+    operatorBans: table,
     /** Applies the ban policy to strikes and bans after this call. */
     use({ bans: next }: Config): void {
       policy = next

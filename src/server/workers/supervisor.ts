@@ -6,7 +6,7 @@ import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
-import type { OperatorBans } from '../../core/bans/operator-bans.ts'
+import type { BanTable } from '../../core/bans/ban-table.ts'
 import { openListenSockets, type ListenSockets } from '../../core/http/bound-sockets.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
@@ -54,7 +54,7 @@ class Supervisor implements Workers {
   readonly reportsLateMs = WORKERS_LATE_MS
   /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
   readonly stores: OwnState
-  readonly operatorBans: OperatorBans
+  readonly operatorBans: BanTable
   readonly #options: SupervisorOptions
   readonly #gateway: Gateway
   readonly #state: SharedState

@@ -1,4 +1,4 @@
-/** A bounded table that drops entries not used lately (second chance: cheaper on the hot path than exact LRU order). */
+/** Bounded tables: one drops entries not used lately (second chance: cheaper on the hot path than exact LRU order), one those set the longest ago. */
 
 interface Entry<Value> {
   readonly value: Value
@@ -63,4 +63,18 @@ export class RecencyTable<Value> {
       this.#table.set(key, entry)
     }
   }
+}
+
+/** Sets a value in a map that forgets whatever was set the longest ago, once it has more than `most`. */
+export function keepLatest<Value>(
+  kept: Map<string, Value>,
+  key: string,
+  value: Value,
+  most: number,
+): void {
+  kept.delete(key)
+  kept.set(key, value)
+  if (kept.size <= most) return
+  const [oldest = ''] = kept.keys()
+  kept.delete(oldest)
 }
