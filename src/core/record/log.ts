@@ -222,7 +222,7 @@ const storeLines = (say: Say) => ({
   /** A stored ban could not be read and was left out. */
   banMalformed: ({ where }: { where: string }) =>
     say('warn', { event: 'banMalformed', where: text(where) }),
-  /** store.file was damaged, removed or replaced; see FileEvent. */
+  /** store.file was damaged or removed; see FileEvent. */
   storeFile: (line: FileEvent) => say('error', line),
   /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
   countersNotKept: (error: unknown) =>

@@ -11,8 +11,7 @@ export type OnFileEvent = (event: FileEvent) => void
 export interface SqliteFile {
   /** The path that the file was opened by. */
   readonly name: string
-  /** Returns all rows of a query; a change has none. Has more time than `read`. */
-  readAtStart(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
+  /** Returns all rows of a query; a change has none. */
   read(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
   write(sql: string, ...parameters: Parameter[]): Promise<void>
   /** Runs each statement once per row, one after the other, all of them in one transaction or none. */
@@ -21,9 +20,8 @@ export interface SqliteFile {
   close(): Promise<void>
 }
 
-/** Bounds of a call: one that takes longer has met a disk that hangs. A start may read many counters. */
-const START_TIMEOUT_MS = 10_000
-const ANSWER_TIMEOUT_MS = 5_000
+/** Bound of a call: one that takes longer has met a disk that hangs. A start may read many counters. */
+const ANSWER_TIMEOUT_MS = 10_000
 
 /** Loads the thread's program. The plain-text warning of Node.js 22 about SQLite does not belong in the log. */
 const loader = `
@@ -38,15 +36,12 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   const worker = new Worker(loader, { eval: true, workerData: { file, program } })
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
   const send = (batch: CallBatch): void => worker.postMessage(batch)
-  const lane = (name: string, timeoutMs: number): IpcCalls<FileCalls> =>
-    new IpcCalls({ lane: name, send, timeoutMs })
-  const [atStart, calls] = [lane('start', START_TIMEOUT_MS), lane('file', ANSWER_TIMEOUT_MS)]
+  const calls = new IpcCalls<FileCalls>({ lane: 'file', send, timeoutMs: ANSWER_TIMEOUT_MS })
   const closed = new Error(`store.file ${file} is closed`)
   /** No further calls are taken, for this reason. */
   let ended: Error | undefined
   const fail = (reason: Error): void => {
     ended ??= reason
-    atStart.close()
     calls.close()
   }
   // Without a listener an error in the thread would end the gateway.
@@ -55,9 +50,8 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   )
   worker.on('exit', () => fail(closed))
   worker.on('message', (message: AnswerBatch | FileEvent) => {
-    if ('event' in message) return onEvent(message)
-    atStart.receive(message)
-    calls.receive(message)
+    if ('event' in message) onEvent(message)
+    else calls.receive(message)
   })
   // Open calls keep the process alive, by their timers; an idle file does not.
   worker.unref()
@@ -66,7 +60,7 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
     call.catch((error: StoreUnavailable) => {
       throw faultOf(error) ?? ended ?? silence(file)
     })
-  const opened = answered(atStart.call('open', undefined)).catch((error: Error) => {
+  const opened = answered(calls.call('open', undefined)).catch((error: Error) => {
     fail(error)
     void worker.terminate()
   })
@@ -78,7 +72,6 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   const writeRows: SqliteFile['writeRows'] = (...changes) => ask(() => calls.call('write', changes))
   return {
     name: file,
-    readAtStart: (sql, ...parameters) => ask(() => atStart.call('read', { sql, parameters })),
     read: (sql, ...parameters) => ask(() => calls.call('read', { sql, parameters })),
     write: (sql, ...parameters) => writeRows({ sql, columns: parameters.map((one) => [one]) }),
     writeRows,

@@ -12,7 +12,7 @@ import { createSqliteUsageStore } from './usage.ts'
 type KeptOptions = Pick<JournalOptions, 'timeoutMs' | 'onFault'> & Partial<JournalOptions>
 
 /**
- * onFileEvent: called where the file was damaged, or is removed or replaced while the gateway runs. ready() rejects with an
+ * onFileEvent: called where the file was damaged, or is removed while the gateway runs. ready() rejects with an
  * Error of file, fault and remedy when the file cannot be opened.
  */
 export function openSqliteState(

@@ -63,16 +63,10 @@ export function openOrSetAside(file: string) {
   } catch (error) {
     if (!damage.has(primaryCode(error)) || !isMarked(file)) throw error
   }
-  const keptAs = setAside(file, 'damaged')
-  return { database: open(file), keptAs }
-}
-
-/** Renames the file and its companions, and returns the new name. */
-function setAside(file: string, why: 'damaged' | 'replaced'): string {
-  const keptAs = `${file}.${why}-${Date.now()}`
+  const keptAs = `${file}.damaged-${Date.now()}`
   for (const part of ['', '-wal', '-shm', '-journal'])
     if (existsSync(file + part)) renameSync(file + part, keptAs + part)
-  return keptAs
+  return { database: open(file), keptAs }
 }
 
 /** Returns device and inode of the file at this path; undefined where there is none. */
@@ -86,40 +80,22 @@ export function identityOf(file: string): string | undefined {
 }
 
 /**
- * Writes the content of an open database to a new file at its path, after somebody has removed or replaced the file. A file
- * that has taken its place is renamed to FILE.replaced-<Unix ms> (the value returned), unless another gateway uses it.
+ * Writes the content of an open database to a new file at its path, after somebody has removed the file. A file that has taken
+ * its place stays: it may be a copy that was put there to start with, or the file of another gateway.
  * The database stays open, on the file without a name. Throws an error for explainSqliteFault.
  */
-export function writeAnew(database: DatabaseSync, file: string): string | undefined {
+export function writeAnew(database: DatabaseSync, file: string): void {
   const copy = `${file}.new-${Date.now()}`
   try {
+    if (existsSync(file)) throw new Refused(inItsPlace)
     makeFolder(dirname(file))
     database.prepare('VACUUM INTO ?').run(copy)
-    let keptAs: string | undefined
-    if (existsSync(file)) {
-      refuseFileInUse(file)
-      keptAs = setAside(file, 'replaced')
-    }
     // The write-ahead log of the removed file would be taken for that of the new one.
     rmSync(`${file}-wal`, { force: true })
     renameSync(copy, file)
-    return keptAs
   } catch (cause) {
     if (existsSync(copy)) rmSync(copy)
-    const fault = faultAndRemedy(cause)
-    throw new Refused(`was removed or replaced under the gateway and ${fault}`, { cause })
-  }
-}
-
-function refuseFileInUse(file: string): void {
-  let other: DatabaseSync | undefined
-  try {
-    other = new DatabaseSync(file, { readOnly: true })
-    other.prepare('SELECT count(*) FROM sqlite_schema').get()
-  } catch (error) {
-    if (primaryCode(error) === SQLITE_BUSY) throw error
-  } finally {
-    other?.close()
+    throw new Refused(`was removed under the gateway and ${faultAndRemedy(cause)}`, { cause })
   }
 }
 
@@ -153,21 +129,17 @@ function open(file: string): DatabaseSync {
     // SQLite's own lock, which the kernel drops with the process: nothing stale is left behind by a kill -9.
     database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA trusted_schema = OFF')
     refuseForeignFile(database)
-    // The totals of days are not checked: 40 million rows take longer than a start may.
-    for (const table of ['bans', 'quota'])
-      if (hasTable(database, table) && pragma(database, `quick_check(${table})`) !== 'ok')
-        throw new DamagedFile()
     // Nothing changes before COMMIT in a file that will be set aside.
     database.exec(
       `BEGIN IMMEDIATE; PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${LAYOUT}`,
     )
-    for (const { name, columns, key } of tables) {
+    for (const { name, columns, key } of tables)
       database.exec(
         `CREATE TABLE IF NOT EXISTS ${name} (${columns}, PRIMARY KEY (${key})) STRICT, WITHOUT ROWID`,
       )
-      const names = Array.from(columns.matchAll(/(\w+) (?:TEXT|INTEGER)/g), ([, column]) => column)
-      if (!canRun(database, `SELECT ${names.join()} FROM ${name} LIMIT 1`)) throw new DamagedFile()
-    }
+    // The totals of days are not checked: 40 million rows take longer than a start may.
+    for (const table of ['bans', 'quota'])
+      if (pragma(database, `quick_check(${table})`) !== 'ok') throw new DamagedFile()
     // NORMAL: a power cut may lose the last moments, never the file.
     database.exec('COMMIT; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')
     // Opens the write-ahead log now: later its folder may be gone, and then the database could not even be read.
@@ -194,20 +166,6 @@ function refuseForeignFile(database: DatabaseSync): void {
     throw new Refused('belongs to another program; name another file')
 }
 
-const hasTable = (database: DatabaseSync, name: string): boolean =>
-  database.prepare('SELECT 1 FROM sqlite_schema WHERE name = ?').get(name) !== undefined
-
-/** Returns false where a table or column is missing. */
-function canRun(database: DatabaseSync, sql: string): boolean {
-  try {
-    database.exec(sql)
-    return true
-  } catch (error) {
-    if (primaryCode(error) === SQLITE_ERROR) return false
-    throw error
-  }
-}
-
 function pragma(database: DatabaseSync, name: string): string | number {
   return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0] as string | number
 }
@@ -220,15 +178,15 @@ class DamagedFile extends Error {
 /** The message is fault and remedy. */
 class Refused extends Error {}
 
-/** Primary result codes, https://www.sqlite.org/rescode.html. */
-const SQLITE_ERROR = 1
-const SQLITE_BUSY = 5
 /** SQLITE_CORRUPT and SQLITE_NOTADB: nothing in the file can be trusted. */
 const damage = new Set<number | undefined>([11, 26])
 const readOnlyMount =
   'cannot be written, as its file system is mounted read-only; mount it writable, or name another file'
 const unusable =
   'cannot be opened; it must be a file that this user may read and write, in a folder where it may make files; mend that, or name another file, or "" to count in memory only'
+const inItsPlace =
+  'another file stands in its place; move that away to keep what this gateway has counted, or restart the gateway to begin with it'
+/** By primary result code, https://www.sqlite.org/rescode.html. */
 const remedies: Readonly<Record<number, string>> = {
   3: unusable,
   5: 'is in use by another gateway; give each its own store.file, or share one Redis with store.redis',

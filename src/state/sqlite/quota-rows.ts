@@ -37,9 +37,9 @@ export const createRows = (file: SqliteFile) => ({
   /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. */
   async load(nowMs: number, atMost: number): Promise<readonly Row[]> {
     const [minute, day] = [Math.floor(nowMs / MINUTE_MS), Math.floor(nowMs / DAY_MS)]
-    await file.readAtStart(countAhead, minute, day)
+    await file.read(countAhead, minute, day)
     const first = firstKeptDay(nowMs)
-    const rows = await file.readAtStart(`${select} day_index >= ? LIMIT ?`, first, atMost)
+    const rows = await file.read(`${select} day_index >= ? LIMIT ?`, first, atMost)
     // The constraints of the table ensure types and ranges.
     return rows as readonly unknown[] as readonly Row[]
   },

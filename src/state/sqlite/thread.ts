@@ -32,11 +32,11 @@ export interface FileCalls {
 
 /** Something happened to the file itself, independent of any call; it becomes a line of the log. */
 export type FileEvent =
-  /** The file at the path could not be used, and a new one was begun. */
+  /** The file was damaged, and a new one was begun. */
   | { readonly event: 'storeFileSetAside'; readonly keptAs: string }
-  /** The file had been removed or replaced under the gateway, and was written anew. */
+  /** The file had been removed under the gateway, and was written anew. */
   | { readonly event: 'storeFileRestored'; readonly file: string }
-  /** The file was removed or replaced and cannot be written anew; tried again every second. */
+  /** The file was removed and cannot be written anew, as where another stands in its place; tried again every second. */
   | { readonly event: 'storeFileLost'; readonly message: string }
 
 const { file } = workerData as { readonly file: string }
@@ -50,12 +50,12 @@ function post(message: AnswerBatch | FileEvent): void {
   port?.postMessage(message)
 }
 
-/** Keeps a database at the path of store.file, even where somebody removes or replaces the file. */
+/** Keeps a database at the path of store.file, even where somebody removes the file. */
 class StoreFile {
   #database = this.#open()
   #identity = identityOf(file)
   readonly #statements = new Map<string, StatementSync>()
-  /** The error while the file is removed or replaced and cannot be written anew, when writes would be lost. */
+  /** The error while the file is gone and cannot be written anew, when writes would be lost. */
   #lost: unknown
 
   #open(): DatabaseSync {
@@ -102,8 +102,7 @@ class StoreFile {
           this.#lost = undefined
           return
         }
-        const keptAs = writeAnew(this.#database, file)
-        if (keptAs !== undefined) post({ event: 'storeFileSetAside', keptAs })
+        writeAnew(this.#database, file)
         this.#statements.clear()
         this.#database.close()
       }
