@@ -33,6 +33,9 @@ function restoreFastStrings(): void {
 
 const lengthOf = (text: { readonly length: number }): number => text.length
 
+/** A peer that owes an answer and sends nothing for so long may have vanished: its connection is given up, and another opened. */
+const SILENT_COMMANDS_MS = 2_500
+const SILENT_MESSAGES_MS = 1_000
 const READONLY_RECONNECT_EVERY_MS = 1000
 /** Slots may move unnoticed while nothing is asked for them; a call to one finds out at once. */
 const SLOTS_REFRESH_EVERY_MS = 10_000
@@ -40,17 +43,12 @@ const SLOTS_REFRESH_EVERY_MS = 10_000
 /**
  * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; its connection ends when it is lost.
  * openSentinel: the same to one sentinel after the other; undefined without sentinels. None is connected yet. tls: used by all
- * of them. timeoutMs: bound of a call.
+ * of them.
  */
-export function createConnections(
-  servers: RedisConfig,
-  tls: ConnectionOptions | undefined,
-  timeoutMs: number,
-) {
+export function createConnections(servers: RedisConfig, tls: ConnectionOptions | undefined) {
   const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
-  // Twice the bound of a call, as it only ends handshakes and the calls of other users of the connection.
-  const forCommands = { ...common, commandTimeout: Math.max(200, 2 * timeoutMs) }
-  const forMessages = { ...common, commandTimeout: 1000, retryStrategy: null }
+  const forCommands = { ...common, socketTimeout: SILENT_COMMANDS_MS }
+  const forMessages = { ...common, socketTimeout: SILENT_MESSAGES_MS, retryStrategy: null }
   const { Redis } = library()
 
   if (servers.kind === 'cluster') {

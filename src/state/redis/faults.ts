@@ -45,8 +45,8 @@ const refusals: readonly (readonly [pattern: RegExp, what: string, word?: string
 export const serverFault = (code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'): Error =>
   Object.assign(new Error(code), { code })
 
-/** The library's message when its own bound is exceeded. */
-const TIMED_OUT = 'Command timed out'
+/** Ours, and the library's where a connection is given up as its peer is silent. */
+const TIMED_OUT = 'Socket timeout'
 
 /** The fault of a call that had no answer in time. */
 export const timedOut = (): Error => new Error(TIMED_OUT)
@@ -56,7 +56,7 @@ export const isKeyFault = (fault: unknown): boolean =>
   fault instanceof Error && fault.message.includes('WRONGTYPE')
 
 export const isTimeout = (fault: unknown): boolean =>
-  fault instanceof Error && fault.message === TIMED_OUT
+  fault instanceof Error && fault.message.startsWith(TIMED_OUT)
 
 /** The host name could not be resolved; the resolver itself may be away. */
 export const isUnresolved = (fault: unknown): boolean =>

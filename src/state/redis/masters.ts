@@ -3,7 +3,7 @@
  * of a cluster, so that one that is away affects only its own clients.
  */
 import type { Cluster, Redis } from 'ioredis'
-import { areSentinelsAway, isTimeout, serverFault, timedOut } from './faults.ts'
+import { areSentinelsAway, serverFault, timedOut } from './faults.ts'
 import { bounded } from '../timers.ts'
 import { StoreUnavailable } from '../contract.ts'
 import { StoreBreaker } from './breaker.ts'
@@ -19,11 +19,7 @@ export interface MastersOptions {
   readonly state: StoreState
 }
 
-/** After so many probes in a row without an answer the connection itself is suspected (a peer that vanished silently). */
-const SILENT_PROBES_BEFORE_RECONNECT = 4
 const END_RETRY_MS = 500
-/** A refresh opens a connection, so that several failures share one. */
-const REFRESH_EVERY_MS = 100
 /** Decimal tags up to this number cover all slots. */
 const TAGS = 300_000
 
@@ -45,7 +41,6 @@ export class Masters {
   /** The state reported last. */
   #wasWhole: boolean | undefined
   #isClosed = false
-  #mayRefreshAtMs = 0
 
   constructor(client: Redis | Cluster, options: MastersOptions) {
     this.#client = client
@@ -55,13 +50,12 @@ export class Masters {
     this.#connect()
   }
 
-  /** Returns the breaker of the server that holds the key; undefined: no such server is known now. */
+  /** Returns the breaker of the server that holds the key; undefined: no master served its slot at the latest refresh. */
   breakerOf(key: string): StoreBreaker | undefined {
     const owner = this.#ownerOf(key)
-    if (owner !== undefined) return this.#breakers.get(owner) ?? this.#createBreaker(owner)
-    // No master served this slot at the latest refresh.
-    this.#refreshSlots()
-    return undefined
+    return owner === undefined
+      ? undefined
+      : (this.#breakers.get(owner) ?? this.#createBreaker(owner))
   }
 
   /** Some server can be called. */
@@ -133,14 +127,6 @@ export class Masters {
     this.#options.state.become(!isBroken)
   }
 
-  #refreshSlots(): void {
-    const client = this.#client
-    const nowMs = performance.now()
-    if (this.#isClosed || client.status !== 'ready' || nowMs < this.#mayRefreshAtMs) return
-    this.#mayRefreshAtMs = nowMs + REFRESH_EVERY_MS
-    if ('slots' in client) client.refreshSlotsCache()
-  }
-
   /** Keeps a breaker for each master of the present slots, and for no others. */
   #takeSlots({ slots }: Cluster): void {
     const owners = new Set(slots.flatMap(([owner]) => owner ?? []))
@@ -170,20 +156,16 @@ export class Masters {
   /** Makes a probe that rejects when this server does not work in time. */
   #createProbe(node: string): () => Promise<void> {
     const { timeoutMs, state } = this.#options
-    let silent = 0
+    const client = this.#client
     return async () => {
       const key = this.#probeKey(node)
       try {
-        if (this.#client.status !== 'ready' || key === undefined)
-          throw new StoreUnavailable('error')
+        if (client.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
         await bounded(this.#ask(key), timeoutMs, timedOut)
-        silent = 0
       } catch (fault) {
         // The master's slots may have moved to another one meanwhile.
-        this.#refreshSlots()
+        if ('slots' in client && client.status === 'ready') client.refreshSlotsCache()
         if (!(fault instanceof StoreUnavailable)) state.note(fault, node || undefined)
-        silent = isTimeout(fault) ? silent + 1 : 0
-        if (silent > 0 && silent % SILENT_PROBES_BEFORE_RECONNECT === 0) this.#reconnect(node)
         throw fault
       }
     }
@@ -194,11 +176,6 @@ export class Masters {
     // The library selects it on connecting, too, but goes on with database 0 where that is refused.
     if (!('slots' in client) && client.options.db) await client.select(client.options.db)
     await client.eval(PROBE, 1, key)
-  }
-
-  #reconnect(node: string): void {
-    if (!('slots' in this.#client)) return this.#client.disconnect(true)
-    for (const redis of this.#client.nodes('master')) if (nameOf(redis) === node) redis.disconnect()
   }
 
   /** Returns a key for probes in a slot of the node; undefined: the node has no slot. */

@@ -52,7 +52,7 @@ const READY_AT_MOST_MS = 1_000
 /** Returns at once; the store becomes available as soon as a server has answered a probe. */
 export function connectRedis(options: RedisOptions) {
   const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
-  const connections = createConnections(servers, options.tls, timeoutMs)
+  const connections = createConnections(servers, options.tls)
   const { client } = connections
   const state = new StoreState(servers, onState)
   const masters = new Masters(client, { prefix, timeoutMs, state })
@@ -176,8 +176,8 @@ function watchSentinels(
       const { remoteAddress, remotePort } = client.stream ?? {}
       const isThere = remoteAddress === host && String(remotePort) === port
       if (name !== servers.name || isThere) return
-      // In any other state the library asks the sentinels by itself.
-      if (client.status === 'ready') client.disconnect(true)
+      // A connection that is not yet there asks the sentinels by itself.
+      if (client.status === 'ready' || client.status === 'connect') client.disconnect(true)
       subscriber.renew()
     },
     subscribed: () => undefined,

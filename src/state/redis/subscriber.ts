@@ -1,6 +1,5 @@
 /** Subscriptions on a connection of their own, opened with the first channel and replaced whenever it is lost. */
 import type { Redis } from 'ioredis'
-import { isTimeout } from './faults.ts'
 
 export interface Subscription {
   /** A message published on the channel. */
@@ -81,13 +80,13 @@ export class Subscriber {
     redis.connect().catch(() => undefined)
   }
 
-  /** Pings detect a peer that has vanished silently. */
+  /** A connection whose ping is not answered is given up (socketTimeout). */
   #tick(): void {
     const redis = this.#connection
     if (redis === undefined) return this.#start()
     if (redis.status !== 'ready') return
     // A refusal is an answer too.
-    redis.ping().catch((fault: unknown) => void (isTimeout(fault) && redis.disconnect()))
+    redis.ping().catch(() => undefined)
     this.#join(redis)
   }
 
