@@ -8,8 +8,8 @@ import type {
   ResetDone,
   WindowUse,
 } from '../insight/api/usage.ts'
-import type { ClientCounters, Window } from '../state/memory/client-counters.ts'
-import { DAY_MS, MINUTE_MS } from '../config/time.ts'
+import type { ClientCounters } from '../state/memory/client-counters.ts'
+import { DAY_MS, MINUTE_MS, windowNames } from '../config/time.ts'
 import { endsAtSeconds } from '../core/rules/ban-policy.ts'
 import type { BanRecord } from '../state/bans.ts'
 import { iso, json, seen } from './answers.ts'
@@ -71,7 +71,7 @@ export const clientOperations: readonly Operation[] = [
     const { window } = checked(await readJson(request), resetBody, RESET_FORM)
     const client = knownClient(needs, id)
     Object.assign(audit, { client: id, window })
-    const windows: readonly Window[] = window === 'both' ? ['minute', 'day'] : [window]
+    const windows = window === 'both' ? windowNames : [window]
     const done = await acted(needs.counters.reset(client, windows))
     needs.live.clients.forgetUse(id, window)
     const what = { before: usedOf(done.before), after: usedOf(done.after) }
@@ -129,7 +129,7 @@ function rowOf(
 const endOf = (ban: BanRecord | undefined): number | undefined => ban && 1000 * endsAtSeconds(ban)
 
 const useOf = (
-  { index, taken, used }: ClientCounters[Window],
+  { index, taken, used }: ClientCounters['minute'],
   limit: number,
   lengthMs: number,
 ): WindowUse => ({

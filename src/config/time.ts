@@ -12,6 +12,14 @@ export type LimitKey = FixedWindow['limit']
 export const windowNames = windows.map(({ name }) => name)
 export const limitKeys = windows.map(({ limit }) => limit)
 
+/** A value for each window, by its name. */
+export type PerWindow<Value> = Readonly<Record<WindowName, Value>>
+
+/** Makes a value for each window. It is written out, as an object made from a list costs far more. */
+export const perWindow = <Value>(
+  valueOf: (window: FixedWindow, number: number) => Value,
+): PerWindow<Value> => ({ minute: valueOf(windows[0], 0), day: valueOf(windows[1], 1) })
+
 /** A value for each window, by the key of its limit. */
 export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<LimitKey, Value> =>
   Object.fromEntries(windows.map((window) => [window.limit, valueOf(window)])) as Record<

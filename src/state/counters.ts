@@ -1,8 +1,9 @@
 /** Reads and resets the authority's counters of clients. Both reject while it is away. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Limits } from '../config/config.ts'
+import type { WindowName } from '../config/time.ts'
 import { mayBeDone } from './contract.ts'
-import { type ClientCounters, type Window, shadowId } from './memory/client-counters.ts'
+import { type ClientCounters, shadowId } from './memory/client-counters.ts'
 
 export interface CountedClient {
   readonly id: string
@@ -14,7 +15,7 @@ export interface CounterStore {
   /** Reads the counters, and in the same step sets the use of `windows` back to 0. */
   attend(
     client: CountedClient,
-    windows: readonly Window[],
+    windows: readonly WindowName[],
   ): Promise<{ readonly before: ClientCounters; readonly after: ClientCounters }>
   /** Has all processes return what they hold of this client, state what they have used, and forget refusals. */
   announceReset(client: string): Promise<void>
@@ -47,7 +48,7 @@ export class Counters {
    * that processes hold can then be spent beyond the limit, whether they know of the reset or not. If it rejects with MayBeDone
    * it may be repeated; with any other error nothing was changed.
    */
-  async reset(client: CountedClient, windows: readonly Window[]) {
+  async reset(client: CountedClient, windows: readonly WindowName[]) {
     const store = this.#store
     const tried = { ...client, id: shadowId(client.id) }
     const announce = () =>

@@ -1,8 +1,9 @@
 /** Reads the authority's counters of one client for operators, and sets them back to 0. counters.lua is this file's twin. */
+import { perWindow, type PerWindow, type WindowName } from '../../config/time.ts'
 import type { CounterStore } from '../counters.ts'
 import type { NoticeListener, WindowReply } from '../quota.ts'
 import type { EmbeddedAuthority } from './authority.ts'
-import { rollOver, stateAt, type ClientState, type WindowCounts } from './transition.ts'
+import { rollOver, stateAt, type ClientState } from './transition.ts'
 
 /**
  * Returns the id under which the authority counts a client's shadow limits. No configuration or token can name a client with a
@@ -10,23 +11,20 @@ import { rollOver, stateAt, type ClientState, type WindowCounts } from './transi
  */
 export const shadowId = (client: string): string => `shadow ${client}`
 
-export type Window = 'minute' | 'day'
-
-/** The authority's counters of one window of a client. */
-type WindowCounters = Pick<WindowReply, 'index' | 'taken' | 'used'>
-
-export interface ClientCounters {
+/** The authority's counters of the windows of a client. */
+export interface ClientCounters extends PerWindow<Pick<WindowReply, 'index' | 'taken' | 'used'>> {
   /** Unix time in ms by the authority's clock. */
   readonly nowMs: number
-  readonly minute: WindowCounters
-  readonly day: WindowCounters
 }
 
 /** Reads the counters; charges and changes nothing. */
 export function look(state: ClientState, nowMs: number): ClientCounters {
-  const { minute, day } = stateAt(state, nowMs)
-  const of = ({ index, taken, used }: WindowCounts): WindowCounters => ({ index, taken, used })
-  return { nowMs: Math.floor(nowMs), minute: of(minute), day: of(day) }
+  const now = stateAt(state, nowMs)
+  const counters = perWindow(({ name }) => {
+    const { index, taken, used } = now[name]
+    return { index, taken, used }
+  })
+  return { nowMs: Math.floor(nowMs), ...counters }
 }
 
 /**
@@ -34,7 +32,7 @@ export function look(state: ClientState, nowMs: number): ClientCounters {
  * the requests that waited for it may be admitted only now. What a process has spent after that call it states with the next
  * one, as new.
  */
-export function reset(state: ClientState, windows: readonly Window[], nowMs: number): void {
+export function reset(state: ClientState, windows: readonly WindowName[], nowMs: number): void {
   // Nothing of this day is counted yet.
   if (stateAt(state, nowMs).day.index !== state.day.index) return
   rollOver(state, nowMs)
@@ -43,9 +41,9 @@ export function reset(state: ClientState, windows: readonly Window[], nowMs: num
     const counts = state[window]
     let old = counts.used
     for (const record of state.processes.values()) {
-      if (window === 'minute' && record.minuteIndex !== counts.index) continue
+      const holding = record.holdings[window]
+      if (holding.index !== counts.index) continue
       record.status = 'stale'
-      const holding = record[window]
       holding.held = Math.max(0, holding.held - holding.used) + record.spent
       holding.used = record.spent
       old -= record.spent

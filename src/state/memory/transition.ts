@@ -1,5 +1,6 @@
 /** The counters of one client, and how a call, `take`, changes them. take.lua is this file's twin; a differential test compares them. */
 import type { Limits } from '../../config/config.ts'
+import { DAY_MS, MINUTE_MS, windows, type PerWindow } from '../../config/time.ts'
 import type {
   Notice,
   Statement,
@@ -8,7 +9,6 @@ import type {
   TakeStatus,
   WindowReply,
 } from '../quota.ts'
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 
 /** The counters of one window of a client. */
 export interface WindowCounts {
@@ -34,24 +34,23 @@ export const windowAt = (index: number, resetMs = 0): WindowCounts => ({
 
 /** Tokens of a window that a process was granted and keeps, and those of them that it has spent. */
 export interface Holding {
+  readonly index: number
   held: number
   used: number
 }
 
-const NOTHING: Readonly<Holding> = { held: 0, used: 0 }
-
 /** The latest known holdings of one process, and the answer to its latest call. */
-interface ProcessRecord extends Readonly<Record<'minute' | 'day', Holding>> {
+interface ProcessRecord {
   readonly sequence: number
   /** stale: the answer was given before a reset and is of no use any more. */
   status: TakeStatus
-  readonly minuteIndex: number
+  readonly holdings: PerWindow<Holding>
   /** Tokens that the call brought for waiting requests, counted as used before those are answered. */
   readonly spent: number
 }
 
 /** Everything the authority knows of one client. Written here, and by the reset of client-counters.ts. */
-export class ClientState {
+export class ClientState implements PerWindow<WindowCounts> {
   minute = windowAt(-1)
   /** Before the first call its index is -1: nothing is known of this client. */
   day = windowAt(-1)
@@ -85,8 +84,6 @@ const LEARNING_MS = 1000
 /** Nothing is granted at all at the beginning of that time, since other processes are about to state their use. */
 const SETTLING_MS = 15
 
-type Stated = Omit<Statement, 'index'>
-
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
  * nowMs: the authority's own clock in ms; may have a fraction.
@@ -98,82 +95,85 @@ export function transition(
   nowMs: number,
   losesData: boolean,
 ): TakeReply {
+  const { limits } = request
   const isUnknown = state.day.index < 0
-  const isSameDay = windowsAt(state, nowMs).dayIndex === state.day.index
+  const isSameDay = indexAt(minuteAt(state, nowMs), DAY_MS) === state.day.index
   const record = isSameDay ? state.processes.get(request.process) : undefined
-  if (request.sequence <= (record?.sequence ?? 0))
-    return repeated(state, record, request.sequence, nowMs)
+  const { sequence: known = 0 } = record ?? {}
+  if (request.sequence <= known) return repeated(state, record, request.sequence, nowMs)
   rollOver(state, nowMs)
   // A process that is alone knows all that is taken, even when the second one comes.
   if (state.activeNow < 2) {
     state.minuteAnnounced = state.minute.taken
     state.minuteNews = 0
   }
-  if (record?.minuteIndex !== state.minute.index) state.activeNow += 1
+  if (record?.holdings.minute.index !== state.minute.index) state.activeNow += 1
 
-  const { minute, day, isRestating } = applyStatements(state, request, record)
+  // The caller knows the answer to a call that is not known here.
+  const isRestating = request.day.index === state.day.index && (request.heard ?? 0) > known
+  // A caller that has forgotten the client since its latest known call does not take back what it used before.
+  const before = known > (request.since ?? 0) ? record?.holdings : undefined
+  const kept = {
+    minute: applyStatement(state.minute, request.minute, before?.minute, isRestating),
+    day: applyStatement(state.day, request.day, before?.day, isRestating),
+  }
   const { isLoss, isLearning, settlingLeftMs } = noteLoss(state, isUnknown || isRestating, nowMs)
   // The first call for a client is granted one request at once; else every new client would have to wait.
   const atOnce = isUnknown && !isRestating ? 1 : 0
   const need = losesData && settlingLeftMs > 0 ? Math.min(request.need, atOnce) : request.need
-  const granted = grant({
-    need,
-    want: isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want,
-    minuteLeft: request.limits.perMinute - state.minute.taken,
-    dayLeft: request.limits.perDay - state.day.taken,
-    minuteFree: minute.held - minute.used,
-    dayFree: day.held - day.used,
-    shares: Math.max(state.activeNow, state.activeBefore, 1),
-  })
+  const want = isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want
+  const shares = Math.max(state.activeNow, state.activeBefore, 1)
+  const ask = { need, want, shares }
+  const spendable = Math.min(
+    spendableIn(limits.perMinute - state.minute.taken, kept.minute, ask),
+    spendableIn(limits.perDay - state.day.taken, kept.day, ask),
+  )
+  const brought = Math.max(0, spendable - kept.minute.held + kept.minute.used)
   // The tokens of waiting requests count as spent already, so that a refusal is definite at once.
-  const spent = Math.min(granted.minute, request.need)
-  state.minute.taken += granted.minute
-  state.minute.used += spent
-  state.day.taken += granted.day
-  state.day.used += spent
-
-  const isShort = granted.minute < request.need
-  const status = need < request.need ? 'lost' : isShort ? 'short' : 'granted'
-  const latest: ProcessRecord = {
-    sequence: request.sequence,
-    status,
-    minuteIndex: state.minute.index,
-    minute: { held: minute.held + granted.minute, used: minute.used + spent },
-    day: { held: day.held + granted.day, used: day.used + spent },
-    spent,
+  const spent = Math.min(brought, request.need)
+  const holdings = {
+    minute: charge(state.minute, kept.minute, spendable, spent),
+    day: charge(state.day, kept.day, spendable, spent),
   }
-  state.processes.set(request.process, latest)
-  const doOthersHold = state.day.taken - latest.day.held > state.day.used - latest.day.used
-  const news = newsOf(state, status, request.limits, doOthersHold)
+
+  const isShort = brought < request.need
+  const status = need < request.need ? 'lost' : isShort ? 'short' : 'granted'
+  state.processes.set(request.process, { sequence: request.sequence, status, holdings, spent })
+  const { held, used } = holdings.day
+  const doOthersHold = state.day.taken - held > state.day.used - used
+  const news = newsOf(state, status, limits, doOthersHold)
   const notice = isLoss ? 'unknown' : news
   announce(state, notice)
-  return reply(state, { status, nowMs, notice }, latest)
+  return reply(state, { status, nowMs, notice }, holdings)
 }
 
 /**
- * Decides how many tokens a call is granted, so that each can be spent in both windows: at least `need` while so many are left,
- * and up to `want` within an equal share of what is left.
+ * Returns how many tokens of a window the caller may have in hand: those it keeps, and at least `need` more while so many are
+ * left, and up to `want` within an equal share of what is left; fewer than it keeps where the limit was lowered. What it may
+ * spend is the least of all windows, and each is granted what it lacks of that: tokens in hand of the day may outnumber those of
+ * the minute, which end with it, and the other way where a minute began while a call was under way.
  */
-function grant(ask: {
-  need: number
-  want: number
-  minuteLeft: number
-  dayLeft: number
-  minuteFree: number
-  dayFree: number
-  shares: number
-}): { minute: number; day: number } {
-  if (ask.want <= 0) return { minute: 0, day: 0 }
-  const wished = (left: number): number => {
-    const share = Math.min(ask.want, Math.floor(left / ask.shares))
-    return Math.max(0, Math.min(Math.max(ask.need, share), left))
-  }
-  // Day tokens in hand may outnumber minute tokens, which end with the minute: only the difference is taken.
-  // A lowered limit acts on day tokens in hand too.
-  const dayAtMost = ask.dayFree + (ask.dayLeft < 0 ? ask.dayLeft : wished(ask.dayLeft))
-  const minute = Math.max(0, Math.min(wished(ask.minuteLeft), dayAtMost - ask.minuteFree))
-  // Minute tokens in hand may outnumber day tokens too, when the minute began while a call was under way.
-  return { minute, day: Math.max(0, Math.min(ask.minuteFree + minute, dayAtMost) - ask.dayFree) }
+function spendableIn(
+  left: number,
+  { held, used }: Holding,
+  { need, want, shares }: { need: number; want: number; shares: number },
+): number {
+  if (want <= 0) return -Infinity
+  const wished = Math.max(need, Math.min(want, Math.floor(left / shares)))
+  return held - used + Math.min(wished, left)
+}
+
+/** Charges what a window lacks of the spendable tokens, `spent` of them as used; returns what the caller holds afterwards. */
+function charge(
+  window: WindowCounts,
+  { index, held, used }: Holding,
+  spendable: number,
+  spent: number,
+): Holding {
+  const granted = Math.max(0, spendable - held + used)
+  window.taken += granted
+  window.used += spent
+  return { index, held: held + granted, used: used + spent }
 }
 
 /** Notes how much all processes know to be taken after a call: with a notice, all of it. */
@@ -185,28 +185,6 @@ function announce(state: ClientState, notice: Notice | undefined): void {
 }
 
 /**
- * Applies the caller's statements. isRestating: the caller knows the answer to a call that is not known here. record: of its
- * latest known call.
- */
-function applyStatements(
-  state: ClientState,
-  request: TakeRequest,
-  record: ProcessRecord | undefined,
-) {
-  // A caller that has forgotten the client since its latest known call does not take back what it used before.
-  const known = (record?.sequence ?? 0) > (request.since ?? 0) ? record : undefined
-  const tookPart = known?.minuteIndex === state.minute.index
-  const minute = statedOf(request.minute, state.minute)
-  const day = statedOf(request.day, state.day)
-  const isRestating =
-    request.day.index === state.day.index && (request.heard ?? 0) > (record?.sequence ?? 0)
-  const isOfMinute = isRestating && request.minute.index === state.minute.index
-  takeStatement(state.minute, minute, tookPart ? known.minute : NOTHING, isOfMinute)
-  takeStatement(state.day, day, known?.day ?? NOTHING, isRestating)
-  return { minute, day, isRestating }
-}
-
-/**
  * Returns what a caller holds and has used of the authority's window. A caller that names another window holds nothing of this one.
  * One that does not know of the window's reset yet keeps what it has in hand, and may have spent after the reset all that it
  * has spent since its latest answered call.
@@ -214,28 +192,30 @@ function applyStatements(
 export function statedOf(
   statement: Statement,
   { index, resetMs }: Pick<WindowCounts, 'index' | 'resetMs'>,
-): Stated {
-  if (statement.index !== index) return { held: 0, used: 0 }
+): Statement {
+  if (statement.index !== index) return { index, held: 0, used: 0 }
   const { used, held, fresh = 0 } = statement
   if ((statement.resetMs ?? 0) >= resetMs) return statement
-  return { held: Math.max(0, held - used) + fresh, used: fresh }
+  return { index, held: Math.max(0, held - used) + fresh, used: fresh }
 }
 
 /**
  * Applies a statement: tokens that the caller no longer holds are returned, and those it spent without asking are charged. This
  * serves return, drain and repair alike. After a loss of data the counts are raised to what the caller last knew to be taken,
- * until those who took it have stated it themselves. before: what is counted for the caller.
+ * until those who took it have stated it themselves. before: what is counted for the caller. Returns what it keeps.
  */
-function takeStatement(
+function applyStatement(
   window: WindowCounts,
-  stated: Stated,
-  before: Readonly<Holding>,
+  statement: Statement,
+  before: Holding | undefined,
   isRestating: boolean,
-): void {
-  const change = stated.held - before.held
+): Holding {
+  const stated = statedOf(statement, window)
+  const isCounted = before?.index === window.index
+  const change = stated.held - (isCounted ? before.held : 0)
   let taken = window.taken + change
-  let used = window.used + stated.used - before.used
-  if (isRestating) {
+  let used = window.used + stated.used - (isCounted ? before.used : 0)
+  if (isRestating && statement.index === window.index) {
     const { taken: known = 0, returned = 0 } = stated
     const { unstated } = window
     const explained = Math.max(0, Math.min(change + returned, unstated))
@@ -247,6 +227,7 @@ function takeStatement(
   // Never below zero, whatever a caller states.
   window.taken = Math.max(0, taken)
   window.used = Math.max(0, used)
+  return stated
 }
 
 /** Notes a loss of data. isLost: the call shows that others may have used more than is known. The first of such calls is the loss. */
@@ -271,7 +252,10 @@ function newsOf(
   const { isExhausted } = state
   const isFree = state.minute.taken < limits.perMinute && state.day.taken < limits.perDay
   state.isExhausted = status === 'short' || (isExhausted && !isFree)
-  if (status === 'short') return !isExhausted || isHeld(state, limits) ? 'short' : undefined
+  if (status === 'short') {
+    const isAnyHeld = isHeld(state.minute, limits.perMinute) || isHeld(state.day, limits.perDay)
+    return !isExhausted || isAnyHeld ? 'short' : undefined
+  }
   const isFreeAgain = isExhausted && !state.isExhausted
   const isMuchTaken =
     state.minute.taken - state.minuteAnnounced > Math.floor(limits.perMinute / ANNOUNCED_PART)
@@ -286,10 +270,7 @@ function repeated(
   nowMs: number,
 ): TakeReply {
   const status = record?.sequence === sequence ? record.status : 'stale'
-  const now = stateAt(state, nowMs)
-  const minute = record?.minuteIndex === now.minute.index ? record.minute : NOTHING
-  const holding = { minute, day: record?.day ?? NOTHING }
-  return reply(now, { status, nowMs, notice: undefined }, holding)
+  return reply(stateAt(state, nowMs), { status, nowMs, notice: undefined }, record?.holdings)
 }
 
 /** Returns the state as it is at this time, without a change of `state`. */
@@ -300,51 +281,57 @@ export function stateAt(state: ClientState, nowMs: number): ClientState {
 }
 
 /**
- * Returns the windows of a call. A small skew of the clock does not set them back: a window that has ended is not opened again.
- * A clock that goes back by more was wrong before, so that its new time applies.
+ * Returns the index of the minute of a call. A small skew of the clock does not set it back: a window that has ended is not
+ * opened again. A clock that goes back by more was wrong before, so that its new time applies.
  */
-function windowsAt(state: ClientState, nowMs: number): { minuteIndex: number; dayIndex: number } {
+function minuteAt(state: ClientState, nowMs: number): number {
   const ofClock = Math.floor(nowMs / MINUTE_MS)
-  const minuteIndex = state.minute.index === ofClock + 1 ? state.minute.index : ofClock
-  return { minuteIndex, dayIndex: Math.floor((minuteIndex * MINUTE_MS) / DAY_MS) }
+  return state.minute.index === ofClock + 1 ? state.minute.index : ofClock
 }
+
+/** Returns the index of the window of this length that has the minute. */
+const indexAt = (minuteIndex: number, lengthMs: number): number =>
+  Math.floor((minuteIndex * MINUTE_MS) / lengthMs)
 
 /** Begins the windows that have followed on those of the state. */
 export function rollOver(state: ClientState, nowMs: number): void {
-  const { minuteIndex, dayIndex } = windowsAt(state, nowMs)
-  const isSameDay = dayIndex === state.day.index
-  if (isSameDay && minuteIndex === state.minute.index) return
-  state.activeBefore = isSameDay && minuteIndex === state.minute.index + 1 ? state.activeNow : 0
+  const minute = minuteAt(state, nowMs)
+  const isSameDay = indexAt(minute, DAY_MS) === state.day.index
+  if (isSameDay && minute === state.minute.index) return
+  state.activeBefore = isSameDay && minute === state.minute.index + 1 ? state.activeNow : 0
   state.activeNow = 0
-  state.minute = windowAt(minuteIndex, isSameDay ? state.minute.resetMs : 0)
   state.isExhausted = false
-  if (isSameDay) return
-  state.day = windowAt(dayIndex)
-  state.processes = new Map()
+  for (const { name, lengthMs } of windows) {
+    const { index, resetMs } = state[name]
+    const present = indexAt(minute, lengthMs)
+    if (!isSameDay || present !== index) state[name] = windowAt(present, isSameDay ? resetMs : 0)
+  }
+  if (!isSameDay) state.processes = new Map()
 }
 
-function reply(
-  { minute, day }: ClientState,
+const reply = (
+  state: ClientState,
   { status, nowMs, notice }: Pick<TakeReply, 'status' | 'nowMs' | 'notice'>,
-  holding: Readonly<Record<'minute' | 'day', Readonly<Holding>>>,
-): TakeReply {
-  return {
-    status,
-    nowMs: Math.ceil(nowMs),
-    minute: windowReply(minute, holding.minute),
-    day: windowReply(day, holding.day),
-    notice,
-  }
-}
+  holdings: PerWindow<Holding> | undefined,
+): TakeReply => ({
+  status,
+  nowMs: Math.ceil(nowMs),
+  notice,
+  minute: windowReply(state.minute, holdings?.minute),
+  day: windowReply(state.day, holdings?.day),
+})
 
 const windowReply = (
   { index, taken, used, resetMs }: WindowCounts,
-  { held }: Readonly<Holding>,
-): WindowReply => ({ index, taken, used, resetMs, held })
+  holding: Holding | undefined,
+): WindowReply => ({
+  index,
+  held: holding?.index === index ? holding.held : 0,
+  taken,
+  used,
+  resetMs,
+})
 
 /** Whether a window is used up, but not all of its tokens are spent. */
-function isHeld({ minute, day }: ClientState, { perMinute, perDay }: Limits): boolean {
-  const isIn = ({ taken, used }: WindowCounts, limit: number): boolean =>
-    taken >= limit && taken > used
-  return isIn(minute, perMinute) || isIn(day, perDay)
-}
+const isHeld = ({ taken, used }: WindowCounts, limit: number): boolean =>
+  taken >= limit && taken > used

@@ -1,8 +1,15 @@
 /** The authority shared by all hosts, and what operators do to its counters: Lua scripts on one hash per client. */
 import { readFileSync } from 'node:fs'
+import {
+  perWindow,
+  windowNames,
+  windows,
+  type PerWindow,
+  type WindowName,
+} from '../../config/time.ts'
 import { StoreUnavailable } from '../contract.ts'
 import type { CounterStore } from '../counters.ts'
-import type { ClientCounters, Window } from '../memory/client-counters.ts'
+import type { ClientCounters } from '../memory/client-counters.ts'
 import type { RedisStore, ScriptReply } from './redis.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'
 import {
@@ -12,7 +19,6 @@ import {
   type CallObserver,
   type Notice,
   type NoticeListener,
-  type Statement,
   type TakeReply,
   type TakeRequest,
   type TakeStatus,
@@ -22,13 +28,35 @@ import {
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** Names of notices on the channel, indexed by their number in a reply. */
 const notices: readonly (Notice | undefined)[] = [undefined, 'short', 'unknown', 'free', 'reset']
-const NOTICE_AT = 12
-const REPLY_LENGTH = NOTICE_AT + 1
-const COUNTERS_LENGTH = 11
+const NOTICE_AT = 2
 /** Reads a part of a Lua script. The scripts take the time from the server alone. */
 const readLua = (name: string) => readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8')
+/** Repeats a text for each window, with its name in the place of the word window. */
+const eachWindow = (text: string): string[] =>
+  windowNames.map((name) => {
+    const capital = name.charAt(0).toUpperCase() + name.slice(1)
+    return text.replaceAll('window', name).replaceAll('Window', capital)
+  })
+const ofAll = (text: string): string => eachWindow(text).join('')
+const positions = windows.map(
+  ({ name, lengthMs }, at) =>
+    `local ${name}Ms, ${name}Number, ${name}Field, ${name}Part, ${name}Arguments = ${lengthMs}, ${at + 1}, ${7 + 4 * at}, ${4 + 2 * at}, ${8 + 8 * at}`,
+)
+/** Formats of a hash's fields and of a notice that depend on the list of windows, and positions of a window in lists. */
+const constants = `
+local UNSTATED, UNSTATED_FORMAT = '^(%d+)${ofAll(':(%d+)')}$', '%.0f${ofAll(':%.0f')}'
+local RECORD, RECORD_FORMAT = '^(%d+):(%d):(%d+)${ofAll(':(%d+):(%d+)')}:?(%d*)$', '%.0f:%d:%.0f${ofAll(':%.0f:%.0f')}:%.0f'
+local NOTICE_FORMAT = '%s %s %s${ofAll(' %.0f %.0f %.0f')}'
+${positions.join('\n')}
+`
 /** Returns a script on a client's hash. */
-const scriptOf = (name: 'take' | 'counters') => readLua('client') + readLua(name)
+const scriptOf = (name: 'take' | 'counters') =>
+  constants +
+  `${readLua('client')}${readLua(name)}`
+    .replaceAll(/^ *--each\n([^]*?)^ *--end\n/gm, (_, lines: string) => ofAll(lines))
+    .replaceAll(/\beach(\((?:[^()]|\([^()]*\))*\))/g, (_, list: string) =>
+      eachWindow(list.slice(1, -1)).join(', '),
+    )
 
 /** KEYS: a hash of all processes. ARGV: process; 1: it is about to end; for how many ms a silent one is kept. */
 const beatScript = `
@@ -65,7 +93,7 @@ export function createRedisAuthority(
 
   return {
     take: (request) => {
-      const call = take([quotaKey(prefix, request.client)], [...scriptArgs(request), channel])
+      const call = take([quotaKey(prefix, request.client)], scriptArgs(request, channel))
       return observedCall(call.then(read), observe)
     },
     beat: async ({ process, isLast }) =>
@@ -79,18 +107,15 @@ export function createRedisAuthority(
 /** Reads and resets the counters. prefix: see createRedisAuthority. */
 export function createRedisCounters(store: RedisStore, prefix: string): CounterStore {
   const script = store.script(scriptOf('counters'))
-  const run = async (client: string, windows: readonly Window[], channel: string) => {
-    const flags = (['minute', 'day'] as const).map((window) => (windows.includes(window) ? 1 : 0))
-    const at = numbersOf(
-      await script([quotaKey(prefix, client)], [...flags, channel]),
-      COUNTERS_LENGTH,
-    )
-    const of = (minute: number, day: number): ClientCounters => ({
+  const run = async (client: string, reset: readonly WindowName[], channel: string) => {
+    const flags = windowNames.map((name) => (reset.includes(name) ? 1 : 0))
+    const reply = await script([quotaKey(prefix, client)], [channel, ...flags])
+    const at = numbersOf(reply, 1 + 6 * windows.length)
+    const counters = (start: number): ClientCounters => ({
       nowMs: at(0),
-      minute: { index: at(1), taken: at(minute), used: at(minute + 1) },
-      day: { index: at(4), taken: at(day), used: at(day + 1) },
+      ...byWindow(start, 3, (of) => ({ index: at(of), taken: at(of + 1), used: at(of + 2) })),
     })
-    return { before: of(2, 5), after: of(7, 9) }
+    return { before: counters(1), after: counters(1 + 3 * windows.length) }
   }
   return {
     attend: ({ id }, windows) => run(id, windows, ''),
@@ -157,20 +182,13 @@ function clientOf(key: string, keyStart: string): string {
     )
 }
 
-function scriptArgs(request: TakeRequest) {
-  const { process, sequence, limits, minute, day, need, want, heard = 0, since = 0 } = request
-  const stated = ({
-    index,
-    used,
-    held,
-    taken = 0,
-    returned = 0,
-    resetMs = 0,
-    fresh = 0,
-  }: Statement) => [index, used, held, taken, returned, resetMs, fresh]
-  const { perMinute, perDay } = limits
-  const windows = [...stated(minute), ...stated(day)]
-  return [process, sequence, perMinute, perDay, ...windows, need, want, heard, since]
+function scriptArgs(request: TakeRequest, channel: string) {
+  const { process, sequence, limits, need, want, heard = 0, since = 0 } = request
+  const stated = windows.flatMap(({ name, limit }) => {
+    const { index, used, held, taken = 0, returned = 0, resetMs = 0, fresh = 0 } = request[name]
+    return [limits[limit], index, used, held, taken, returned, resetMs, fresh]
+  })
+  return [process, sequence, need, want, heard, since, channel, ...stated]
 }
 
 function parseBeats(reply: ScriptReply): Beats {
@@ -187,26 +205,34 @@ function numbersOf(reply: ScriptReply, length: number): (position: number) => nu
   return (position) => numbers[position] ?? 0
 }
 
+/** Reads the numbers of each window: `width` of them, one window after the other. */
+const byWindow = <Value>(
+  start: number,
+  width: number,
+  valueAt: (position: number) => Value,
+): PerWindow<Value> => perWindow((_, number) => valueAt(start + number * width))
+
 function parseReply(reply: ScriptReply): TakeReply {
-  const at = numbersOf(reply, REPLY_LENGTH)
+  const at = numbersOf(reply, NOTICE_AT + 1 + 5 * windows.length)
   const status = statuses[at(0)]
   if (status === undefined) throw new StoreUnavailable('error', 'unknown status of the take script')
-  return {
-    status,
-    nowMs: at(1),
-    minute: { index: at(2), held: at(3), taken: at(4), used: at(5), resetMs: at(6) },
-    day: { index: at(7), held: at(8), taken: at(9), used: at(10), resetMs: at(11) },
-    notice: notices[Math.abs(at(NOTICE_AT))],
-  }
+  const replies = byWindow(NOTICE_AT + 1, 5, (of) => ({
+    index: at(of),
+    held: at(of + 1),
+    taken: at(of + 2),
+    used: at(of + 3),
+    resetMs: at(of + 4),
+  }))
+  return { status, nowMs: at(1), notice: notices[Math.abs(at(NOTICE_AT))], ...replies }
 }
 
 /** Returns undefined where there are none, as after a reset. */
 function parseTotals(texts: readonly string[]): Totals | undefined {
   const numbers = texts.map(Number)
-  if (numbers.length !== 6 || !numbers.every(Number.isSafeInteger)) return undefined
-  const of = (at: number): Totals['minute'] => {
-    const [index = 0, taken = 0, held = 0] = numbers.slice(at)
+  if (numbers.length !== 3 * windows.length || !numbers.every(Number.isSafeInteger))
+    return undefined
+  return byWindow(0, 3, (of) => {
+    const [index = 0, taken = 0, held = 0] = numbers.slice(of)
     return { index, taken, held }
-  }
-  return { minute: of(0), day: of(3) }
+  })
 }
