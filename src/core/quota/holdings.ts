@@ -1,6 +1,6 @@
 /**
  * Looks after the tokens that this process holds: returns idle ones, and those that others wait for according to notices, and
- * restates what the authority may not know. `uncertain` and `#holders` are the leases that need attention; drain settles all of
+ * restates what the authority may not know. `uncertain` of the calls and `#holders` are the leases that need attention; drain settles all of
  * them.
  */
 import type { LeaseCalls } from './lease-calls.ts'
@@ -18,8 +18,6 @@ const SETTLING_AT_ONCE = 64
 const RETURNING = { returns: true }
 
 export class Holdings {
-  /** Leases whose use is stated as soon as the authority answers. Written by lease.ts. */
-  readonly uncertain = new Set<Lease>()
   readonly #calls: LeaseCalls
   readonly #clock: { nowMs(): number }
   /**
@@ -64,7 +62,7 @@ export class Holdings {
 
   /** States the use of all uncertain leases, a bounded number at a time. */
   settleUncertain(): void {
-    for (const lease of this.uncertain) {
+    for (const lease of this.#calls.uncertain) {
       if (this.#settling >= SETTLING_AT_ONCE) return
       if (lease.isCalling) continue
       if (!this.#calls.call(lease, RETURNING)) return
@@ -80,7 +78,7 @@ export class Holdings {
   /** States and returns everything; resolves when all calls are answered. */
   async drain(): Promise<void> {
     this.#stopSweeping()
-    const queue = [...new Set([...this.uncertain, ...this.#holders])].values()
+    const queue = [...new Set([...this.#calls.uncertain, ...this.#holders])].values()
     const worker = async (): Promise<void> => {
       for (const lease of queue) {
         while (lease.isCalling) await lease.inFlight

@@ -8,7 +8,7 @@ import type { Limits } from '../../config/config.ts'
 import type { Authority, QuotaDecision, TakeReply, TakeRequest } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 import { leaseSize, measurePace } from './lease-size.ts'
-import type { Lease, Waiter } from './lease.ts'
+import { isSame, type Lease } from './lease.ts'
 import type { Outage } from './outage.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 16
@@ -57,17 +57,13 @@ interface SentCall {
   readonly sentMs: number
 }
 
-/** Waiting requests that a reply did not decide, and how long to wait before the next call for them. */
-interface Undecided {
-  readonly waiters: readonly Waiter[]
-  readonly pauseMs: number
-}
-
 export class LeaseCalls {
   /** The authority is in this process and answers at once, except where it has to wait for its disk. Written by #send. */
   isImmediate = false
-  /** No notice is missed after the reply to a call with a higher number. Written by follow. */
-  readonly followed = { from: 0 }
+  /** No notice is missed after the reply to a call with a higher number; Infinity: they may be missed. Written by follow. */
+  followedFrom = 0
+  /** The leases in the states uncertain and restating, of all clients. Written by Lease. */
+  readonly uncertain = new Set<Lease>()
   readonly #options: LeaseCallsOptions
   /** Rises over all clients, so that a client that was forgotten never repeats a number. */
   #sequence = 0
@@ -84,22 +80,19 @@ export class LeaseCalls {
 
   /** isFlowing: true: notices arrive from now on; false: they may be missed, so that what earlier replies said may be outdated. */
   follow(isFlowing: boolean): void {
-    this.followed.from = isFlowing ? this.#sequence : Infinity
+    this.followedFrom = isFlowing ? this.#sequence : Infinity
   }
 
-  /** Asks for one token, as the caller has found no answer in memory; asks again if the authority has lost its data. */
+  /** Asks for one token, as the caller has found no answer in memory. */
   take(lease: Lease, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
-    if (lease.isCalling) return new Promise((resolve) => lease.queue({ limits, resolve }))
-    for (let attempt = 0; attempt < LOSSES_IN_A_ROW; attempt++) {
-      const sent = this.#send(lease, { need: 1, ahead: true, limits })
-      if (sent === undefined) break
-      if (sent.reply instanceof Promise) return this.#awaited(lease, limits, sent)
-      const received = this.#receive(lease, sent, sent.reply)
-      const decision =
-        received && decideWith(lease, received.tokens > 0, limits, received.receivedMs)
-      if (decision !== undefined) return decision
-    }
-    return this.#decideAlone(lease, limits, true)
+    if (lease.isCalling) return this.#queued(lease, limits)
+    const sent = this.#send(lease, { need: 1, ahead: true, limits })
+    if (sent?.reply instanceof Promise) return this.#queued(lease, limits, sent)
+    const received = sent && this.#receive(lease, sent, sent.reply)
+    if (received === undefined) return this.#decideAlone(lease, limits, true)
+    const { tokens, receivedMs } = received
+    const decision = tokens > 0 ? lease.spend(limits, receivedMs) : lease.decide(limits, receivedMs)
+    return decision ?? this.#decideAlone(lease, limits, true)
   }
 
   /**
@@ -108,7 +101,7 @@ export class LeaseCalls {
    */
   call(lease: Lease, order: Pick<Order, 'ahead' | 'returns'>): boolean {
     const sent = this.#send(lease, { ...order, need: 0, limits: lease.limits })
-    if (sent?.reply instanceof Promise) lease.inFlight = this.#follow(lease, [], sent)
+    if (sent?.reply instanceof Promise) lease.inFlight = this.#follow(lease, sent)
     else if (sent !== undefined) this.#receive(lease, sent, sent.reply)
     return sent !== undefined
   }
@@ -200,66 +193,60 @@ export class LeaseCalls {
   }
 
   /** Separate from take, where most calls to an authority in this process must not pay for the closure. */
-  #awaited(lease: Lease, limits: Limits, sent: SentCall): Promise<QuotaDecision> {
+  #queued(lease: Lease, limits: Limits, sent?: SentCall): Promise<QuotaDecision> {
     return new Promise((resolve) => {
-      lease.inFlight = this.#follow(lease, [{ limits, resolve }], sent)
+      lease.waiting.push({ limits, resolve })
+      if (sent !== undefined) lease.inFlight = this.#follow(lease, sent)
     })
   }
 
   /** Waits for the reply of a call, and begins the next call if requests wait for one. */
-  async #follow(lease: Lease, batch: readonly Waiter[], sent: SentCall): Promise<void> {
-    let undecided: Undecided | undefined
+  async #follow(lease: Lease, sent: SentCall): Promise<void> {
+    let pauseMs: number | undefined
     try {
-      undecided = this.#serveReply(lease, batch, { sent, reply: await sent.reply })
+      pauseMs = this.#serveReply(lease, sent, await sent.reply)
     } catch {
       // The adapter counts the reason; here it only means that there is no answer.
     }
-    if (undecided?.pauseMs) await this.#options.timers.after(undecided.pauseMs)
-    const queued = lease.endCall()
-    // Requests queued behind a failed call do not wait for a second time-out.
-    if (undecided === undefined) return this.#lose(lease, [...batch, ...queued], false)
-    const waiting = [...undecided.waiters, ...queued]
-    if (waiting.length > 0) this.#callAgain(lease, waiting)
+    if (pauseMs) await this.#options.timers.after(pauseMs)
+    lease.inFlight = undefined
+    // Requests that came during a failed call do not wait for a second time-out.
+    if (pauseMs === undefined) return this.#lose(lease, false)
+    this.#callAgain(lease)
     if (!lease.isCalling) this.#options.onAnswered(lease)
   }
 
-  /** Returns undefined where the reply is of no use. */
-  #serveReply(
-    lease: Lease,
-    batch: readonly Waiter[],
-    { sent, reply }: { sent: SentCall; reply: TakeReply },
-  ): Undecided | undefined {
+  /** Returns how long to wait before the next call for the requests still undecided; undefined: the reply is of no use. */
+  #serveReply(lease: Lease, sent: SentCall, reply: TakeReply): number | undefined {
     const received = this.#receive(lease, sent, reply)
     if (received === undefined) {
       const isAskedAgain = reply.status === 'lost' && lease.lostInARow < LOSSES_IN_A_ROW
-      return isAskedAgain ? { waiters: batch, pauseMs: ASK_AGAIN_AFTER_LOSS_MS } : undefined
+      return isAskedAgain ? ASK_AGAIN_AFTER_LOSS_MS : undefined
     }
     const { tokens, isReclaimed, receivedMs } = received
     const waits = isReclaimed && this.#options.clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
     // Requests that arrive while the others return their tokens wait for them, too.
     if (waits) lease.forgetRefusals()
-    const waiters = serve(lease, batch, tokens, receivedMs)
-    return { waiters, pauseMs: waits && waiters.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0 }
+    lease.serve(tokens, sent.request.limits, receivedMs)
+    return waits && lease.waiting.length > 0 ? ASK_AGAIN_AFTER_RECLAIM_MS : 0
   }
 
   /** Decides what memory can decide, and makes a call for the rest: first for those with the limits of the first. */
-  #callAgain(lease: Lease, waiting: readonly Waiter[]): void {
-    const undecided = serve(lease, waiting, 0, this.#options.clock.nowMs())
-    const [first] = undecided
+  #callAgain(lease: Lease): void {
+    lease.serve(0, lease.limits, this.#options.clock.nowMs())
+    const [first] = lease.waiting
     if (first === undefined) return
     const { limits } = first
-    const isLike = (w: Waiter): boolean =>
-      w.limits.perMinute === limits.perMinute && w.limits.perDay === limits.perDay
-    const batch = undecided.filter(isLike)
-    const sent = this.#send(lease, { need: batch.length, ahead: true, limits })
-    if (sent === undefined) return this.#lose(lease, undecided, true)
-    for (const waiter of undecided) if (!isLike(waiter)) lease.queue(waiter)
-    lease.inFlight = this.#follow(lease, batch, sent)
+    const need = lease.waiting.filter((other) => isSame(other.limits, limits)).length
+    const sent = this.#send(lease, { need, ahead: true, limits })
+    if (sent === undefined) return this.#lose(lease, true)
+    lease.inFlight = this.#follow(lease, sent)
   }
 
-  #lose(lease: Lease, waiters: readonly Waiter[], isAway: boolean): void {
+  #lose(lease: Lease, isAway: boolean): void {
     lease.fail()
-    for (const { limits, resolve } of waiters) resolve(this.#decideAlone(lease, limits, isAway))
+    for (const { limits, resolve } of lease.waiting.splice(0))
+      resolve(this.#decideAlone(lease, limits, isAway))
   }
 
   /** isAway: the authority is away; false: it was late, or answered with an error. */
@@ -272,31 +259,4 @@ export class LeaseCalls {
     lease.fail()
     return outage.decide(lease, limits, { nowMs, storeNowMs, isAway })
   }
-}
-
-/** Gives tokens to the requests in order of arrival, then decides from memory; returns the requests still undecided. */
-function serve(
-  lease: Lease,
-  batch: readonly Waiter[],
-  tokens: number,
-  nowMs: number,
-): readonly Waiter[] {
-  let left = tokens
-  lease.awaited = 0
-  return batch.filter((waiter) => {
-    const decision = decideWith(lease, left-- > 0, waiter.limits, nowMs)
-    if (decision === undefined) lease.awaited += 1
-    else waiter.resolve(decision)
-    return decision === undefined
-  })
-}
-
-/** Decides a request that waited: with a token of the reply, or from memory. */
-function decideWith(
-  lease: Lease,
-  hasToken: boolean,
-  limits: Limits,
-  nowMs: number,
-): QuotaDecision | undefined {
-  return hasToken ? lease.spend(limits, nowMs) : lease.decide(limits, nowMs)
 }

@@ -5,14 +5,15 @@
  * | state     | what it means                                               | what ends it                                   |
  * | --------- | ----------------------------------------------------------- | ---------------------------------------------- |
  * | settled   | the authority knows the use, or will with the next call     | inFlight: asking; doubt or fail: uncertain     |
- * | asking    | a call is under way; requests and notices wait for its end  | endCall: settled; doubt: restating             |
+ * | asking    | a call is under way; requests and notices wait for its end  | its end: settled; doubt: restating             |
  * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; trust: settled            |
- * | restating | both: the call under way states the use                     | trust: asking; endCall: uncertain              |
+ * | restating | both: the call under way states the use                     | trust: asking; its end: uncertain              |
  *
  * A lease in any state may be wanted: some process refuses requests, so that tokens refunded here are returned without a wait
  * for idleness. That begins with a notice or reply `short`, and ends with a notice `free` or `reset` or a reply with tokens.
  */
 import type { Limits } from '../../config/config.ts'
+import type { LeaseCalls } from './lease-calls.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/transition.ts'
@@ -43,13 +44,9 @@ export interface Waiter {
   resolve(decision: QuotaDecision): void
 }
 
-/** What all leases of a process share. */
-export interface LeaseSurroundings {
-  /** See LeaseCalls. */
-  readonly followed: { readonly from: number }
-  /** The leases in the states uncertain and restating, of all clients. Written by Lease. */
-  readonly uncertain: Set<Lease>
-}
+/** Whether two requests have the same limits, as a client's JWTs may name different plans. */
+export const isSame = (one: Limits, other: Limits): boolean =>
+  one.perMinute === other.perMinute && one.perDay === other.perDay
 
 export class Lease {
   readonly client: string
@@ -69,23 +66,19 @@ export class Lease {
   answered: number | undefined
   /** Requests admitted since the call `answered` was sent. Written here. */
   fresh = 0
-  /** Requests that the latest reply left undecided; as many of the tokens left are kept for them. Written by lease-calls.ts and fail. */
-  awaited = 0
-  /** The call under way or about to be repeated; never rejects. Written by lease-calls.ts, and by endCall. */
+  /** Requests that wait for a decision, in order of arrival; as many of the tokens left are kept for them. */
+  waiting: Waiter[] = []
+  /** The call under way or about to be repeated; never rejects. Written by lease-calls.ts. */
   inFlight: Promise<void> | undefined
   /** Consecutive replies that reported a loss of data. Written here, and by lease-calls.ts. */
   lostInARow = 0
   /** Some process refuses requests of the client for lack of tokens. Written here. */
   isWanted = false
-  /** Requests that wait for a decision, including those of the call under way. Written by lessee.ts. */
-  pending = 0
   /** holdings.ts keeps this lease in its list. Written there. */
   isWatched = false
-  /** Requests that arrived during the call; the next call is for them. */
-  #queued: Waiter[] = []
   /** Notices that arrived during the call, each once, the latest last. */
   #deferred: readonly Notice[] = []
-  readonly #shared: LeaseSurroundings
+  readonly #calls: Pick<LeaseCalls, 'followedFrom' | 'uncertain'>
   /** The day's use that the authority knows. */
   #dayUsedKnown = 0
   /** When the latest reply came. */
@@ -97,9 +90,9 @@ export class Lease {
   /** Unspent tokens of other processes, which were already asked to return them; tokens that stay are with processes that have died. */
   #stranded = 0
 
-  constructor(client: string, limits: Limits, nowMs: number, shared: LeaseSurroundings) {
+  constructor(client: string, limits: Limits, nowMs: number, calls: LeaseCalls) {
     this.client = client
-    this.#shared = shared
+    this.#calls = calls
     this.lastUsedMs = nowMs
     this.limits = limits
     this.pace = createPace(nowMs)
@@ -110,36 +103,23 @@ export class Lease {
   }
 
   get isUncertain(): boolean {
-    return this.#shared.uncertain.has(this)
-  }
-
-  queue(waiter: Waiter): void {
-    this.#queued.push(waiter)
-  }
-
-  /** Ends the call and returns the requests that were queued meanwhile. */
-  endCall(): readonly Waiter[] {
-    const queued = this.#queued
-    if (queued.length > 0) this.#queued = []
-    this.inFlight = undefined
-    return queued
+    return this.#calls.uncertain.has(this)
   }
 
   /** The authority knows all that was used. */
   trust(): void {
     this.lostInARow = 0
-    this.#shared.uncertain.delete(this)
+    this.#calls.uncertain.delete(this)
   }
 
   /** The authority may have lost what was stated to it. */
   doubt(): void {
-    this.#shared.uncertain.add(this)
+    this.#calls.uncertain.add(this)
   }
 
   /** A call was not sent, or had no useful answer in time; the authority may have carried it out, or may still do so. */
   fail(): void {
     this.lostInARow = 0
-    this.awaited = 0
     this.doubt()
   }
 
@@ -160,14 +140,31 @@ export class Lease {
 
   /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */
   decide(limits: Limits, nowMs: number): QuotaDecision | undefined {
-    const { minute, day, awaited } = this
+    const { minute, day } = this
     if (minute.canSpend(limits.perMinute, nowMs) && day.canSpend(limits.perDay, nowMs))
       return this.spend(limits, nowMs, false, this.#isTrue(limits))
     if (this.isOutdated()) return undefined
-    if (day.isRefused(limits.perDay, nowMs, awaited)) return this.refuse(day, limits, nowMs)
-    if (minute.isRefused(limits.perMinute, nowMs, awaited))
+    const waiting = this.waiting.length
+    if (day.isRefused(limits.perDay, nowMs, waiting)) return this.refuse(day, limits, nowMs)
+    if (minute.isRefused(limits.perMinute, nowMs, waiting))
       return this.refuse(minute, limits, nowMs)
     return undefined
+  }
+
+  /** Gives tokens to requests that wait under these limits, in order of arrival; decides the others from memory, where it can. */
+  serve(tokens: number, limits: Limits, nowMs: number): void {
+    let left = tokens
+    const { waiting } = this
+    this.waiting = []
+    for (const waiter of waiting) {
+      const hasToken = left > 0 && isSame(waiter.limits, limits)
+      if (hasToken) left -= 1
+      const decision = hasToken
+        ? this.spend(waiter.limits, nowMs)
+        : this.decide(waiter.limits, nowMs)
+      if (decision === undefined) this.waiting.push(waiter)
+      else waiter.resolve(decision)
+    }
   }
 
   /**
@@ -202,8 +199,8 @@ export class Lease {
 
   view(limits: Limits, nowMs: number): QuotaView {
     return {
-      minute: this.minute.view(limits.perMinute, nowMs, this.awaited),
-      day: this.day.view(limits.perDay, nowMs, this.awaited),
+      minute: this.minute.view(limits.perMinute, nowMs, this.waiting.length),
+      day: this.day.view(limits.perDay, nowMs, this.waiting.length),
     }
   }
 
@@ -309,8 +306,8 @@ export class Lease {
   /** Whether notices were missed since the latest reply and arrive again, so that the authority has to be asked once more. */
   isOutdated(): boolean {
     const { answered = 0 } = this
-    const { from } = this.#shared.followed
-    return answered <= from && from !== Infinity
+    const { followedFrom } = this.#calls
+    return answered <= followedFrom && followedFrom !== Infinity
   }
 
   /**
@@ -319,9 +316,10 @@ export class Lease {
    * nothing.
    */
   #isTrue({ perMinute, perDay }: Limits): boolean {
-    const { minute, day, answered = 0, awaited } = this
+    const { minute, day, answered = 0, waiting } = this
     const isLowered = perMinute < minute.grantedLimit || perDay < day.grantedLimit
-    if (this.#isHolder && answered > this.#shared.followed.from && !isLowered) return true
-    return minute.remaining(perMinute, awaited) === 0 || day.remaining(perDay, awaited) === 0
+    if (this.#isHolder && answered > this.#calls.followedFrom && !isLowered) return true
+    const { length } = waiting
+    return minute.remaining(perMinute, length) === 0 || day.remaining(perDay, length) === 0
   }
 }

@@ -2,7 +2,7 @@
 import type { Limits, OutageMode } from '../../config/config.ts'
 import { Holdings } from './holdings.ts'
 import { LeaseCalls, type LeaseCallsOptions } from './lease-calls.ts'
-import { Lease, type LeaseSurroundings } from './lease.ts'
+import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import { Outage } from './outage.ts'
 import type { Admission, QuotaDecision, QuotaObserver, QuotaView } from '../../state/quota.ts'
@@ -42,7 +42,6 @@ export class Lessee {
   readonly #outage: Outage
   readonly #calls: LeaseCalls
   readonly #holdings: Holdings
-  readonly #shared: LeaseSurroundings
   readonly #stopForgetting: () => void
   /** When this process last began to restate all its use. */
   #restatedMs = -Infinity
@@ -66,7 +65,6 @@ export class Lessee {
       onLoss: () => this.#recoverLoss(),
     })
     this.#holdings = new Holdings(this.#calls, clock, timers)
-    this.#shared = { followed: this.#calls.followed, uncertain: this.#holdings.uncertain }
     this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
     authority.onReturn?.(() => this.#resume())
     const follow = (isFlowing: boolean): void => this.#calls.follow(isFlowing)
@@ -94,7 +92,8 @@ export class Lessee {
       return this.#observed(known)
     }
     const decision = this.#outage.refusal(lease, limits, nowMs) ?? this.#calls.take(lease, limits)
-    return decision instanceof Promise ? this.#awaited(lease, decision) : this.#observed(decision)
+    if (!(decision instanceof Promise)) return this.#observed(decision)
+    return decision.then((decided) => this.#observed(decided))
   }
 
   /** Returns the client's standing without a charge; undefined where the authority is away or does not answer. Never rejects. */
@@ -140,21 +139,12 @@ export class Lessee {
   #leaseOf(client: string, limits: Limits, nowMs: number): Lease {
     let lease = this.#leases.get(client)
     if (lease === undefined) {
-      lease = new Lease(client, limits, nowMs, this.#shared)
+      lease = new Lease(client, limits, nowMs, this.#calls)
       this.#leases.add(client, lease)
     }
     lease.limits = limits
     lease.lastUsedMs = nowMs
     return lease
-  }
-
-  /** Separate from take, whose fast path must not pay for the closure. */
-  #awaited(lease: Lease, decision: Promise<QuotaDecision>): Promise<QuotaDecision> {
-    lease.pending += 1
-    return decision.then((decided) => {
-      lease.pending -= 1
-      return this.#observed(decided)
-    })
   }
 
   #observed(decision: QuotaDecision): QuotaDecision {

@@ -65,7 +65,7 @@ export class Outage {
     // By then the others have stated what they spent.
     if (nowMs >= this.#backMs + SETTLED_AFTER_MS) return undefined
     if (mode !== 'local' || membership.isAlone) return undefined
-    return this.#denial(lease, limits, nowMs, lease.pending)
+    return this.#denial(lease, limits, nowMs, lease.waiting.length)
   }
 
   /**
