@@ -1,6 +1,5 @@
 /** The protocol between a lessee (a gateway process) and the authority (Redis, a supervisor, or this process): one atomic call, `take`. */
 import type { Limits, OutageMode } from '../config/config.ts'
-import { StoreUnavailable } from './contract.ts'
 
 /** A client's standing in one window, as the headers state it. */
 export interface WindowView {
@@ -176,23 +175,4 @@ export interface QuotaObserver {
   storeCall(outcome: 'ok' | 'timeout' | 'error', seconds: number): void
   /** A request was decided without the authority, in this mode. */
   degraded(mode: OutageMode): void
-}
-
-export type CallObserver = Pick<QuotaObserver, 'storeCall'> | undefined
-
-/** Waits for a call of a remote authority, and reports its outcome to the observer. */
-export async function observedCall<Reply>(
-  call: Promise<Reply>,
-  observe: CallObserver,
-): Promise<Reply> {
-  const sentMs = performance.now()
-  let outcome: 'ok' | 'timeout' | 'error' = 'ok'
-  try {
-    return await call
-  } catch (fault) {
-    outcome = fault instanceof StoreUnavailable ? fault.reason : 'error'
-    throw fault
-  } finally {
-    observe?.storeCall(outcome, (performance.now() - sentMs) / 1000)
-  }
 }

@@ -2,7 +2,7 @@
 import { connectRedis, type RedisStore } from '../../src/state/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
 import { createRedisAuthority } from '../../src/state/redis/authority.ts'
-import type { Authority, QuotaObserver } from '../../src/state/quota.ts'
+import type { Authority } from '../../src/state/quota.ts'
 
 import { gatewayEnds } from './ending.ts'
 import { serversAt } from './redis-servers.ts'
@@ -64,7 +64,7 @@ export function controlledStore(store: RedisStore, time: Time): RedisStore {
 
 export function controlledRedisAuthority(
   store: RedisStore,
-  { time, prefix, observe }: { time: Time; prefix: string; observe?: QuotaObserver },
+  { time, prefix }: { time: Time; prefix: string },
 ): Authority {
-  return createRedisAuthority(controlledStore(store, time), prefix, observe)
+  return createRedisAuthority(controlledStore(store, time), prefix)
 }

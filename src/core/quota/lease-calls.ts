@@ -5,7 +5,14 @@
  * decides them, and the next request asks again.
  */
 import type { Limits } from '../../config/config.ts'
-import type { Authority, QuotaDecision, TakeReply, TakeRequest } from '../../state/quota.ts'
+import { StoreUnavailable } from '../../state/contract.ts'
+import type {
+  Authority,
+  QuotaDecision,
+  QuotaObserver,
+  TakeReply,
+  TakeRequest,
+} from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 import { leaseSize, measurePace } from './lease-size.ts'
 import { isSame, type Lease } from './lease.ts'
@@ -30,6 +37,7 @@ export interface LeaseCallsOptions {
   readonly lease: 'auto' | 'off'
   readonly timers: Timers
   readonly outage: Outage
+  readonly observe?: Partial<QuotaObserver> | undefined
   /** A call was answered and has ended. */
   onAnswered(lease: Lease): void
   /** The authority has lost its data: it may not know what any client used. */
@@ -202,13 +210,16 @@ export class LeaseCalls {
 
   /** Waits for the reply of a call, and begins the next call if requests wait for one. */
   async #follow(lease: Lease, sent: SentCall): Promise<void> {
+    const { clock, observe, timers } = this.#options
     let pauseMs: number | undefined
+    let outcome: 'ok' | 'timeout' | 'error' = 'ok'
     try {
       pauseMs = this.#serveReply(lease, sent, await sent.reply)
-    } catch {
-      // The adapter counts the reason; here it only means that there is no answer.
+    } catch (fault) {
+      outcome = fault instanceof StoreUnavailable ? fault.reason : 'error'
     }
-    if (pauseMs) await this.#options.timers.after(pauseMs)
+    observe?.storeCall?.(outcome, (clock.nowMs() - sent.sentMs) / 1000)
+    if (pauseMs) await timers.after(pauseMs)
     lease.inFlight = undefined
     // Requests that came during a failed call do not wait for a second time-out.
     if (pauseMs === undefined) return this.#lose(lease, false)

@@ -5,7 +5,7 @@ import { LeaseCalls, type LeaseCallsOptions } from './lease-calls.ts'
 import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import { Outage } from './outage.ts'
-import type { Admission, QuotaDecision, QuotaObserver, QuotaView } from '../../state/quota.ts'
+import type { Admission, QuotaDecision, QuotaView } from '../../state/quota.ts'
 import { RecencyTable } from '../../state/memory/recency-table.ts'
 import { systemTimers, type Timers } from '../../state/timers.ts'
 
@@ -19,7 +19,7 @@ const DRAIN_AT_MOST_MS = 2000
 
 export interface LesseeOptions extends Pick<
   LeaseCallsOptions,
-  'authority' | 'processId' | 'clock' | 'onClockBack' | 'onTime'
+  'authority' | 'processId' | 'clock' | 'observe' | 'onClockBack' | 'onTime'
 > {
   /** Mode of decision while the authority is away. */
   readonly outage: OutageMode
@@ -28,7 +28,6 @@ export interface LesseeOptions extends Pick<
   readonly number?: number | undefined
   /** auto: holds tokens ahead of need, unless the authority is in this process. off: one call per request. */
   readonly lease?: 'auto' | 'off'
-  readonly observe?: QuotaObserver
   readonly timers?: Timers
   /** Number of clients beyond which those not seen lately are forgotten. Default 100,000. */
   readonly maxClients?: number
@@ -149,7 +148,7 @@ export class Lessee {
 
   #observed(decision: QuotaDecision): QuotaDecision {
     const window = decision.kind === 'refused' ? decision.window : 'none'
-    this.#options.observe?.decision(window, decision.kind)
+    this.#options.observe?.decision?.(window, decision.kind)
     return decision
   }
 

@@ -18,7 +18,7 @@ const NOTHING = { used: 0, held: 0, taken: 0, refunded: 0 }
 export interface OutageOptions {
   readonly mode: OutageMode
   readonly membership: Membership
-  readonly observe: QuotaObserver | undefined
+  readonly observe: Partial<QuotaObserver> | undefined
 }
 
 export class Outage {
@@ -43,7 +43,7 @@ export class Outage {
   ): QuotaDecision {
     const { mode: configured, observe } = this.#options
     const mode = configured === 'local' && !isAway ? 'closed' : configured
-    observe?.degraded(mode)
+    observe?.degraded?.(mode)
     if (mode === 'closed') return UNAVAILABLE
     for (const window of [lease.day, lease.minute]) window.rollOver(nowMs, storeNowMs)
     if (mode === 'open') return lease.spend(limits, nowMs, true)

@@ -87,6 +87,7 @@ const holder = () => ({
 })
 
 function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
+  const { storeCall, ...observe } = metrics.quota
   return new Lessee({
     ...holder(),
     authority: stores.authority,
@@ -94,7 +95,7 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     processes: config.server.workers,
     number,
     lease: config.store.lease,
-    observe: metrics.quota,
+    observe: stores.embedded ? observe : { ...observe, storeCall },
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
     // A store in this very process has this process's clock.
     onTime: stores.embedded ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
@@ -105,7 +106,10 @@ function createShadow({ config, metrics, stores }: LastingPartsOptions, tally: T
   const { lease } = config.store
   return new Shadow({
     authority: stores.authority,
-    openLessee: (own) => new Lessee({ ...holder(), ...own, lease }),
+    openLessee: (own) => {
+      const { storeCall } = metrics.quota
+      return new Lessee({ ...holder(), ...own, lease, observe: { storeCall } })
+    },
     tally,
     refused: metrics.quota.shadowRefused,
   })

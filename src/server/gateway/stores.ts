@@ -35,7 +35,7 @@ export function openStores(parts: StoreParts): OwnState {
 
 /** Opens the store that gateways share; undefined: none is configured. */
 export function openSharedStore(parts: StoreParts): OwnState | undefined {
-  const { config, log, metrics } = parts
+  const { config, log } = parts
   const { redis: servers, timeoutMs, prefix } = config.store
   if (servers === undefined) return undefined
   const redis = connectRedis({
@@ -46,7 +46,7 @@ export function openSharedStore(parts: StoreParts): OwnState | undefined {
     onState: createOutageReport(parts),
     onWarning: (warning) => warning !== undefined && log.storeWarning({ warning }),
   })
-  return openRedisState(redis, { prefix, timeoutMs, observe: metrics?.quota })
+  return openRedisState(redis, { prefix, timeoutMs })
 }
 
 /** Reports to log and metrics that a store is lost, and for how long once it is back; one outage is reported again if its cause changes. */

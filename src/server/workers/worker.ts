@@ -201,7 +201,7 @@ function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
   /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
   const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []
   const onNotice = (...receivers: (typeof noticed)[number]) => void noticed.push(receivers)
-  const own = openSupervisorState({ calls, onNotice, observe: parts.metrics.quota }, banCalls)
+  const own = openSupervisorState({ calls, onNotice }, banCalls)
   const stores = openSharedStore(parts) ?? own
   return { calls, lanes: [calls, banCalls], noticed, stores, bans: own.bans }
 }

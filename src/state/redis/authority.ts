@@ -13,10 +13,8 @@ import type { ClientCounters } from '../memory/client-counters.ts'
 import type { RedisStore, ScriptReply } from './redis.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'
 import {
-  observedCall,
   type Authority,
   type Beats,
-  type CallObserver,
   type Notice,
   type NoticeListener,
   type TakeReply,
@@ -76,11 +74,7 @@ return beats
  * prefix: namespace of the keys. The store stays open, as it belongs to the caller.
  * take() throws StoreUnavailable at once while the store is known to be away, else rejects with it.
  */
-export function createRedisAuthority(
-  store: RedisStore,
-  prefix: string,
-  observe?: CallObserver,
-): Authority {
+export function createRedisAuthority(store: RedisStore, prefix: string): Authority {
   const take = store.script(scriptOf('take'))
   const beat = store.script(beatScript)
   const channel = reclaimChannel(prefix)
@@ -92,10 +86,8 @@ export function createRedisAuthority(
   }
 
   return {
-    take: (request) => {
-      const call = take([quotaKey(prefix, request.client)], scriptArgs(request, channel))
-      return observedCall(call.then(read), observe)
-    },
+    take: (request) =>
+      take([quotaKey(prefix, request.client)], scriptArgs(request, channel)).then(read),
     beat: async ({ process, isLast }) =>
       parseBeats(await beat([`${prefix}:processes`], [process, isLast ? 1 : 0, BEAT_KEPT_MS])),
     onReturn: (listener) => store.onRecovered(listener),

@@ -1,7 +1,6 @@
 /** All state in one Redis, which all gateways of it share. */
 import type { OwnState } from '../contract.ts'
 import { Counters } from '../counters.ts'
-import type { CallObserver } from '../quota.ts'
 import { StoreClock } from '../store-clock.ts'
 import { createRedisAuthority, createRedisCounters } from './authority.ts'
 import { createRedisBanStore } from './bans.ts'
@@ -13,12 +12,12 @@ import { createRedisUsageStore } from './usage.ts'
 /** prefix: of all keys. timeoutMs: bound of a strike's call. redis: is closed with the state. */
 export function openRedisState(
   redis: RedisStore,
-  { prefix, timeoutMs, observe }: { prefix: string; timeoutMs: number; observe?: CallObserver },
+  { prefix, timeoutMs }: { prefix: string; timeoutMs: number },
 ): OwnState {
   const clock = new StoreClock()
   const keyPrefix = `${prefix}:recentStrikes`
   return {
-    authority: createRedisAuthority(redis, prefix, observe),
+    authority: createRedisAuthority(redis, prefix),
     embedded: undefined,
     bans: createRedisBanStore(redis, prefix, clock),
     clock,

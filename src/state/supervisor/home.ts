@@ -3,7 +3,6 @@ import type { BanRecord, BanStore, BanStoreListener } from '../bans.ts'
 import { StoreUnavailable, type Count, type State } from '../contract.ts'
 import type { AddressCount, CountedAddress } from '../memory/addresses.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
-import { observedCall, type CallObserver } from '../quota.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 import { StoreClock } from '../store-clock.ts'
 import type { IpcCalls } from '../calls.ts'
@@ -34,7 +33,6 @@ interface QuotaOptions {
   readonly calls: IpcCalls<QuotaCalls>
   /** Registers a listener for the supervisor's notices. */
   readonly onNotice: NonNullable<Authority['onNotice']>
-  readonly observe?: CallObserver
 }
 
 /** Also receives news of bans through the supervisor: `banned` for one by another worker, `stale` where some could not be reported. */
@@ -71,14 +69,14 @@ export function openSupervisorState(
 }
 
 /** take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it. */
-export function createIpcAuthority({ calls, onNotice, observe }: QuotaOptions): Authority {
+export function createIpcAuthority({ calls, onNotice }: QuotaOptions): Authority {
   // Thrown for every request while the supervisor does not answer. It is made once, since a stack trace costs more than the
   // decision.
   const away = new StoreUnavailable('error')
   return {
     take: (request) => {
       if (!calls.available) throw away
-      return observedCall(calls.call('take', request), observe)
+      return calls.call('take', request)
     },
     beat: (beat) => calls.call('beat', beat),
     onReturn: (listener) => calls.onRecovered(listener),
