@@ -10,6 +10,7 @@ import { loadConfig } from '../src/config/clients/load.ts'
 import { ConfigError } from '../src/config/problems.ts'
 import { productionEnv } from './config/examples.ts'
 import { refusalKinds } from '../src/core/rules/refusals.ts'
+import { finished } from './support/finished.ts'
 import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
 import { parseDurationMs } from '../src/config/durations.ts'
@@ -224,16 +225,7 @@ async function families(): Promise<Map<string, Set<string>>> {
   metrics.keySetFetched(true)
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
-  metrics.requestDone({
-    route,
-    plan: 'pro',
-    method: 'GET',
-    status: 200,
-    gatewaySeconds: 0.001,
-    backendSeconds: 0.001,
-    refusal: undefined,
-    deprecated: true,
-  })
+  metrics.requestDone(...finished({ route, deprecated: true }))
   metrics.quota.shadowRefused('pro', 'minute')
   const found = new Map<string, Set<string>>()
   for (const line of (await metrics.render()).body.split('\n')) {

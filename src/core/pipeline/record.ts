@@ -8,6 +8,7 @@ export function record(parts: PipelineParts, exchange: Exchange): void {
   exchange.goOn()
   const { log, metrics, tally, tracing, recent } = parts
   const endedMs = performance.now()
+  const nowMs = Date.now()
   const totalMs = endedMs - exchange.startedMs
   const backendMs =
     exchange.backendStartedMs === undefined
@@ -20,21 +21,12 @@ export function record(parts: PipelineParts, exchange: Exchange): void {
     tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal)
     if (route?.deprecated === true) {
       const agent = fieldOf(exchange.request.rawHeaders, 'user-agent')
-      tally.deprecated.called(route.name, caller.clientId, agent, Date.now())
+      tally.deprecated.called(route.name, caller.clientId, agent, nowMs)
     }
   }
-  metrics.requestDone({
-    route: route?.name,
-    plan: caller?.plan,
-    method: exchange.request.method ?? '',
-    status: exchange.status,
-    gatewaySeconds: gatewayMs / 1000,
-    backendSeconds: backendMs === undefined || isTunnel ? undefined : backendMs / 1000,
-    refusal: exchange.refusal,
-    refusedWindow: exchange.refusedWindow,
-    deprecated: route?.deprecated ?? false,
-  })
+  const times = { nowMs, totalMs, gatewayMs, backendMs }
+  metrics.requestDone(exchange, times)
   if (trace !== undefined) tracing.ended(exchange, trace, endedMs)
-  recent.note(exchange, gatewayMs, backendMs)
-  log.access(exchange, { totalMs, backendMs })
+  recent.note(exchange, times)
+  log.access(exchange, times)
 }

@@ -2,10 +2,12 @@
 import type { Exchange } from '../pipeline/exchange.ts'
 import { plainText } from './line-writer.ts'
 
-export interface ExchangeTimes {
-  /** Unix time in ms of the line. */
+export interface RequestTimes {
+  /** Unix time in ms at the end of the request. */
   readonly nowMs: number
   readonly totalMs: number
+  /** Time spent in the gateway itself, without waiting for the client or a backend. */
+  readonly gatewayMs: number
   /** undefined when no backend was asked. */
   readonly backendMs: number | undefined
 }
@@ -20,7 +22,10 @@ const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
 const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
 /** Strings from clients may hold anything: they are cut and escaped. */
-export function accessFields(exchange: Exchange, { nowMs, totalMs, backendMs }: ExchangeTimes) {
+export function accessFields(
+  exchange: Exchange,
+  { nowMs, totalMs, gatewayMs, backendMs }: RequestTimes,
+) {
   const { caller, quota, decidedMs, refundedMs } = exchange
   const owner = caller ?? exchange.refusedCaller
   return {
@@ -37,7 +42,7 @@ export function accessFields(exchange: Exchange, { nowMs, totalMs, backendMs }: 
     status: exchange.status,
     backend: exchange.backend,
     retried: exchange.retried === undefined ? undefined : plainText(exchange.retried, 500),
-    gatewayMs: micros(totalMs - (backendMs ?? 0) - exchange.waitedMs),
+    gatewayMs: micros(gatewayMs),
     backendMs: backendMs === undefined ? undefined : micros(backendMs),
     totalMs: micros(totalMs),
     requestBytes: exchange.request.receivedBytes,

@@ -4,7 +4,7 @@ import type { OutageMode } from '../../config/config.ts'
 import type { FileEvent } from '../../state/sqlite/thread.ts'
 import type { ConnectionRoom } from '../http/connection-limits.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
-import { accessFields, loggedPath, type ExchangeTimes } from './access-record.ts'
+import { accessFields, loggedPath, type RequestTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
@@ -128,7 +128,7 @@ function requestLines(
 ) {
   return {
     /** Writes one line per request, at the level of its refusal, unless access lines are switched off. */
-    access(exchange: Exchange, times: Omit<ExchangeTimes, 'nowMs'>): void {
+    access(exchange: Exchange, times: RequestTimes): void {
       const { refusal, caller } = exchange
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
@@ -137,8 +137,7 @@ function requestLines(
       if (caller === undefined) {
         if (!anonymous.spend()) return
       } else if (isOverQuota(refusal) && !overQuota.spend(caller.keyId)) return
-      const nowMs = Date.now()
-      out.write(level, accessFields(exchange, { ...times, nowMs }), nowMs)
+      out.write(level, accessFields(exchange, times), times.nowMs)
     },
     /** backend: undefined where the request reached none. */
     backendFailed(line: BackendFailure & { id: string; backend: string | undefined }): void {

@@ -8,15 +8,17 @@ import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
 import type { UnavailableReason } from '../credentials/verdicts.ts'
 import { connectionBounds, connectionRefusals } from '../http/connection-limits.ts'
 import { handshakeFaults } from '../http/tls-server.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
+import type { RequestTimes } from './access-record.ts'
 import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
-import { RequestSeries, type ConfigNames, type RequestRecord } from './request-series.ts'
+import { RequestSeries, type ConfigNames } from './request-series.ts'
 import { addWholeGateway, lossMetrics, type WholeGateway } from './whole-families.ts'
 
-export type { ConfigNames, RequestRecord }
+export type { ConfigNames }
 
 export type Metrics = ReturnType<typeof createMetrics>
 
@@ -68,9 +70,9 @@ function requestMetrics(registry: MetricRegistry, names: ConfigNames) {
     inFlight: () => inFlight,
     requestStarted: () => void inFlight++,
     /** Called once for every requestStarted. */
-    requestDone(record: RequestRecord): void {
+    requestDone(one: Exchange, times: RequestTimes): void {
       inFlight--
-      series.add(record)
+      series.add(one, times)
     },
     /** Counts the refusal of something that never became a request. */
     refusedUnparsed: (code: RefusalCode) => series.refusedUnparsed(code),
@@ -208,7 +210,6 @@ function quotaMetrics(registry: MetricRegistry) {
   }
   const { shadowRefused, forgetPlansBut } = shadowMetrics(registry)
   return {
-    decisions,
     storeSeconds,
     quota: {
       ...observer,

@@ -6,7 +6,7 @@ import { hashText } from '../../config/clients/index-slots.ts'
 import type { WindowName } from '../../config/time.ts'
 import type { SeenUse } from './tally.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
-import { loggedPath } from './access-record.ts'
+import { loggedPath, type RequestTimes } from './access-record.ts'
 import { plainText } from './line-writer.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
@@ -21,7 +21,6 @@ const TARGET_CHARS = 200
 /** Decisions passed to the listener each second, at most. */
 const REPORTED_A_SECOND = 50
 const REPORT_AFTER_MS = 200
-const CLOCK_SET_MS = 100
 
 /** One recent decision, as listed and as sent in the event `decision`. */
 export interface Decision {
@@ -59,7 +58,7 @@ export interface Decision {
 /** A slot of a ring, written again and again, so that noting a request allocates nothing. */
 class Noted {
   id = ''
-  startedMs = 0
+  atMs = 0
   method = ''
   path: string | undefined
   route: string | undefined
@@ -95,18 +94,16 @@ export class RecentDecisions {
   #waiting: Decision[] = []
   #dropped = 0
   #reported = { second: 0, count: 0 }
-  /** Written by #epochMs. */
-  #originMs = performance.timeOrigin
 
   constructor(worker: number) {
     this.#worker = worker
   }
 
   /** one: a finished request. */
-  note(one: Exchange, gatewayMs: number, backendMs: number | undefined): void {
+  note(one: Exchange, { nowMs, totalMs, gatewayMs, backendMs }: RequestTimes): void {
     const noted = this.#ringOf(one).next()
     noted.id = one.id
-    noted.startedMs = one.startedMs
+    noted.atMs = nowMs - totalMs
     noted.method = one.request.method ?? ''
     const path = one.path ?? one.target
     const isShort = (one.request.url ?? '').length <= TARGET_CHARS
@@ -133,7 +130,7 @@ export class RecentDecisions {
       .flatMap((ring) => ring.all())
       .filter((one) => client === undefined || one.caller?.clientId === client)
       .filter((one) => id === undefined || one.id === id)
-      .sort((one, other) => other.startedMs - one.startedMs)
+      .sort((one, other) => other.atMs - one.atMs)
       .slice(0, LISTED_DECISIONS)
       .map((one) => this.#decision(one))
   }
@@ -157,13 +154,6 @@ export class RecentDecisions {
     else this.#dropped++
   }
 
-  /** Unix time in ms of performance.now() 0. It changes only where the clock was set, so that a decision keeps its time. */
-  #epochMs(): number {
-    const nowMs = Date.now() - performance.now()
-    if (Math.abs(nowMs - this.#originMs) > CLOCK_SET_MS) this.#originMs = nowMs
-    return this.#originMs
-  }
-
   #flush(): void {
     this.#listener?.(this.#waiting, this.#dropped)
     this.#waiting = []
@@ -174,7 +164,7 @@ export class RecentDecisions {
     const { backendMs, path, route = null, backend = null } = noted
     return {
       id: plainText(noted.id, 200),
-      at: new Date(this.#epochMs() + noted.startedMs).toISOString(),
+      at: new Date(noted.atMs).toISOString(),
       worker: this.#worker,
       method: plainText(noted.method, 32),
       path: loggedPath(path) ?? null,

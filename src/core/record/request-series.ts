@@ -1,32 +1,15 @@
 /** The per-request metrics, pre-bound by route and plan: a request finds its slot with two Map look-ups and an index. */
 import { windowNames, type WindowName } from '../../config/time.ts'
 import { backendBounds, gatewayBounds, HistogramSeries } from '../backends/histogram-series.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
+import type { RequestTimes } from './access-record.ts'
 import { sample, zeros, type MetricRegistry, type Sample } from './metric-registry.ts'
 
 /** The names allowed as labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
   readonly plans: readonly string[]
   readonly routes: readonly string[]
-}
-
-export interface RequestRecord {
-  /** Name of the configured route; undefined when none matched. */
-  readonly route: string | undefined
-  /** undefined or empty for a request without a valid credential. */
-  readonly plan: string | undefined
-  readonly method: string
-  /** 0 when the connection ended before a status was sent. */
-  readonly status: number
-  /** Time spent in the gateway itself, without waiting for the backend. */
-  readonly gatewaySeconds: number
-  /** undefined when no backend was asked. */
-  readonly backendSeconds: number | undefined
-  readonly refusal: RefusalCode | undefined
-  /** The window whose limit refused the request; undefined: it was refused for another reason, if at all. */
-  readonly refusedWindow?: WindowName | undefined
-  /** The route is deprecated. */
-  readonly deprecated: boolean
 }
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'other'] as const
@@ -60,8 +43,8 @@ class RouteSeries {
 }
 
 export class RequestSeries {
-  /** Refusals of all routes and plans. */
-  readonly refusals = zeros(codes)
+  /** Refusals of all routes and plans, by cause. */
+  readonly refused = zeros(['minute', 'day', 'ban', 'other'])
   #routes: ReadonlyMap<string, RouteSeries> = new Map()
   readonly #unmatched = new RouteSeries()
   #plans: ReadonlySet<string> = new Set()
@@ -108,19 +91,21 @@ export class RequestSeries {
     return [...this.#routes.values()]
   }
 
-  add(record: RequestRecord): void {
-    const { method, status } = record
-    const route = this.#routes.get(record.route ?? UNMATCHED_ROUTE) ?? this.#unmatched
-    const plan = this.#plan(route, record.plan)
+  /** one: a finished request. */
+  add(one: Exchange, { gatewayMs, backendMs }: RequestTimes): void {
+    const { status, refusal } = one
+    const route = this.#routes.get(one.route?.name ?? UNMATCHED_ROUTE) ?? this.#unmatched
+    const plan = this.#plan(route, one.caller?.plan)
     const statusClass = Math.floor(status / 100)
     const statusSlot = statusClass >= 1 && statusClass < statuses.length ? statusClass : 0
-    const slot = (methodSlots.get(method) ?? otherMethod) * statuses.length + statusSlot
+    const methodSlot = methodSlots.get(one.request.method ?? '') ?? otherMethod
+    const slot = methodSlot * statuses.length + statusSlot
     plan.requests[slot] = (plan.requests[slot] ?? 0) + 1
-    route.gateway.observe(record.gatewaySeconds)
-    if (record.backendSeconds !== undefined) route.backend.observe(record.backendSeconds)
-    if (record.refusal !== undefined)
-      this.#countRefusal(plan, record.refusal, record.refusedWindow ?? 'none')
-    if (record.deprecated) plan.deprecated++
+    route.gateway.observe(gatewayMs / 1000)
+    // The lifetime of a tunnel is no answer time.
+    if (backendMs !== undefined && status !== 101) route.backend.observe(backendMs / 1000)
+    if (refusal !== undefined) this.#countRefusal(plan, refusal, one.refusedWindow ?? 'none')
+    if (one.route?.deprecated === true) plan.deprecated++
   }
 
   refusedUnparsed(code: RefusalCode): void {
@@ -139,7 +124,8 @@ export class RequestSeries {
   }
 
   #countRefusal(series: PlanSeries, code: RefusalCode, window: WindowName | 'none'): void {
-    this.refusals[code]++
+    const cause = window !== 'none' ? window : code === 'api_key_banned' ? 'ban' : 'other'
+    this.refused[cause]++
     const counts = (series.refusals ??= new Float64Array(codes.length * windows.length))
     const slot = codes.indexOf(code) * windows.length + windows.indexOf(window)
     counts[slot] = (counts[slot] ?? 0) + 1

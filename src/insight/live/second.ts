@@ -79,14 +79,8 @@ export function createSecondSampler(
   const grown = createGrowth()
   const grownSeries = (all: readonly HistogramSeries[]): number[] =>
     all.map((series) => grown(series, series.counts)).reduce(sums, [])
-  /** Refusals of other causes, at most. */
-  let others = 0
-  const refused = (): Refused => {
-    const { decisions, requests } = metrics
-    const by = [decisions.minute.refused, decisions.day.refused, requests.refusals.api_key_banned]
-    // A quota decision is counted before its refusal, so `other` may drop for a second; its return is no refusal.
-    others = Math.max(others, sumOf(Object.values(requests.refusals)) - sumOf(by))
-    const [minute = 0, day = 0, ban = 0, other = 0] = grown(decisions, [...by, others])
+  const refused = (counts: Record<keyof Refused, number>): Refused => {
+    const [minute = 0, day = 0, ban = 0, other = 0] = grown(counts, Object.values(counts))
     return { minute, day, ban, other }
   }
   return (at) => {
@@ -95,7 +89,7 @@ export function createSecondSampler(
     return {
       at,
       requests: sumOf(gateway),
-      refused: refused(),
+      refused: refused(metrics.requests.refused),
       gateway,
       backend: grownSeries(routes.map((route) => route.backend)),
       inFlight: metrics.inFlight(),

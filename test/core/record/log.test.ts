@@ -16,7 +16,7 @@ function logs(more: Partial<LogOptions> = {}): { log: Log; lines: string[] } {
 
 const parse = (line: string | undefined): Line => JSON.parse(line ?? 'null') as Line
 
-const times = { totalMs: 4.7, backendMs: 4.5765432 }
+const times = { nowMs: Date.now(), totalMs: 4.7, gatewayMs: 0.1234568, backendMs: 4.5765432 }
 const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 10 }
 
 const exchange = (more: Partial<Exchange> & { method?: string } = {}) =>

@@ -1,26 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { refusalKinds } from '../../../src/core/rules/refusals.ts'
 import { UniqueTimestamps } from '../../../src/core/record/access-record.ts'
-import {
-  createMetrics,
-  type Metrics,
-  type RequestRecord,
-} from '../../../src/core/record/metrics.ts'
+import { createMetrics, type Metrics } from '../../../src/core/record/metrics.ts'
+import { finished, type Finished } from '../../support/finished.ts'
 
 const names = { plans: ['free', 'pro'], routes: ['listPets', 'getPet'] }
 const create = (): Metrics => createMetrics({ version: '1.2.3', ...names })
-
-const record = (more: Partial<RequestRecord> = {}): RequestRecord => ({
-  route: 'listPets',
-  plan: 'pro',
-  method: 'GET',
-  status: 200,
-  gatewaySeconds: 0.0003,
-  backendSeconds: 0.004,
-  refusal: undefined,
-  deprecated: false,
-  ...more,
-})
 
 /** The samples of the page as a map from `name{labels}` to the value. */
 async function samples(metrics: Metrics): Promise<Map<string, number>> {
@@ -36,9 +21,9 @@ async function samples(metrics: Metrics): Promise<Map<string, number>> {
   )
 }
 
-const done = (metrics: Metrics, more?: Partial<RequestRecord>): void => {
+const done = (metrics: Metrics, more?: Partial<Finished>): void => {
   metrics.requestStarted()
-  metrics.requestDone(record(more))
+  metrics.requestDone(...finished(more))
 }
 
 describe('metrics of requests', () => {
@@ -81,8 +66,8 @@ describe('metrics of requests', () => {
 
   it('puts a duration into the bucket that holds it and all larger ones', async () => {
     const metrics = create()
-    done(metrics, { gatewaySeconds: 0.00005, backendSeconds: 31 })
-    done(metrics, { gatewaySeconds: 0.0002, backendSeconds: undefined })
+    done(metrics, { gatewayMs: 0.05, backendMs: 31_000 })
+    done(metrics, { gatewayMs: 0.2, backendMs: undefined })
     const page = await samples(metrics)
     const own = (le: string) =>
       page.get(`tollgate_request_duration_seconds_bucket{route="listPets",le="${le}"}`)
@@ -96,7 +81,7 @@ describe('metrics of requests', () => {
 
   it('takes a negative or missing time as zero, so that a sum never turns into NaN', async () => {
     const metrics = create()
-    done(metrics, { gatewaySeconds: Number.NaN, backendSeconds: -1 })
+    done(metrics, { gatewayMs: Number.NaN, backendMs: -1 })
     const page = await samples(metrics)
     for (const name of ['request', 'backend'])
       expect(page.get(`tollgate_${name}_duration_seconds_sum{route="listPets"}`)).toBe(0)

@@ -89,11 +89,11 @@ describe('events', () => {
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 
+const times = { nowMs: 0, totalMs: 1, gatewayMs: 1, backendMs: undefined }
 const all = { client: undefined, refused: true, id: undefined }
 const refused = (caller: Exchange['caller']): Exchange =>
   ({
     id: '',
-    startedMs: 0,
     request: {},
     refusal: 'x',
     caller,
@@ -104,11 +104,11 @@ const callerOf = (keyId: string) => ({ clientId: keyId, keyId, plan: 'free' }) a
 it('the latest decisions keep the refusal of a client whatever comes without a credential, and beside one key that goes on and on', () => {
   const recent = new RecentDecisions(1)
   const keys = Array.from({ length: 40 }, (_, at) => `key-${at}`)
-  for (const key of keys) recent.note(refused(callerOf(key)), 1, undefined)
-  for (let at = 0; at < 5_000; at++) recent.note(refused(undefined), 1, undefined)
+  for (const key of keys) recent.note(refused(callerOf(key)), times)
+  for (let at = 0; at < 5_000; at++) recent.note(refused(undefined), times)
   const kept = () => keys.filter((client) => recent.find({ ...all, client }).length > 0).length
   expect(kept()).toBe(40)
-  for (let at = 0; at < 5_000; at++) recent.note(refused(callerOf('noisy')), 1, undefined)
+  for (let at = 0; at < 5_000; at++) recent.note(refused(callerOf('noisy')), times)
   expect(kept()).toBeGreaterThan(25)
 })
 
@@ -122,8 +122,8 @@ it('the latest decisions keep the path of a request, and nothing else of a long 
   for (let at = 0; at < 1_000; at++) {
     const url = Buffer.from(`/v1/a-path-of-some-length/${at}?${'q'.repeat(8_000)}`).toString()
     const path = url.slice(0, url.indexOf('?'))
-    const decided = { id: '', startedMs: 0, request: { url }, path, terms: { revision: '' } }
-    recent.note(decided as Exchange, 1, undefined)
+    const decided = { id: '', request: { url }, path, terms: { revision: '' } }
+    recent.note(decided as Exchange, times)
   }
   // The targets are 8 MB.
   expect(heldBytes() - before).toBeLessThan(4_000_000)

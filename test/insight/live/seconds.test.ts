@@ -5,18 +5,10 @@ import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.t
 import { createSecondSampler } from '../../../src/insight/live/second.ts'
 import { quantileMs, Seconds } from '../../../src/insight/live/seconds.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
+import { finished } from '../../support/finished.ts'
 import { row, second } from './rows.ts'
 
-const record = {
-  route: 'a',
-  plan: 'pro',
-  method: 'GET',
-  status: 200,
-  gatewaySeconds: 0.0003,
-  backendSeconds: 0.02,
-  refusal: undefined,
-  deprecated: false,
-} as const
+const record = { route: 'a', backendMs: 20 }
 
 describe('one process', () => {
   const names = { routes: ['a', 'b'], plans: ['pro'] }
@@ -28,33 +20,34 @@ describe('one process', () => {
 
   it('tells what was added since the second before, and what is in flight', () => {
     for (let count = 0; count < 4; count++) metrics.requestStarted()
-    metrics.requestDone(record)
-    metrics.requestDone({ ...record, route: 'b', backendSeconds: undefined })
+    metrics.requestDone(...finished(record))
+    metrics.requestDone(...finished({ route: 'b', backendMs: undefined }))
     const first = take(7)
     expect(first).toMatchObject({ at: 7, requests: 2, inFlight: 2, rows: [{ client: 'c' }] })
     expect(first.gateway.reduce((sum, count) => sum + count)).toBe(2)
     expect(first.backend.reduce((sum, count) => sum + count)).toBe(1)
-    metrics.requestDone(record)
+    metrics.requestDone(...finished(record))
     expect(take(8)).toMatchObject({ requests: 1, inFlight: 1 })
     expect(take(9)).toMatchObject({ requests: 0, inFlight: 1 })
   })
 
-  it('tells refusals by what refused them, each once, whenever it is recorded', () => {
-    const refused = (code: 'rate_limit_exceeded' | 'api_key_banned' | 'not_found') =>
-      metrics.requestDone({ ...record, refusal: code })
-    metrics.quota.decision('minute', 'refused')
-    metrics.quota.decision('day', 'refused')
-    refused('rate_limit_exceeded')
+  it('tells refusals by what refused them', () => {
+    const refused = (
+      refusal: 'rate_limit_exceeded' | 'api_key_banned' | 'not_found',
+      refusedWindow?: 'minute' | 'day',
+    ) => metrics.requestDone(...finished({ ...record, refusal, refusedWindow }))
+    refused('rate_limit_exceeded', 'minute')
+    refused('rate_limit_exceeded', 'day')
     expect(take(10).refused).toEqual({ minute: 1, day: 1, ban: 0, other: 0 })
     refused('rate_limit_exceeded')
     refused('api_key_banned')
     refused('not_found')
-    expect(take(11).refused).toEqual({ minute: 0, day: 0, ban: 1, other: 1 })
+    expect(take(11).refused).toEqual({ minute: 0, day: 0, ban: 1, other: 2 })
   })
 
   it('tells no less than nothing where routes have gone', () => {
     metrics.use({ ...names, routes: ['b'] })
-    metrics.requestDone({ ...record, route: 'b' })
+    metrics.requestDone(...finished({ route: 'b' }))
     expect(take(12)).toMatchObject({ requests: 1 })
   })
 })

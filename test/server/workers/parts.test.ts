@@ -17,6 +17,7 @@ import { openListenSockets } from '../../../src/core/http/bound-sockets.ts'
 import { createSharedState } from '../../../src/server/workers/shared-state.ts'
 import { createRetiredCounters } from '../../../src/server/workers/supervisor.ts'
 import { createLineRelay, WorkerProcess } from '../../../src/server/workers/worker-process.ts'
+import { finished } from '../../support/finished.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { storeClock } from '../../support/store-clock.ts'
 import { readBlocks } from '../../support/serving.ts'
@@ -184,16 +185,7 @@ describe('the metrics of several workers', () => {
   }
   const serve = (metrics: ReturnType<typeof worker>, gatewaySeconds = 0.0003): void => {
     metrics.requestStarted()
-    metrics.requestDone({
-      route: 'listPets',
-      plan: 'pro',
-      method: 'GET',
-      status: 200,
-      gatewaySeconds,
-      backendSeconds: 0.004,
-      refusal: undefined,
-      deprecated: false,
-    })
+    metrics.requestDone(...finished({ gatewayMs: gatewaySeconds * 1000 }))
   }
   const requests = 'tollgate_requests_total{route="listPets",plan="pro",method="GET",status="2xx"}'
 
