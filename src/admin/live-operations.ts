@@ -2,9 +2,9 @@
 import { z } from 'zod'
 import { duration } from '../config/scalars.ts'
 import { KEPT_DECISIONS } from '../core/record/recent.ts'
-import type { ShadowCount } from '../core/record/shadow-counts.ts'
 import type { Shadow, ShadowCounts } from '../insight/api/shadow.ts'
 import { eventTypes } from '../insight/live/events.ts'
+import type { ShadowCount } from '../insight/live/shadow-counts.ts'
 import { iso, json, seen } from './answers.ts'
 import { fault, Refused } from './faults.ts'
 import { checked } from './input.ts'
@@ -90,8 +90,8 @@ export const liveOperations: readonly Operation[] = [
 ]
 
 const shownCounts = (count: ShadowCount): ShadowCounts => ({
-  requests: count.requests,
-  degraded: count.degraded,
-  refused: { minute: count.refusedMinute, day: count.refusedDay },
+  requests: count.judged,
+  degraded: count.unjudged,
+  refused: { minute: count.shadowMinute, day: count.shadowDay },
   liveRefused: { minute: count.liveMinute, day: count.liveDay },
 })

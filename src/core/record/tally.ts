@@ -1,5 +1,5 @@
 /** Counts the requests of each key second by second; all figures about the use of clients are summed up from these counts. */
-import type { Admission, QuotaView, WindowView } from '../../state/quota.ts'
+import type { Admission, QuotaView } from '../../state/quota.ts'
 import { DAY_MS, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
@@ -42,9 +42,11 @@ export class TallyRow {
   shadowDay = 0
   liveMinute = 0
   liveDay = 0
-  /** The use as of the latest answer; what other processes hold counts as used. */
-  minute: SeenUse | undefined
-  day: SeenUse | undefined
+  /** The use as of the latest answer, where what other processes hold counts as used; NaN: not known. See useIn. */
+  minuteUsed = NaN
+  minuteLimit = NaN
+  dayUsed = NaN
+  dayLimit = NaN
   /** Row of the same key on another day, or under another client or plan. */
   readonly other: TallyRow | undefined
 
@@ -65,6 +67,21 @@ type RowNumber = {
 export const rowNumbers = Object.entries(
   new TallyRow({ clientId: '', keyId: '', plan: '' }, 0),
 ).flatMap(([name, value]) => (typeof value === 'number' ? [name as RowNumber] : []))
+
+/** Adds these counts of a row to a sum. */
+export function addCounts<Name extends RowNumber>(
+  names: readonly Name[],
+  sum: Record<Name, number>,
+  row: Readonly<Record<Name, number>>,
+): void {
+  for (const name of names) sum[name] += row[name]
+}
+
+/** undefined: not known. */
+export function useIn(row: TallyRow, window: WindowName): SeenUse | undefined {
+  const [used, limit] = [row[`${window}Used`], row[`${window}Limit`]]
+  return Number.isNaN(limit) ? undefined : { used, limit }
+}
 
 /** Rows a second at most, more than a process can answer; further keys are not counted until the next second. */
 const MAX_ROWS = 100_000
@@ -169,16 +186,9 @@ export class Tally {
 
 function see(row: TallyRow, view: QuotaView | undefined): void {
   if (view === undefined) return
-  row.minute = useOf(view.minute, row.minute)
-  row.day = useOf(view.day, row.day)
-}
-
-/** before: an object to be written again, so that only the first request of a second makes one. */
-function useOf(
-  { limit, remaining }: WindowView,
-  before: { -readonly [Name in keyof SeenUse]: number } = { used: 0, limit },
-): SeenUse {
-  before.used = limit - remaining
-  before.limit = limit
-  return before
+  const { minute, day } = view
+  row.minuteUsed = minute.limit - minute.remaining
+  row.minuteLimit = minute.limit
+  row.dayUsed = day.limit - day.remaining
+  row.dayLimit = day.limit
 }

@@ -5,6 +5,7 @@ import type { AdmittedToday } from './admitted-today.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
+import { refusedOf } from './shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { DAY_MS } from '../../config/time.ts'
 
@@ -56,8 +57,8 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
         clients: of.get(plan) ?? 0,
         admittedToday: admitted && (admitted.get(plan) ?? 0),
         over80: near.get(plan) ?? 0,
-        shadowRefused: tried?.refused ?? null,
-        shadowUnjudged: tried?.degraded ?? null,
+        shadowRefused: tried ? refusedOf(tried) : null,
+        shadowUnjudged: tried?.unjudged ?? null,
       }
     }),
     counts: {

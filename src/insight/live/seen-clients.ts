@@ -1,5 +1,5 @@
 /** Clients as this gateway has seen them: use of their windows, recent refusals, and the last use of each key. Time is an argument, in Unix seconds. */
-import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
+import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 import { RecentRefusals } from './recent-refusals.ts'
 import type { Config } from '../../config/config.ts'
 
@@ -149,7 +149,7 @@ export class SeenClients {
   }
 
   #add(at: number, row: TallyRow): void {
-    const { client, key, plan, minute, day, lastUsedMs } = row
+    const { client, key, plan, lastUsedMs } = row
     const entry = this.#clients.get(client) ?? {
       client,
       plan,
@@ -160,8 +160,8 @@ export class SeenClients {
     this.#clients.delete(client)
     this.#clients.set(client, entry)
     entry.plan = plan
-    entry.minute = latest(entry.minute, minute, at, 60)
-    entry.day = latest(entry.day, day, at, DAY_SECONDS)
+    entry.minute = latest(entry.minute, useIn(row, 'minute'), at, 60)
+    entry.day = latest(entry.day, useIn(row, 'day'), at, DAY_SECONDS)
     if (row.refusedMinute + row.refusedDay + row.refusedBan > 0) {
       entry.refusals ??= new RecentRefusals()
       entry.refusals.add(at, row)

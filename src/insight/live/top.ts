@@ -3,7 +3,8 @@
  * al. 2005), but drops many clients at a time, and a client counts from when it entered. Time is an argument.
  */
 import type { Top, TopClient } from '../api/live.ts'
-import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
+import { zeros } from '../../core/record/metric-registry.ts'
+import { addCounts, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 import { BACK_SECONDS } from './seconds.ts'
 
 const SLICE_SECONDS = 5
@@ -113,21 +114,11 @@ export class TopClients {
   }
 }
 
-const nothing = (plan: string): Sum => ({
-  plan,
-  requests: 0,
-  answered: 0,
-  totalMsSum: 0,
-  totalMsMax: 0,
-  refusedMinute: 0,
-  refusedDay: 0,
-  refusedBan: 0,
-  refusedOther: 0,
-})
+const nothing = (plan: string): Sum => ({ plan, totalMsMax: 0, ...zeros(summed) })
 
 function addTo(sum: Sum, more: Readonly<Sum>): void {
   sum.plan = more.plan
-  for (const name of summed) sum[name] += more[name]
+  addCounts(summed, sum, more)
   if (more.totalMsMax > sum.totalMsMax) sum.totalMsMax = more.totalMsMax
 }
 

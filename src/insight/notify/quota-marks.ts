@@ -7,7 +7,7 @@ import type { Limits } from '../../config/config.ts'
 import type { Second } from '../live/second.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
-import type { TallyRow, SeenUse } from '../../core/record/tally.ts'
+import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 
 export interface Reached {
   readonly client: string
@@ -120,7 +120,7 @@ export class QuotaMarks {
   isOpen({ id, row }: Suspect, found: CurrentUse, marks: readonly number[]): boolean {
     return this.#windows.some(({ name, lengthMs, marks: reached }) => {
       const { index, taken, used } = found[name]
-      const { limit = Infinity } = row[name] ?? {}
+      const limit = row[`${name}Limit`]
       if (index > indexOf(row, lengthMs)) return false
       const known = Math.max(highest({ used, limit }, marks), markIn(reached.get(id), index))
       return highest({ used: taken, limit }, marks) > known
@@ -135,7 +135,7 @@ export class QuotaMarks {
       const index = isOver ? indexOf(row, lengthMs) : found[name].index
       const use = {
         used: isOver ? own[name] : found[name].used,
-        limit: row[name]?.limit ?? Infinity,
+        limit: row[`${name}Limit`],
       }
       const mark = highest(use, marks)
       const before = markIn(reached.get(id), index)
@@ -148,7 +148,7 @@ export class QuotaMarks {
   }
 
   #see(row: TallyRow, marks: readonly number[]): void {
-    const { client: id, minute, day } = row
+    const { client: id } = row
     const own = { minute: 0, day: 0 }
     let isSuspect = false
     for (const window of this.#windows) {
@@ -164,22 +164,20 @@ export class QuotaMarks {
       window.own.set(id, own[window.name])
       const known = window.marks.get(id)
       // Tokens handed out before the last look-up show nothing new: those of a process that died are never spent.
-      const hasGrown = known?.index !== number || (row[window.name]?.used ?? 0) > known.taken
-      isSuspect ||= hasGrown && highest(row[window.name], marks) > markIn(known, number)
+      const hasGrown = known?.index !== number || row[`${window.name}Used`] > known.taken
+      isSuspect ||= hasGrown && highest(useIn(row, window.name), marks) > markIn(known, number)
     }
-    if (!isSuspect || minute === undefined || day === undefined) return
-    const limits = { perMinute: minute.limit, perDay: day.limit }
+    if (!isSuspect) return
+    const limits = { perMinute: row.minuteLimit, perDay: row.dayLimit }
     this.#suspects.set(id, { id, limits, row, own, open: 0 })
   }
 }
 
 /** Use as the row has it, which is exact where no other process holds tokens. */
 export const asSeen = ({ row }: Suspect): CurrentUse => ({
-  minute: { index: indexOf(row, MINUTE_MS), ...usedOf(row.minute) },
-  day: { index: indexOf(row, DAY_MS), ...usedOf(row.day) },
+  minute: { index: indexOf(row, MINUTE_MS), taken: row.minuteUsed, used: row.minuteUsed },
+  day: { index: indexOf(row, DAY_MS), taken: row.dayUsed, used: row.dayUsed },
 })
-
-const usedOf = ({ used }: SeenUse = { used: 0, limit: 0 }) => ({ taken: used, used })
 
 const indexOf = ({ lastUsedMs }: TallyRow, lengthMs: number): number =>
   Math.floor(lastUsedMs / lengthMs)

@@ -7,7 +7,7 @@ import { createCaller } from '../../../src/core/rules/credentials.ts'
 import { DAY_MS } from '../../../src/config/time.ts'
 import { Shadow } from '../../../src/core/record/shadow.ts'
 import { shadowId } from '../../../src/state/memory/client-counters.ts'
-import { ShadowCounts } from '../../../src/core/record/shadow-counts.ts'
+import { refusedOf, ShadowCounts } from '../../../src/insight/live/shadow-counts.ts'
 import { Tally, type TallyRow } from '../../../src/core/record/tally.ts'
 import { row } from '../../insight/live/rows.ts'
 
@@ -36,24 +36,24 @@ it('is summed over processes, the worst client first', () => {
   const { worst, byPlan } = told(NOON_MS).refused(1, NOON_MS)
   expect(byPlan).toEqual(new Map([['pro', 2]]))
   expect(worst).toMatchObject([
-    { client: 'b', plan: 'pro', count: { requests: 2, refusedMinute: 2, liveDay: 2 } },
+    { client: 'b', plan: 'pro', count: { judged: 2, shadowMinute: 2, liveDay: 2 } },
   ])
   expect(worst[0]?.count.firstMs).toBe(NOON_MS + 7)
-  expect(told(NOON_MS).plan('pro', NOON_MS)).toMatchObject({ requests: 5, refused: 3 })
+  expect(told(NOON_MS).plan('pro', NOON_MS)).toMatchObject({ judged: 5, shadowMinute: 3 })
 })
 
 it('begins anew with the day and with other limits, and what comes late of the day before is left out', () => {
   const kept = told(NOON_MS)
   kept.use(plansWith(limits), NOON_MS)
   kept.use(plansWith({ ...limits }), NOON_MS + 1)
-  expect(kept.plan('pro', NOON_MS).requests).toBe(5)
+  expect(kept.plan('pro', NOON_MS).judged).toBe(5)
   kept.use(plansWith({ ...limits, perDay: 3 }), NOON_MS + 2)
-  expect([kept.plan('pro', NOON_MS + 3).requests, kept.sinceMs(NOON_MS + 3)]).toEqual([
+  expect([kept.plan('pro', NOON_MS + 3).judged, kept.sinceMs(NOON_MS + 3)]).toEqual([
     0,
     NOON_MS + 2,
   ])
   told(MIDNIGHT_MS, told(NOON_MS + 1_000, kept))
-  expect(told(MIDNIGHT_MS - 1_000, kept).plan('pro', MIDNIGHT_MS).requests).toBe(5)
+  expect(told(MIDNIGHT_MS - 1_000, kept).plan('pro', MIDNIGHT_MS).judged).toBe(5)
   expect(kept.sinceMs(MIDNIGHT_MS + DAY_MS)).toBe(MIDNIGHT_MS + DAY_MS)
 })
 
@@ -62,7 +62,7 @@ it('knows 100,000 clients by name, and counts the others in their plan', () => {
   const clients = Array.from({ length: 100_001 }, (_, at) => `client-${at}`)
   const rows = clients.map((client) => judged(client, NOON_MS, refused))
   kept.add(rows, NOON_MS)
-  expect(kept.plan('pro', NOON_MS).requests).toBe(100_001)
+  expect(kept.plan('pro', NOON_MS).judged).toBe(100_001)
   expect(kept.refused(1, NOON_MS).byPlan).toEqual(new Map([['pro', 100_000]]))
 })
 
@@ -114,23 +114,23 @@ it('is judged for no more requests at once than a thousand, hands back what is j
   expect(judge?.(caller('free'), live)).toBeUndefined()
   const charges = Array.from({ length: 1_100 }, () => judge?.(caller('pro'), live))
   charges[0]?.refund()
-  while (sum().requests < 1_100) {
+  while (sum().judged < 1_100) {
     waiting.splice(0).forEach((answer) => answer())
     await new Promise((resolve) => setImmediate(resolve))
   }
   // One more than 900 were let in, since one was handed back before it was judged.
-  expect(sum()).toMatchObject({ degraded: 100, refused: 99 })
+  expect([sum().unjudged, refusedOf(sum())]).toEqual([100, 99])
   // So many may be missing in the refusals, beside which they are counted.
   expect([told.minute + told.day, told.unjudged]).toEqual([99, 100])
   // Neither may be in the id of a client: a space, of a configuration and of a token alike.
   expect([...asked]).toEqual([shadowId('acme')])
   expect(shadowId('acme')).toMatch(/ /)
   const again = judge?.(caller('pro'), live)
-  while (sum().requests < 1_101) {
+  while (sum().judged < 1_101) {
     waiting.splice(0).forEach((answer) => answer())
     await new Promise((resolve) => setImmediate(resolve))
   }
   expect(again).toBeDefined()
-  expect(sum().refused).toBe(100)
+  expect(refusedOf(sum())).toBe(100)
   await shadow.drain()
 })

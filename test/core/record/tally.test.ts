@@ -64,8 +64,10 @@ it('counts by outcome, and times what was answered', () => {
     shadowDay: 0,
     liveMinute: 0,
     liveDay: 0,
-    minute: { used: 42, limit: 60 },
-    day: { used: 100, limit: 100 },
+    minuteUsed: 42,
+    minuteLimit: 60,
+    dayUsed: 100,
+    dayLimit: 100,
     lastUsedMs: expect.any(Number),
   })
   expect(row?.lastUsedMs).toBeGreaterThanOrEqual(beforeMs)

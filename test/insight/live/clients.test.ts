@@ -101,7 +101,12 @@ describe('the top list', () => {
 /** All are there. */
 const asSeen = (_: string, plan: string) => plan
 const query = (more: Partial<SeenQuery> = {}): SeenQuery => ({ sort: 'nearest', limit: 3, ...more })
-const use = (used: number, limit = 100) => ({ minute: { used, limit }, day: { used, limit: 1000 } })
+const use = (used: number, limit = 100) => ({
+  minuteUsed: used,
+  minuteLimit: limit,
+  dayUsed: used,
+  dayLimit: 1000,
+})
 
 describe('clients', () => {
   it('stand where the latest answer saw them, until their window is over', () => {
@@ -129,7 +134,7 @@ describe('clients', () => {
   ])('come by pages: %s', (_, more, ids) => {
     const clients = new SeenClients()
     clients.add(10, [row('a', { ...use(1), refusedMinute: 3 }), row('b', use(20))])
-    clients.add(10, [row('c', { minute: { used: 9, limit: 10 }, day: undefined })])
+    clients.add(10, [row('c', { minuteUsed: 9, dayUsed: NaN, dayLimit: NaN })])
     clients.add(10, [row('d', { ...use(30), plan: 'free' })])
     expect(clients.page(query(more), 11, asSeen).clients.map(({ client }) => client)).toEqual(ids)
   })

@@ -8,8 +8,10 @@ const common = {
   answered: 1,
   totalMsSum: 2,
   totalMsMax: 2,
-  minute: { used: 1, limit: 10 },
-  day: { used: 1, limit: 100 },
+  minuteUsed: 1,
+  minuteLimit: 10,
+  dayUsed: 1,
+  dayLimit: 100,
   lastUsedMs: 1_000,
 }
 

@@ -55,8 +55,8 @@ describe('one process', () => {
 describe('on its way to another process', () => {
   it('a second stays what it is', () => {
     const rows = [
-      row('c', { minute: undefined, totalMsSum: 1.25, shadowDay: 3 }),
-      row('d', { day: { used: 0, limit: 9 } }),
+      row('c', { minuteUsed: NaN, minuteLimit: NaN, totalMsSum: 1.25, shadowDay: 3 }),
+      row('d', { dayUsed: 0, dayLimit: 9 }),
     ]
     const told = second(5, { rows, requests: 2 })
     expect(unpackSecond(structuredClone(packSecond(told)))).toEqual(told)

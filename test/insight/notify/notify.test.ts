@@ -153,7 +153,7 @@ describe('webhooks', () => {
     const marks = new QuotaMarks()
     const wanted = [0.8, 1]
     const at = (lastUsedMs: number, used: number) => {
-      const rows = [row('acme', { lastUsedMs, minute: { used, limit: 10 } })]
+      const rows = [row('acme', { lastUsedMs, minuteUsed: used })]
       marks.see({ at: lastUsedMs / 1_000, rows }, wanted)
       return marks
         .due()
@@ -181,7 +181,7 @@ describe('webhooks', () => {
       return marks.due()
     }
     const seenAt = (lastUsedMs: number, client = 'acme') =>
-      row(client, { lastUsedMs, admitted: 4, minute: { used: 9, limit: 10 } })
+      row(client, { lastUsedMs, admitted: 4, minuteUsed: 9 })
     const minute = (index: number, used: number, taken: number): CurrentUse => ({
       minute: { index, used, taken },
       day: { index: 0, used, taken },
@@ -221,7 +221,7 @@ describe('webhooks', () => {
       return due.length
     })
     expect(again).toEqual([1, 1, 0])
-    const used = { lastUsedMs: 36_000, minute: { used: 10, limit: 10 } }
+    const used = { lastUsedMs: 36_000, minuteUsed: 10 }
     expect(see(36, [row('worn', used)])).toHaveLength(1)
     const many = Array.from({ length: 120 }, (_, at) => seenAt(40_000, `client-${at}`))
     expect([see(40, many), see(41, []), see(42, []), see(43, [])].map((due) => due.length)).toEqual(

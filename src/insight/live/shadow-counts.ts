@@ -1,35 +1,30 @@
 /** Sums up whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
 import type { PlanConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
-import type { TallyRow } from './tally.ts'
+import { zeros } from '../../core/record/metric-registry.ts'
+import { addCounts, type TallyRow } from '../../core/record/tally.ts'
 
 /** Clients kept for a day; those that come later count for their plan alone. */
 const KEPT_CLIENTS = 100_000
 
+const summed = ['judged', 'unjudged', 'shadowMinute', 'shadowDay', 'liveMinute', 'liveDay'] as const
+
 /** The counts of a plan or of one client. */
-export class ShadowCount {
-  requests = 0
-  degraded = 0
-  refusedMinute = 0
-  refusedDay = 0
-  liveMinute = 0
-  liveDay = 0
+export interface ShadowCount extends Record<(typeof summed)[number], number> {
   /** Unix time in ms of the first refusal, to the second; Infinity: there was none. */
-  firstMs = Infinity
+  firstMs: number
+}
 
-  get refused(): number {
-    return this.refusedMinute + this.refusedDay
-  }
+const nothing = (): ShadowCount => ({ ...zeros(summed), firstMs: Infinity })
 
-  add(row: TallyRow): void {
-    this.requests += row.judged
-    this.degraded += row.unjudged
-    this.refusedMinute += row.shadowMinute
-    this.refusedDay += row.shadowDay
-    this.liveMinute += row.liveMinute
-    this.liveDay += row.liveDay
-    if (row.shadowMinute + row.shadowDay > 0) this.firstMs = Math.min(this.firstMs, row.lastUsedMs)
-  }
+export const refusedOf = ({
+  shadowMinute,
+  shadowDay,
+}: Pick<ShadowCount, 'shadowMinute' | 'shadowDay'>) => shadowMinute + shadowDay
+
+function addTo(sum: ShadowCount, row: TallyRow): void {
+  addCounts(summed, sum, row)
+  if (refusedOf(row) > 0) sum.firstMs = Math.min(sum.firstMs, row.lastUsedMs)
 }
 
 interface Plan {
@@ -57,8 +52,9 @@ export class ShadowCounts {
     for (const row of rows) {
       if (row.judged === 0) continue
       const plan = this.#plan(row.plan)
-      plan.sum.add(row)
-      this.#client(plan, row.client)?.add(row)
+      addTo(plan.sum, row)
+      const client = this.#client(plan, row.client)
+      if (client !== undefined) addTo(client, row)
     }
   }
 
@@ -77,7 +73,7 @@ export class ShadowCounts {
 
   plan(name: string, nowMs: number): ShadowCount {
     this.#beginDay(nowMs)
-    return this.#plans.get(name)?.sum ?? new ShadowCount()
+    return this.#plans.get(name)?.sum ?? nothing()
   }
 
   /** Returns the clients with most refusals over all plans, and how many clients of each plan have one. */
@@ -88,11 +84,13 @@ export class ShadowCounts {
     const byPlan = new Map<string, number>()
     for (const [plan, { clients }] of this.#plans)
       for (const [client, count] of clients) {
-        if (count.refused === 0) continue
+        const refused = refusedOf(count)
+        if (refused === 0) continue
         byPlan.set(plan, (byPlan.get(plan) ?? 0) + 1)
-        const least = worst.length < atMost ? 0 : (worst.at(-1)?.count.refused ?? Infinity)
-        if (count.refused <= least) continue
-        const index = worst.findLastIndex((other) => other.count.refused >= count.refused)
+        const last = worst.at(-1)
+        if (worst.length >= atMost && (last === undefined || refused <= refusedOf(last.count)))
+          continue
+        const index = worst.findLastIndex((other) => refusedOf(other.count) >= refused)
         worst.splice(index + 1, 0, { client, plan, count })
         if (worst.length > atMost) worst.pop()
       }
@@ -101,8 +99,7 @@ export class ShadowCounts {
 
   #plan(name: string): Plan {
     let plan = this.#plans.get(name)
-    if (plan === undefined)
-      this.#plans.set(name, (plan = { sum: new ShadowCount(), clients: new Map() }))
+    if (plan === undefined) this.#plans.set(name, (plan = { sum: nothing(), clients: new Map() }))
     return plan
   }
 
@@ -111,7 +108,7 @@ export class ShadowCounts {
     let count = clients.get(client)
     if (count === undefined && this.#kept < KEPT_CLIENTS) {
       this.#kept += 1
-      clients.set(client, (count = new ShadowCount()))
+      clients.set(client, (count = nothing()))
     }
     return count
   }
