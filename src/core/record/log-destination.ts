@@ -1,5 +1,9 @@
 /** Writes log lines to a file descriptor in batches, and never throws, blocks for good or grows without bound. */
 import { fstatSync, write, writeSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+
+const writeTo = promisify(write)
 
 const BATCH_CHARS = 16 * 1024
 const FLUSH_AFTER_MS = 200
@@ -31,24 +35,22 @@ export class DescriptorDestination {
   readonly #mostBytes: number
   /** Lines that no batch has taken yet. */
   #pending = ''
-  /** Lines lost that no line of the log names yet. */
-  #unnamedLines = 0
-  /** Lines lost that a line on its way to the descriptor names; 0: there is no such line. */
-  #namedLines = 0
-  /** Lines lost since the start. */
-  #lostLines = 0
+  /** Lines lost since the start: there was no room in memory, or the descriptor refused them. Written by #lose and #fail. */
+  lostLines = 0
+  /** How many of them lines of the log name: those that were written, and then that on its way as well. */
+  #namedLines = { written: 0, all: 0 }
+  /** Writes one batch after the other; undefined: none is under way. */
+  #running: Promise<void> | undefined
+  /** What is pending is written after the batch under way, though it fills none. */
+  #isDue = false
   /** When the batch under way began; undefined: there is none. A batch of flushSync does not count. */
   #writingSinceMs: number | undefined
-  /** A flush came while a batch was under way. */
-  #isFlushWanted = false
   /** Error code of the latest batch: a full or faulty disk, which is tried again, or a final fault. */
   #fault: string | undefined
   /** The last byte written is not the end of a line, as the disk took only a part of a batch. */
   #isLineCut = false
   /** Runs while lines are pending that do not fill a batch. */
   #timer: NodeJS.Timeout | undefined
-  /** Set by close: called when nothing is pending or under way. */
-  #idle: (() => void) | undefined
 
   /** isShared: other processes write lines to it as well. */
   constructor(fd: number, isShared: boolean, dropped: (lines: number) => void) {
@@ -63,11 +65,6 @@ export class DescriptorDestination {
     return this.#isOver
       ? `the log cannot be written any more (${this.#fault}), as nobody reads it; start the gateway again with a log that is read`
       : `the log cannot be written (${this.#fault}), and its lines are lost until it can; make room, or mend its disk`
-  }
-
-  /** Lines lost since the start: there was no room in memory, or the descriptor refused them. */
-  get lostLines(): number {
-    return this.#lostLines
   }
 
   /** Queues one or more whole lines, line ends included. */
@@ -103,17 +100,20 @@ export class DescriptorDestination {
   }
 
   /** Resolves when everything is written, or after a second if the descriptor does not take it. */
-  close(): Promise<void> {
-    return new Promise((resolve) => {
-      const giveUp = setTimeout(resolve, GIVE_UP_AFTER_MS)
-      this.#idle = () => {
-        clearTimeout(giveUp)
-        resolve()
-      }
-      // There may be room again, and there will be no later attempt.
-      this.#tryAgain()
-      this.#idleIfDone()
-    })
+  async close(): Promise<void> {
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, GIVE_UP_AFTER_MS)
+    // There may be room again, and there will be no later attempt.
+    this.#tryAgain()
+    await Promise.race([this.#idle(), late.promise])
+    clearTimeout(timer)
+  }
+
+  async #idle(): Promise<void> {
+    while (this.#running !== undefined) {
+      await this.#running
+      this.flush()
+    }
   }
 
   get #isOver(): boolean {
@@ -137,11 +137,22 @@ export class DescriptorDestination {
   }
 
   #write(): void {
-    this.#stopTimer()
-    this.#isFlushWanted = this.#writingSinceMs !== undefined
-    if (this.#isFlushWanted || this.#pending === '') return
-    this.#writingSinceMs = performance.now()
-    this.#writeRest(this.#takePending())
+    this.#isDue = true
+    if (this.#pending !== '') this.#running ??= this.#writeDue()
+  }
+
+  async #writeDue(): Promise<void> {
+    do {
+      this.#stopTimer()
+      this.#isDue = false
+      this.#writingSinceMs = performance.now()
+      await this.#writeBatch(this.#takePending())
+      this.#writingSinceMs = undefined
+      if (this.#fault !== undefined) break
+      this.#nameLost()
+      this.#isDue ||= this.#pending.length >= BATCH_CHARS
+    } while (this.#isDue && this.#pending !== '')
+    this.#running = undefined
   }
 
   #takePending(): Buffer {
@@ -151,20 +162,19 @@ export class DescriptorDestination {
     return lines
   }
 
-  #writeRest(batch: Buffer): void {
-    write(this.#fd, batch, 0, this.#nextBytes(batch), null, (error, written) => {
-      if (error !== null && fullPipe.has(codeOf(error))) {
-        setTimeout(() => this.#writeRest(batch), RETRY_AFTER_MS).unref()
-        return
+  async #writeBatch(batch: Buffer): Promise<void> {
+    let rest = batch
+    while (rest.length > 0) {
+      try {
+        const { bytesWritten } = await writeTo(this.#fd, rest, 0, this.#nextBytes(rest), null)
+        rest = this.#afterPart(rest, bytesWritten)
+      } catch (error) {
+        if (!fullPipe.has(codeOf(error))) return this.#fail(error, rest)
+        await sleep(RETRY_AFTER_MS, undefined, { ref: false })
       }
-      if (error !== null) this.#fail(error, batch)
-      else {
-        const rest = this.#afterPart(batch, written)
-        if (rest.length > 0) return this.#writeRest(rest)
-        this.#fault = undefined
-      }
-      this.#finishBatch()
-    })
+    }
+    this.#fault = undefined
+    this.#namedLines.written = this.#namedLines.all
   }
 
   /** Number of bytes, in whole lines, that are written at once. */
@@ -183,12 +193,10 @@ export class DescriptorDestination {
   #fail(error: unknown, rest: Buffer): void {
     this.#fault = codeOf(error)
     this.#lose(rest.toString())
-    if (this.#namedLines > 0) {
-      // The line that named them is lost too; it does not count as a lost line itself.
-      this.#unnamedLines += this.#namedLines - 1
-      this.#lostLines -= 1
-      this.#namedLines = 0
-    }
+    const { written, all } = this.#namedLines
+    // The line that named them is lost too; it does not count as a lost line itself.
+    if (all > written) this.lostLines -= 1
+    this.#namedLines.all = written
     this.#stopTimer()
     if (this.#isOver) {
       this.#lose(this.#pending)
@@ -198,34 +206,18 @@ export class DescriptorDestination {
 
   #lose(lines: string): void {
     // A batch may begin with the end of a line that was cut.
-    const count = lines.split('\n').length - (lines.startsWith('\n') ? 2 : 1)
-    this.#unnamedLines += count
-    this.#lostLines += count
+    this.lostLines += lines.split('\n').length - (lines.startsWith('\n') ? 2 : 1)
   }
 
-  #finishBatch(): void {
-    this.#writingSinceMs = undefined
-    if (this.#fault === undefined) {
-      this.#namedLines = 0
-      if (this.#isFlushWanted || this.#pending.length >= BATCH_CHARS) this.#write()
-      this.#nameLost()
-    }
-    if (this.#idle === undefined) return
-    this.flush()
-    this.#idleIfDone()
-  }
-
+  /** Called while no batch is under way: the line is in the next. */
   #nameLost(): void {
-    if (this.#unnamedLines === 0 || this.#namedLines > 0) return
-    this.#namedLines = this.#unnamedLines
-    this.#unnamedLines = 0
-    this.#dropped(this.#namedLines)
+    const { written, all } = this.#namedLines
+    if (this.lostLines === all || all > written) return
+    this.#namedLines.all = this.lostLines
+    const before = this.#pending
+    this.#dropped(this.lostLines - all)
     // Lines of this level may be switched off.
-    if (this.#pending === '' && this.#writingSinceMs === undefined) this.#namedLines = 0
-  }
-
-  #idleIfDone(): void {
-    if (this.#writingSinceMs === undefined) this.#idle?.()
+    if (this.#pending === before) this.#namedLines.written = this.#namedLines.all
   }
 }
 

@@ -5,7 +5,7 @@ import type { AdmittedToday } from './admitted-today.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
-import { refusedOf } from './shadow-counts.ts'
+import { refusedOf } from '../../core/record/shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { DAY_MS } from '../../config/time.ts'
 
