@@ -1,6 +1,25 @@
 /** Parses the bytes of a connection into answers, piece by piece; knows nothing of sockets. */
-import { readAnswerHead, type AnswerHead } from './answer-head.ts'
-import { END, FAULT, HEAD, malformed, MessageReader, MORE } from './message-reader.ts'
+import { fieldOf } from '../rules/field-names.ts'
+import { persists, readFields } from './field-lines.ts'
+import {
+  END,
+  FAULT,
+  HEAD,
+  malformed,
+  MessageReader,
+  MORE,
+  type BodyFraming,
+} from './message-reader.ts'
+
+export interface AnswerHead extends BodyFraming {
+  readonly status: number
+  /** Flat name, value array as received; values are trimmed, bytes above ASCII are latin1. */
+  readonly headers: string[]
+  /** The connection may carry another request once the body has ended. */
+  readonly persists: boolean
+  /** The idle time that the backend's Keep-Alive field announces; undefined: it announces none. */
+  readonly keepAliveSeconds: number | undefined
+}
 
 /** Receives the parsed answer. There are no calls after onBroken() or stop(). */
 export interface AnswerListener {
@@ -12,10 +31,6 @@ export interface AnswerListener {
   onAnswerEnd(hasSurplus: boolean): void
   onBroken(cause: string): void
 }
-
-const NO_BODY = { body: 'none', bodyBytes: 0 } as const
-/** The body ends with the connection. */
-const ENDLESS = { body: 'length', bodyBytes: Infinity } as const
 
 export class AnswerReader {
   readonly #listener: AnswerListener
@@ -103,11 +118,10 @@ export class AnswerReader {
   #begin(): void {
     const { head } = this.#reader
     if (head === undefined) return
-    const { status, framing, bodyBytes } = head
+    const { status, bodyBytes } = head
     this.#isInterim = status >= 100 && status < 200 && status !== 101
-    this.#endsWithConnection = framing === 'close'
-    if (framing === 'close') this.#reader.frame(ENDLESS)
-    else this.#reader.frame(framing === 'none' ? NO_BODY : { body: framing, bodyBytes })
+    this.#endsWithConnection = bodyBytes === Infinity
+    this.#reader.frame(head)
     if (!this.#isInterim) this.#listener.onHead(head)
   }
 
@@ -123,5 +137,47 @@ export class AnswerReader {
   #broken(cause: string): void {
     this.stop()
     this.#listener.onBroken(cause)
+  }
+}
+
+/** `HTTP/1.1 200` without a reason is accepted, as by most parsers. */
+const statusLine = /^HTTP\/1\.[01] \d{3}(?: [\t -~\x80-\xff]*)?\r\n/
+
+/**
+ * Reads the head of an answer; refuses everything that two parsers could read differently. Returns a text that explains why it is
+ * invalid. text: the head as latin1, including the empty line. isHead: the request was HEAD.
+ */
+function readAnswerHead(text: string, isHead: boolean): AnswerHead | string {
+  if (!statusLine.test(text)) return 'no HTTP/1.1 status line, or a control byte in it'
+  const status = Number(text.slice(9, 12))
+  const version = text[7] === '0' ? '1.0' : '1.1'
+  const headers: string[] = []
+  const fault = readFields(text, text.indexOf('\n') + 1, headers, false)
+  if (fault !== undefined) return fault
+  const coding = fieldOf(headers, 'transfer-encoding')
+  const length = fieldOf(headers, 'content-length')
+  // A number represents 15 digits exactly.
+  if (length !== undefined && !/^[0-9]{1,15}$/.test(length))
+    return 'not exactly one Content-Length of digits'
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    return 'a transfer coding other than chunked'
+  if (coding !== undefined && length !== undefined)
+    return 'both Content-Length and Transfer-Encoding'
+  // RFC 9112 section 6.1: the framing of such a message is faulty.
+  if (coding !== undefined && version === '1.0') return 'Transfer-Encoding in HTTP/1.0'
+  const isInterim = status >= 100 && status < 200
+  if (isInterim && (coding ?? length) !== undefined) return 'an interim answer with a body'
+  const hasBody = !isHead && !isInterim && status !== 204 && status !== 304
+  const announcesBody = coding !== undefined || Number(length ?? 0) > 0
+  // A body ends with its connection; where there may be none, the backend may still send it as if it were the next answer.
+  const mayPersist = hasBody ? (coding ?? length) !== undefined : !isHead && !announcesBody
+  const hint = /timeout=(\d{1,9})/i.exec(fieldOf(headers, 'keep-alive') ?? '')?.[1]
+  return {
+    status,
+    headers,
+    body: !hasBody ? 'none' : coding === undefined ? 'length' : 'chunked',
+    bodyBytes: hasBody && coding === undefined ? Number(length ?? Infinity) : 0,
+    persists: mayPersist && persists(fieldOf(headers, 'connection'), version),
+    keepAliveSeconds: hint === undefined ? undefined : Number(hint),
   }
 }

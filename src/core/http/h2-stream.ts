@@ -1,6 +1,5 @@
 /** Presents an HTTP/2 stream (RFC 9113) as a request, which is its own channel, and a response. */
 import { constants, type ServerHttp2Stream } from 'node:http2'
-import { http1Fields } from './http2-fields.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
 import { endHasCome, watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
@@ -200,4 +199,28 @@ const CUT_OFF = new Error('cut off')
 
 function withoutLength(head: readonly string[]): string[] {
   return head.filter((_, at) => head[at - (at % 2)]?.toLowerCase() !== 'content-length')
+}
+
+/** Separates pseudo-fields, turns :authority into Host and joins Cookie fields (RFC 9113 8.3.1, 8.2.3). A Host that differs stays as a second one, which is refused. rawHeaders: flat. */
+export function http1Fields(rawHeaders: readonly string[]) {
+  let method: string | undefined
+  let scheme: string | undefined
+  let authority: string | undefined
+  let path: string | undefined
+  const fields: string[] = []
+  let cookieAt: number | undefined
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? ''
+    const value = rawHeaders[at + 1] ?? ''
+    if (name === ':method') method = value
+    else if (name === ':scheme') scheme = value
+    else if (name === ':path') path = value
+    else if (name === ':authority') fields.push('host', (authority = value))
+    else if (name === 'cookie' && cookieAt !== undefined) fields[cookieAt] += `; ${value}`
+    else if (name !== 'host' || value !== authority) {
+      if (name === 'cookie') cookieAt = fields.length + 1
+      fields.push(name, value)
+    }
+  }
+  return { method, scheme, authority, path, fields }
 }

@@ -1,5 +1,5 @@
 /** Writes the head of a message field by field, and refuses it where a name or a value is invalid. */
-import { kinds, TOKEN, VALUE } from './byte-kinds.ts'
+import { kinds, TOKEN, VALUE } from './field-lines.ts'
 
 const LF = 0x0a
 const CR = 0x0d

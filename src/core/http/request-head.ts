@@ -2,7 +2,7 @@
 
 import { fieldOf } from '../rules/field-names.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import { kinds, TARGET, TOKEN, VALUE } from './byte-kinds.ts'
+import { kinds, persists, readFields, TARGET, TOKEN } from './field-lines.ts'
 import { HeadWriter } from './head-writer.ts'
 import { malformed, type Syntax } from './message-reader.ts'
 
@@ -67,12 +67,6 @@ function consistsOf(text: string, kind: number): boolean {
   return true
 }
 
-const TAB = 0x09
-const LF = 0x0a
-const CR = 0x0d
-const SPACE = 0x20
-const COLON = 0x3a
-
 /** Request line and fields, as received. */
 export interface RequestHead {
   readonly method: string
@@ -87,64 +81,29 @@ export interface RequestHead {
 const NO_REQUEST_LINE = malformed('malformed request line')
 const NO_FIELD = malformed('malformed header field')
 
-/** text: the head as latin1, including the empty line. */
 function readRequestHead(text: string): RequestHead | Refusal {
   let at = 0
   while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
   const targetAt = at + 1
-  if (at === 0 || text.charCodeAt(at) !== SPACE) return NO_REQUEST_LINE
+  if (at === 0 || text[at] !== ' ') return NO_REQUEST_LINE
   at = targetAt
   while (((kinds[text.charCodeAt(at)] ?? 0) & TARGET) !== 0) at++
   if (at === targetAt || !text.startsWith(' HTTP/1.', at)) return NO_REQUEST_LINE
   const httpVersion = text[at + 8] === '1' ? '1.1' : '1.0'
   if (!text.startsWith(httpVersion === '1.1' ? '1\r\n' : '0\r\n', at + 8)) return NO_REQUEST_LINE
-  const method = text.slice(0, targetAt - 1)
-  const target = text.slice(targetAt, at)
   const rawHeaders: string[] = []
-  const persists = readFields(text, at + 11, rawHeaders, httpVersion)
-  if (persists === undefined) return NO_FIELD
-  return { method, target, httpVersion, rawHeaders, persists }
-}
-
-/** Adds the fields to the list; returns whether the connection persists, or undefined for what is no field. */
-function readFields(
-  text: string,
-  from: number,
-  rawHeaders: string[],
-  httpVersion: string,
-): boolean | undefined {
-  let at = from
-  let closes = false
-  let keepsAlive = false
-  const end = text.length - 2
-  while (at < end) {
-    const nameAt = at
-    while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
-    if (at === nameAt || text.charCodeAt(at) !== COLON) return undefined
-    const name = text.slice(nameAt, at)
-    let code = text.charCodeAt(++at)
-    while (code === SPACE || code === TAB) code = text.charCodeAt(++at)
-    const valueAt = at
-    while (((kinds[text.charCodeAt(at)] ?? 0) & VALUE) !== 0) at++
-    if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) return undefined
-    let valueEnd = at
-    while (valueEnd > valueAt && isBlank(text.charCodeAt(valueEnd - 1))) valueEnd--
-    const value = text.slice(valueAt, valueEnd)
-    rawHeaders.push(name, value)
-    at += 2
-    // What follows may be of the other protocol, though it was not switched.
-    if (name.length === 7) closes ||= name.toLowerCase() === 'upgrade'
-    else if (name.length === 10 && name.toLowerCase() === 'connection') {
-      const options = value.toLowerCase()
-      closes ||= /(?:^|[,\t ])close(?:$|[,\t ])/.test(options)
-      keepsAlive ||= /(?:^|[,\t ])keep-alive(?:$|[,\t ])/.test(options)
-    }
+  if (readFields(text, at + 11, rawHeaders, true) !== undefined) return NO_FIELD
+  return {
+    method: text.slice(0, targetAt - 1),
+    target: text.slice(targetAt, at),
+    httpVersion,
+    rawHeaders,
+    // What follows an Upgrade may be of the other protocol, though it was not switched.
+    persists:
+      fieldOf(rawHeaders, 'upgrade') === undefined &&
+      persists(fieldOf(rawHeaders, 'connection'), httpVersion),
   }
-  if (at !== end) return undefined
-  return !closes && (keepsAlive || httpVersion === '1.1')
 }
-
-const isBlank = (code: number): boolean => code === SPACE || code === TAB
 
 export const requestSyntax: Syntax<RequestHead> = {
   read: readRequestHead,

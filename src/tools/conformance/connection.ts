@@ -1,6 +1,6 @@
 /** A connection to the gateway under test: it sends exact bytes and receives whole answers. */
 import type { Duplex } from 'node:stream'
-import type { AnswerHead } from '../../core/http/answer-head.ts'
+import type { AnswerHead } from '../../core/http/answer-reader.ts'
 import { AnswerReader } from '../../core/http/answer-reader.ts'
 import type { Machine } from './machine.ts'
 

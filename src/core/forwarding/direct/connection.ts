@@ -5,7 +5,7 @@ import type { ConnectionLife } from '../connection-life.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 import type { Backend, BackendTls } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http/answer-reader.ts'
-import type { AnswerHead } from '../../http/answer-head.ts'
+import type { AnswerHead } from '../../http/answer-reader.ts'
 
 /** An exchange that waits for a connection and then uses it. */
 export interface ConnectionUser {

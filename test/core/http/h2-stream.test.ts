@@ -1,6 +1,6 @@
 /** What becomes of the fields of a request of HTTP/2. */
 import { expect, test } from 'vitest'
-import { http1Fields } from '../../../src/core/http/http2-fields.ts'
+import { http1Fields } from '../../../src/core/http/h2-stream.ts'
 
 const PSEUDO = ':method GET :scheme https :path /v1/pets :authority a.b'
 const words = (text: string): string[] => text.split(' ')
