@@ -1,6 +1,7 @@
 /** Limits connections in total and per address, and chooses which one to close for a new one. */
 import { readFileSync } from 'node:fs'
 import { DEFAULT_CONNECTIONS, type Config } from '../../config/config.ts'
+import type { ClientConnection } from './connections.ts'
 
 /** descriptors: the limit of open files allows fewer connections than configured. */
 export const connectionBounds = ['total', 'address', 'descriptors'] as const
@@ -59,35 +60,27 @@ export function openFilesAtMost(): number | undefined {
 /** busy: a request is under way. recent: one began since the last look. */
 export type Use = 'busy' | 'recent' | 'idle'
 
-export interface CountedConnection {
-  /** Key of the address that the connection counts for; undefined: a trusted proxy, which serves many clients. */
-  readonly addressKey: string | undefined
-  /** The performance.now() at which it was accepted. */
-  readonly sinceMs: number
-  /** A request on it has carried a valid key. Written by ConnectionLimits only. */
-  isProven: boolean
-  /** Returns the use of the connection; a finished request counts as recent in one look only. */
-  look(): Use
-  /** Closes the connection. */
-  close(): void
-}
-
 /** A group holds the connections under one limit and chooses the one to close for a new one. */
 class Group {
   /** Connections without a valid key so far, oldest first; even busy ones may be closed. */
-  readonly #unproven = new Set<CountedConnection>()
+  readonly #unproven = new Set<ClientConnection>()
   /** Connections with a valid key, oldest first; those found in use move to the end. */
-  readonly #proven = new Set<CountedConnection>()
+  readonly #proven = new Set<ClientConnection>()
 
   get size(): number {
     return this.#unproven.size + this.#proven.size
   }
 
-  add(connection: CountedConnection): void {
+  *members(): Generator<ClientConnection> {
+    yield* this.#unproven
+    yield* this.#proven
+  }
+
+  add(connection: ClientConnection): void {
     ;(connection.isProven ? this.#proven : this.#unproven).add(connection)
   }
 
-  delete(connection: CountedConnection): boolean {
+  delete(connection: ClientConnection): boolean {
     return (connection.isProven ? this.#proven : this.#unproven).delete(connection)
   }
 
@@ -96,7 +89,7 @@ class Group {
    * A few young connections are spared: otherwise a client that holds all others with a valid key could displace each new
    * connection of its neighbours before the first request.
    */
-  oneToDisplace(most: number, nowMs: number): CountedConnection | undefined {
+  oneToDisplace(most: number, nowMs: number): ClientConnection | undefined {
     const [oldest] = this.#unproven
     const isSpared =
       oldest !== undefined &&
@@ -106,8 +99,8 @@ class Group {
   }
 
   /** Returns an idle connection. Those found in use move to the end, so that the search stays cheap. */
-  #idle(): CountedConnection | undefined {
-    let recent: CountedConnection | undefined
+  #idle(): ClientConnection | undefined {
+    let recent: ClientConnection | undefined
     let looks = Math.min(this.#proven.size, MAX_LOOKS)
     for (const connection of this.#proven) {
       if (looks-- === 0) break
@@ -138,8 +131,12 @@ export class ConnectionLimits {
     return this.#all.size
   }
 
+  all(): Iterable<ClientConnection> {
+    return this.#all.members()
+  }
+
   /** Counts a new connection until leave(). Returns the limit that refuses it; undefined: it may stay. */
-  enter(connection: CountedConnection): ConnectionBound | undefined {
+  enter(connection: ClientConnection): ConnectionBound | undefined {
     const { connections, connectionsPerAddress, openFiles } = this.room
     const { addressKey, sinceMs: nowMs } = connection
     const siblings = addressKey === undefined ? undefined : this.#ofAddress.get(addressKey)
@@ -154,21 +151,22 @@ export class ConnectionLimits {
     return undefined
   }
 
-  leave(connection: CountedConnection): void {
+  /** Has no effect if the connection is not counted. */
+  leave(connection: ClientConnection): void {
     for (const group of this.#groupsOf(connection)) group.delete(connection)
     const { addressKey } = connection
     if (addressKey !== undefined && this.#ofAddress.get(addressKey)?.size === 0)
       this.#ofAddress.delete(addressKey)
   }
 
-  /** A request on it has carried a valid key: connections without one are closed before it from now on. */
-  prove(connection: CountedConnection): void {
+  /** A request on the connection has carried a valid key: those without one are closed before it from now on. */
+  prove(connection: ClientConnection): void {
     const groups = this.#groupsOf(connection).filter((group) => group.delete(connection))
     connection.isProven = true
     for (const group of groups) group.add(connection)
   }
 
-  #groupsOf({ addressKey }: CountedConnection): Group[] {
+  #groupsOf({ addressKey }: ClientConnection): Group[] {
     const siblings = addressKey === undefined ? undefined : this.#ofAddress.get(addressKey)
     return siblings === undefined ? [this.#all] : [this.#all, siblings]
   }

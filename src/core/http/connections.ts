@@ -1,11 +1,6 @@
 /** Keeps what is known of each client connection from its acceptance to its close, and all requests in flight. */
 import type { Socket } from 'node:net'
-import type {
-  ConnectionBound,
-  ConnectionLimits,
-  CountedConnection,
-  Use,
-} from './connection-limits.ts'
+import { ConnectionLimits, type ConnectionBound, type Use } from './connection-limits.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { SharedTurn } from './shared-turn.ts'
 
@@ -59,12 +54,14 @@ export interface InFlight {
 }
 
 /** An accepted connection, which is counted until it closes. Written by Connections, unless a member names another writer. */
-export class ClientConnection implements CountedConnection {
+export class ClientConnection {
   /** The accepted socket, below TLS. */
   readonly transport: Socket
   readonly origin: Origin
+  /** Key of the address that the connection counts for; undefined: a trusted proxy, which serves many clients. */
   readonly addressKey: string | undefined
   readonly sinceMs = performance.now()
+  /** A request on it has carried a valid key. Written by ConnectionLimits only. */
   isProven = false
   /** undefined: its PROXY header, handshake or preface is under way. Written by the protocol's connection. */
   protocol: ProtocolConnection | undefined
@@ -90,6 +87,7 @@ export class ClientConnection implements CountedConnection {
     return this.protocol?.hasMore === true
   }
 
+  /** A finished request counts as recent in one look only. */
   look(): Use {
     if (this.pending > 0) return 'busy'
     const use = this.isUsed ? 'recent' : 'idle'
@@ -102,8 +100,7 @@ export class ClientConnection implements CountedConnection {
   }
 }
 
-export class Connections<Request extends InFlight> {
-  readonly all = new Set<ClientConnection>()
+export class Connections<Request extends InFlight> extends ConnectionLimits {
   /**
    * All requests without a complete answer, in no order. This is no Set: V8 chains the old tables of a busy Set, and with
    * them every exchange ever in it, until a full collection. Copying dead objects took a quarter of the CPU per request.
@@ -112,36 +109,23 @@ export class Connections<Request extends InFlight> {
   readonly turn = new SharedTurn()
   /** keyed: requests with a valid credential. others: other requests, and connections without a valid credential so far. Also written by the way in. */
   readonly arrivals = { keyed: 0, others: 0 }
-  readonly #limits: ConnectionLimits
 
-  constructor(limits: ConnectionLimits) {
-    this.#limits = limits
-  }
-
-  /** Counts a connection that was just accepted, or returns why it is refused. addressKey: see CountedConnection. */
-  enter(
+  /** Counts a connection that was just accepted, or returns why it is refused. */
+  accept(
     transport: Socket,
     origin: Origin,
     addressKey: string | undefined,
   ): ClientConnection | ConnectionBound {
     const connection = new ClientConnection(transport, origin, addressKey)
-    const refusal = this.#limits.enter(connection)
+    const refusal = this.enter(connection)
     if (refusal !== undefined) return refusal
-    this.all.add(connection)
     transport.once('close', () => this.leave(connection))
     return connection
   }
 
-  /** Stops counting the connection; has no effect if it is not counted. */
-  leave(connection: ClientConnection): void {
-    this.all.delete(connection)
-    this.#limits.leave(connection)
-  }
-
-  /** A request on it has carried a valid key: connections without one are closed first. */
-  proved(connection: ClientConnection): void {
+  override prove(connection: ClientConnection): void {
     if (connection.isProven) return
-    this.#limits.prove(connection)
+    super.prove(connection)
     this.arrivals.others -= 1
   }
 

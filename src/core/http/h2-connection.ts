@@ -14,8 +14,8 @@ import { allowedBytes, type Http2Abuse } from '../rules/http2-abuse.ts'
 import type { ClientConnection, InFlight, ProtocolConnection } from './connections.ts'
 import { StreamRequest, StreamResponse, type Carrier } from './h2-stream.ts'
 import { endHandOver, isWriting, outliveFaults, readOn, stopReading } from './node-internals.ts'
-import type { Penalties } from './penalties.ts'
-import { Share, type SharedTurn, type Sharer } from './shared-turn.ts'
+import type { ServerEvents, ServerParts } from './server-parts.ts'
+import { Share, type Sharer } from './shared-turn.ts'
 
 /** Time between the last frame on a connection and its end. */
 const LINGER_MS = 1_000
@@ -28,23 +28,6 @@ const MAX_UNSENT_BYTES = 128 * 1024 * 1024
 
 const CALM_DOWN = new Error('ended for abuse')
 
-export interface Http2Events {
-  /** Never throws or rejects. */
-  request(request: StreamRequest, response: StreamResponse, connection: ClientConnection): void
-  abuse(kind: Http2Abuse): void
-  /** The body of a request comes in pieces that are too small. */
-  inPieces(request: StreamRequest): void
-}
-
-/** What all HTTP/2 connections share. */
-export interface Http2Parts {
-  readonly turn: SharedTurn
-  readonly events: Http2Events
-  readonly penalties: Pick<Penalties, 'add'>
-  /** Returns the settings in force; they also apply to existing connections. */
-  readonly settings: () => Pick<Config['server'], 'limits' | 'timeouts'>
-}
-
 export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   readonly client: ClientConnection
   readonly session: ServerHttp2Session
@@ -52,7 +35,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   readonly socket: Socket
   readonly share: Share
   readonly hasMore = false
-  readonly #parts: Http2Parts
+  readonly #parts: ServerParts
   readonly #startedMs = performance.now()
   /** Number of requests begun; #bodies counts those with a body. */
   #streams = 0
@@ -68,14 +51,14 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   readonly #parsed: StreamRequest[] = []
 
   /** socket: the TLS socket of the client's connection, or its transport. */
-  constructor(socket: Socket, client: ClientConnection, parts: Http2Parts) {
+  constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {
     this.client = client
     this.socket = socket
-    this.share = new Share(parts.turn)
+    this.share = new Share(parts.connections.turn)
     this.#parts = parts
     // A connection may fail while it is being closed.
     socket.on('error', () => {})
-    const { limits } = parts.settings()
+    const { limits } = parts.config()
     const session = performServerHandshake(socket, optionsOf(limits, this.isShared))
     this.session = session
     endHandOver(session, socket)
@@ -90,9 +73,9 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
     })
     // A peer that has ended its side may still read.
     socket.once('end', () => session.close())
-    client.protocol = this
-    parts.turn.enter(this)
-    client.transport.once('close', () => parts.turn.leave(this))
+    const { turn } = parts.connections
+    turn.enter(this)
+    client.transport.once('close', () => turn.leave(this))
   }
 
   get proto(): 'http' | 'https' {
@@ -110,7 +93,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
 
   /** Starts a request, or lets it wait for its turn. */
   #arrived(request: StreamRequest): void {
-    const { turn } = this.#parts
+    const { turn } = this.#parts.connections
     if (this.#parsed.length === 0 && turn.mayBegin(this.share)) return this.#begin(request)
     this.#parsed.push(request)
     turn.parsed(this.share, 1)
@@ -118,7 +101,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   }
 
   goOn(): void {
-    const { turn } = this.#parts
+    const { turn } = this.#parts.connections
     while (turn.mayBegin(this.share)) {
       const request = this.#parsed.shift()
       if (request === undefined) return
@@ -129,7 +112,8 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   }
 
   #begin(request: StreamRequest): void {
-    const { events, turn } = this.#parts
+    const { events, connections } = this.#parts
+    const { turn } = connections
     // The client has reset the stream before its request began.
     if (request.stream.closed || request.destroyed) return events.abuse('reset')
     turn.began(this.share)
@@ -148,7 +132,8 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   }
 
   took(request: StreamRequest, bytes: number): void {
-    const { events, turn } = this.#parts
+    const { events, connections } = this.#parts
+    const { turn } = connections
     this.#bodyBytes += bytes
     turn.took(bytes)
     const share = this.isShared ? (request.share ??= new Share(turn)) : this.share
@@ -204,7 +189,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
       this.#busyMs = nowMs
       return
     }
-    const { headersMs, idleMs } = this.#parts.settings().timeouts
+    const { headersMs, idleMs } = this.#parts.config().timeouts
     const waitMs = this.#streams === 0 ? headersMs : idleMs
     if (!session.closed && nowMs - this.#busyMs < waitMs) return
     this.#endedMs = nowMs
@@ -212,7 +197,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
   }
 
   #isFlood(nowMs: number): boolean {
-    const { headerBytes, urlBytes } = this.#parts.settings().limits
+    const { headerBytes, urlBytes } = this.#parts.config().limits
     const use = {
       ageMs: nowMs - this.#startedMs,
       streams: this.#streams,
@@ -228,7 +213,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
  * Ends the connection with the most unsent bytes, or, behind trusted proxies, the requests of the client with the most, where
  * the answers of all clients together have too many. Must be called several times a second.
  */
-export function boundUnsent(inFlight: readonly InFlight[], events: Http2Events): void {
+export function boundUnsent(inFlight: readonly InFlight[], events: ServerEvents): void {
   const held = new Map<Http2Connection | string, number>()
   let heldBytes = 0
   for (const one of inFlight) {

@@ -4,7 +4,7 @@ import type { Framing } from '../rules/framing.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { Http1Request, Http1Response } from './http1-messages.ts'
-import type { Http1Parts } from './http1-parts.ts'
+import type { ServerParts } from './server-parts.ts'
 import type { ClientChannel, Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
@@ -34,7 +34,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
   readonly socket: Socket
   readonly share: Share
   readonly client: ClientConnection
-  readonly #parts: Http1Parts
+  readonly #parts: ServerParts
   readonly #isSecured: boolean
   readonly #reader: MessageReader<RequestHead>
   #phase: number = IN_HEAD
@@ -57,17 +57,16 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
   #movedMs = 0
 
   /** socket: the TLS socket of the client's connection, or its transport. */
-  constructor(socket: Socket, client: ClientConnection, parts: Http1Parts) {
+  constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {
     this.socket = socket
     this.client = client
     this.#parts = parts
-    this.share = new Share(parts.turn)
+    this.share = new Share(parts.connections.turn)
     this.#isSecured = 'encrypted' in socket
-    const { maxHeadBytes, headersMs } = parts.limits()
+    const { maxHeadBytes, headersMs } = parts.http1Limits()
     this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
     this.#deadlineMs = performance.now() + headersMs
-    client.protocol = this
-    parts.turn.enter(this)
+    parts.connections.turn.enter(this)
     socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain)
     // 'close' follows.
     socket.on('error', () => {})
@@ -102,7 +101,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
   }
 
   get keepAliveFields(): string {
-    return this.#parts.limits().keepAliveFields
+    return this.#parts.http1Limits().keepAliveFields
   }
 
   closeIdle(): void {
@@ -176,12 +175,12 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
     if (movedBytes !== this.#movedBytes || this.#movedMs === 0) {
       this.#movedBytes = movedBytes
       this.#movedMs = nowMs
-    } else if (nowMs - this.#movedMs > this.#parts.limits().inactivityMs) this.destroy()
+    } else if (nowMs - this.#movedMs > this.#parts.http1Limits().inactivityMs) this.destroy()
   }
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#phase === OVER) return this.#discard()
-    if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.limits().headersMs
+    if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.http1Limits().headersMs
     this.#reader.add(bytes)
     this.#advance()
   }
@@ -198,7 +197,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
 
   #onClose(): void {
     this.#stop()
-    this.#parts.turn.leave(this)
+    this.#parts.connections.turn.leave(this)
     this.#request?.closed()
     const response = this.#response
     this.#response = undefined
@@ -236,7 +235,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
       if (this.#isEnded) this.#linger()
       return false
     }
-    const { turn } = this.#parts
+    const { turn } = this.#parts.connections
     if (!turn.mayBegin(this.share, OWN_AT_LEAST)) {
       turn.wait(this)
       return false
@@ -257,7 +256,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
   #begin(): void {
     const { head } = this.#reader
     if (head === undefined) return
-    this.#parts.turn.began(this.share)
+    this.#parts.connections.turn.began(this.share)
     this.#isBodyWanted = true
     this.#movedMs = 0
     this.#hasServed = true
@@ -298,7 +297,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
     const { piece, pieceChunks } = this.#reader
     const request = this.#request
     if (request !== undefined) request.receivedBytes += piece.length
-    this.#parts.turn.took(piece.length, pieceChunks)
+    this.#parts.connections.turn.took(piece.length, pieceChunks)
     if (!this.share.take(piece.length, pieceChunks)) {
       this.#fail(TINY_CHUNKS)
       return false
@@ -343,7 +342,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
     response.closed(true)
     if (!response.shouldKeepAlive || this.#phase === OVER) return this.#linger()
     if (this.#phase === IN_ANSWER) this.#awaitNext()
-    else this.#deadlineMs = performance.now() + this.#parts.limits().requestMs
+    else this.#deadlineMs = performance.now() + this.#parts.http1Limits().requestMs
     this.#advance()
   }
 
@@ -351,7 +350,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
   #awaitNext(): void {
     this.#request = undefined
     this.#phase = IN_HEAD
-    const { maxHeadBytes, idleMs, headersMs } = this.#parts.limits()
+    const { maxHeadBytes, idleMs, headersMs } = this.#parts.http1Limits()
     this.#reader.maxHeadBytes = maxHeadBytes
     this.#deadlineMs = performance.now() + (this.#reader.heldBytes === 0 ? idleMs : headersMs)
   }

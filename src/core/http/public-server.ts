@@ -6,29 +6,30 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import type { Connections, InFlight } from './connections.ts'
-import { boundUnsent, Http2Connection, type Http2Events } from './h2-connection.ts'
-import { Http1Connection } from './http1-connection.ts'
-import { http1Limits, type Http1Events, type Http1Limits } from './http1-parts.ts'
+import { boundUnsent, Http2Connection } from './h2-connection.ts'
+import {
+  http1Limits,
+  type Http1Limits,
+  type ServerEvents,
+  type ServerParts,
+} from './server-parts.ts'
 import { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import type { TlsIdentity } from './tls-server.ts'
-import { createWayIn, type EntryEvents, type WayIn, type WayInParts } from './way-in.ts'
-
-export type PublicServerEvents = EntryEvents & Http1Events & Http2Events
+import { createWayIn, type WayIn } from './way-in.ts'
 
 export interface PublicServerParts {
   readonly connections: Connections<InFlight>
   /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
-  readonly events: PublicServerEvents
+  readonly events: ServerEvents
 }
 
 const LOOK_EVERY_MS = 250
 
 export class PublicServer {
-  readonly #connections: Connections<InFlight>
-  readonly #parts: WayInParts
+  readonly #parts: ServerParts
   readonly #server: Server
   readonly #secret: ReturnType<typeof keepDaily>
   readonly #looks: NodeJS.Timeout
@@ -41,20 +42,13 @@ export class PublicServer {
   constructor(config: Config, { connections, identity, secret, events }: PublicServerParts) {
     this.#config = config
     this.#http1Limits = http1Limits(config)
-    this.#connections = connections
     this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
-    const penalties = new Penalties()
-    const shared = { turn: connections.turn, events, penalties }
-    const http1 = { ...shared, limits: () => this.#http1Limits }
-    const http2 = { ...shared, settings: () => this.#config.server }
     this.#parts = {
       connections,
-      penalties,
+      penalties: new Penalties(),
       events,
-      serve: (socket, client, isHttp2) =>
-        isHttp2
-          ? new Http2Connection(socket, client, http2)
-          : new Http1Connection(socket, client, http1),
+      config: () => this.#config.server,
+      http1Limits: () => this.#http1Limits,
     }
     this.#way = this.#build(config, identity)
     // Same options as http's: a client that ends its side still gets its answers.
@@ -65,7 +59,7 @@ export class PublicServer {
     this.#looks = setInterval(
       () => {
         const nowMs = performance.now()
-        for (const { protocol } of connections.all) protocol?.onLook(nowMs)
+        for (const { protocol } of connections.all()) protocol?.onLook(nowMs)
         boundUnsent(connections.inFlight, events)
       },
       Math.min(LOOK_EVERY_MS, headersMs, requestMs),
@@ -126,7 +120,7 @@ export class PublicServer {
 
   /** Closes connections that wait for a next request, or for their first. */
   closeIdle(): void {
-    for (const { protocol, transport } of this.#connections.all) {
+    for (const { protocol, transport } of this.#parts.connections.all()) {
       if (protocol === undefined) transport.destroy()
       else protocol.closeIdle()
     }
@@ -134,11 +128,12 @@ export class PublicServer {
 
   /** Destroys all connections. */
   destroy(): void {
-    for (const { protocol, transport } of this.#connections.all) (protocol ?? transport).destroy()
+    for (const { protocol, transport } of this.#parts.connections.all())
+      (protocol ?? transport).destroy()
   }
 
   *#http2(): Generator<Http2Connection> {
-    for (const { protocol } of this.#connections.all)
+    for (const { protocol } of this.#parts.connections.all())
       if (protocol instanceof Http2Connection) yield protocol
   }
 

@@ -5,7 +5,7 @@ import { createServer, type Server, type TLSSocket } from 'node:tls'
 import type { ClientConnection } from './connections.ts'
 import { transportOf } from './node-internals.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
-import type { WayInParts } from './way-in.ts'
+import { serve, type ServerParts } from './server-parts.ts'
 
 /** Certificate and key as PEM texts, and the demands on clients. */
 export interface TlsIdentity {
@@ -64,7 +64,7 @@ export interface TlsServerOptions {
 }
 
 /** Throws Node's error if the identity cannot be used. */
-export function createTlsServer(options: TlsServerOptions, parts: WayInParts) {
+export function createTlsServer(options: TlsServerOptions, parts: ServerParts) {
   const clients: Clients = new WeakMap()
   const names = options.offersHttp2 ? ['h2', 'http/1.1'] : ['http/1.1']
   const server = createServerOf(options, parts, { clients, names })
@@ -90,7 +90,7 @@ type Clients = WeakMap<Socket, ClientConnection>
 
 function createServerOf(
   options: TlsServerOptions,
-  parts: WayInParts,
+  parts: ServerParts,
   { clients, names }: { clients: Clients; names: string[] },
 ): Server {
   const { identity } = options
@@ -130,22 +130,18 @@ function createServerOf(
 }
 
 /** Serves the connection by the negotiated protocol. */
-function handOn(
-  socket: TLSSocket,
-  client: ClientConnection,
-  { penalties, serve }: WayInParts,
-): void {
+function handOn(socket: TLSSocket, client: ClientConnection, parts: ServerParts): void {
   const { transport, addressKey, origin } = client
   const isHttp2 = socket.alpnProtocol === 'h2'
   socket.allowHalfOpen = true
   const begin = (): void => {
     // When the door was closed, HTTP/2 connections were closed as well.
     if (isHttp2 && origin.door.isClosed) transport.destroy()
-    else if (!socket.destroyed) serve(socket, client, isHttp2)
+    else if (!socket.destroyed) serve(socket, client, parts, isHttp2)
   }
-  const isHeld = isHttp2 && penalties.holds(addressKey, performance.now())
+  const isHeld = isHttp2 && parts.penalties.holds(addressKey, performance.now())
   if (!isHeld || addressKey === undefined) return begin()
-  transport.once('close', penalties.beginInTurn(addressKey, begin))
+  transport.once('close', parts.penalties.beginInTurn(addressKey, begin))
 }
 
 /** Derives ticket keys from the demands on clients: a resumed session does not check them again. */

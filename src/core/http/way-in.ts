@@ -4,29 +4,12 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config } from '../../config/config.ts'
 import { readProxyHeader } from '../rules/proxy-header.ts'
 import type { ConnectionRefusal } from './connection-limits.ts'
-import type { ClientConnection, Connections, Door, InFlight, Origin } from './connections.ts'
+import type { ClientConnection, Door, Origin } from './connections.ts'
 import { readFirst, readPreface } from './first-bytes.ts'
 import { isHttp2Safe } from './node-internals.ts'
-import type { Penalties } from './penalties.ts'
+import { serve, type ServerParts } from './server-parts.ts'
 import type { SecretOfDay } from './ticket-secret.ts'
-import { createTlsServer, type HandshakeFault, type TlsIdentity } from './tls-server.ts'
-
-export interface EntryEvents {
-  /** Returns the key that connections of the address count for, and whether the address is a trusted proxy's. */
-  addressOf(address: string): { readonly key: string; readonly peerTrusted: boolean }
-  /** A connection was refused and closed. */
-  refused(address: string, reason: ConnectionRefusal): void
-  handshakeFailed(address: string, fault: HandshakeFault, cause: string): void
-}
-
-/** What outlives a configuration. */
-export interface WayInParts {
-  readonly connections: Connections<InFlight>
-  readonly penalties: Penalties
-  readonly events: EntryEvents
-  /** Serves a connection whose protocol is known. socket: its TLS socket, or its transport. */
-  serve(socket: Socket, client: ClientConnection, isHttp2: boolean): void
-}
+import { createTlsServer, type TlsIdentity } from './tls-server.ts'
 
 export interface WayInOptions {
   readonly config: Config
@@ -39,7 +22,7 @@ export interface WayInOptions {
 export type WayIn = ReturnType<typeof createWayIn>
 
 /** Throws Node's error if the identity cannot be used, and an error if HTTP/2 without TLS is not safe. */
-export function createWayIn({ config, identity, secret, door }: WayInOptions, parts: WayInParts) {
+export function createWayIn({ config, identity, secret, door }: WayInOptions, parts: ServerParts) {
   const { connections, events } = parts
   const { proxyProtocol, http2, timeouts } = config.server
   const handshakeMs = timeouts.headersMs
@@ -54,7 +37,7 @@ export function createWayIn({ config, identity, secret, door }: WayInOptions, pa
     const { key, peerTrusted } = events.addressOf(origin.address)
     // Only a trusted balancer may speak for a client.
     if (!origin.isNamed && !peerTrusted) return turnAway(transport, key, 'proxy')
-    const client = connections.enter(transport, origin, peerTrusted ? undefined : key)
+    const client = connections.accept(transport, origin, peerTrusted ? undefined : key)
     return typeof client === 'string' ? turnAway(transport, key, client) : client
   }
   const begin = (client: ClientConnection | undefined): void => {
@@ -92,7 +75,7 @@ export function createWayIn({ config, identity, secret, door }: WayInOptions, pa
 }
 
 /** Serves connections without TLS: HTTP/1.1, and HTTP/2 from trusted proxies if configured. */
-function takerInClear({ server }: Config, { serve }: WayInParts) {
+function takerInClear({ server }: Config, parts: ServerParts) {
   const { http2, proxyProtocol, timeouts } = server
   if (http2 === 'clear' && !isHttp2Safe)
     throw new Error(
@@ -102,15 +85,15 @@ function takerInClear({ server }: Config, { serve }: WayInParts) {
   let turn = Promise.resolve()
   return (transport: Socket, client: ClientConnection): void => {
     const isTrusted = proxyProtocol || client.addressKey === undefined
-    if (http2 !== 'clear' || !isTrusted) return serve(transport, client, false)
+    if (http2 !== 'clear' || !isTrusted) return serve(transport, client, parts)
     readFirst(transport, timeouts.headersMs, readPreface, (preface) => {
       if (preface === undefined) transport.destroy()
-      else if (!preface.isHttp2) serve(transport, client, false)
+      else if (!preface.isHttp2) serve(transport, client, parts)
       else
         turn = turn
           .then(() => nextTurn())
           .then(() => {
-            if (!transport.destroyed) serve(transport, client, true)
+            if (!transport.destroyed) serve(transport, client, parts, true)
           })
     })
   }

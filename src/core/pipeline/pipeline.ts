@@ -1,5 +1,4 @@
 /** Takes a request through all stages. Their order is written here and nowhere else. */
-import type { ClientConnection } from '../http/connections.ts'
 import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
@@ -85,18 +84,13 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
-/** Marks connections: a proved one has carried a valid credential. */
-export interface ConnectionMarks {
-  proved(connection: ClientConnection): void
-}
-
 /** The refusal that ended the walk; undefined when the request was forwarded or answered. */
 type End = Refusal | undefined
 
 /** Takes a request through the stages. With all answers in memory this is one synchronous call, which makes no promise. */
 export function walk(
   stages: Stages,
-  connections: ConnectionMarks,
+  connections: Pick<PipelineParts['connections'], 'prove'>,
   exchange: Exchange,
   framing: Framing | Refusal,
 ): End | Promise<End> {
@@ -123,7 +117,7 @@ export function walk(
   const caller = stages.authenticate(exchange, framing)
   return whenKnown(caller, (known) => {
     if (isRefusal(known)) return known
-    connections.proved(exchange.connection)
+    connections.prove(exchange.connection)
     return walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted)
   })
 }

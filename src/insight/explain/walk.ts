@@ -68,7 +68,7 @@ export async function walkThrough(
     verdicts.set('forward', refusedLast)
   }
   const watched = watch(stages, verdicts, onCaller)
-  const end = await walk({ ...watched, forward }, { proved: () => undefined }, exchange, framing)
+  const end = await walk({ ...watched, forward }, { prove: () => undefined }, exchange, framing)
   const refusal = end ?? refusedLast
   if (refusal !== undefined) giveUp(stages, exchange)
   if (!verdicts.has('accept')) verdicts.set('accept', verdicts.size === 0 ? refusal : undefined)

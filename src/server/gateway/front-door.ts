@@ -3,13 +3,13 @@ import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
   type ConnectionRoom,
-  ConnectionLimits,
   openFilesAtMost,
   roomForConnections,
 } from '../../core/http/connection-limits.ts'
 import { Connections } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
-import { PublicServer, type PublicServerEvents } from '../../core/http/public-server.ts'
+import { PublicServer } from '../../core/http/public-server.ts'
+import type { ServerEvents } from '../../core/http/server-parts.ts'
 import type { Exchange, PipelineParts } from '../../core/pipeline/exchange.ts'
 import { handle } from '../../core/pipeline/pipeline.ts'
 import { interrupt, refuseUnparsed } from '../../core/pipeline/refuse-unparsed.ts'
@@ -30,7 +30,6 @@ export class FrontDoor {
   /** Parts that a request uses whatever its policy. */
   readonly #parts: PipelineParts
   readonly #server: PublicServer
-  readonly #limits: ConnectionLimits
   readonly #upstreams: Upstreams
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
@@ -40,9 +39,8 @@ export class FrontDoor {
   /** policy: the first one. Throws an Error that names key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
     const { log, metrics } = lasting
-    this.#limits = new ConnectionLimits(roomFor(config, log), metrics.connectionDisplaced)
-    const connections = new Connections<Exchange>(this.#limits)
-    metrics.watchConnections(() => connections.all.size)
+    const connections = new Connections<Exchange>(roomFor(config, log), metrics.connectionDisplaced)
+    metrics.watchConnections(() => connections.size)
     lasting.load.arrivals = connections.arrivals
     this.#parts = { ...lasting, connections, isDraining: false }
     this.#policy = policy
@@ -63,7 +61,7 @@ export class FrontDoor {
     metrics.watchHttp2(() => this.#server.http2Size)
   }
 
-  #events(): PublicServerEvents {
+  #events(): ServerEvents {
     const { connections, log, metrics } = this.#parts
     return {
       addressOf: (address) => this.#policy.clientAddress(address, undefined),
@@ -91,7 +89,8 @@ export class FrontDoor {
   /** Requests that begin after this call use this policy, and tunnels are judged by it; requests under way finish under theirs. config: the policy's. */
   use(policy: RequestPolicy, config: Config): void {
     this.#policy = policy
-    this.#limits.room = roomFor(config, this.#parts.log, this.#limits.room)
+    const { connections, log } = this.#parts
+    connections.room = roomFor(config, log, connections.room)
   }
 
   /** Returns a call that applies this configuration to connections and to what is read from them. Throws as the constructor does. */

@@ -1,10 +1,8 @@
 /** Who may come in, and who goes for it. */
 import { describe, expect, it } from 'vitest'
 import { ConnectionLimits, roomForConnections } from '../../../src/core/http/connection-limits.ts'
-import {
-  type ConnectionBound,
-  type CountedConnection,
-} from '../../../src/core/http/connection-limits.ts'
+import type { ClientConnection } from '../../../src/core/http/connections.ts'
+import { type ConnectionBound } from '../../../src/core/http/connection-limits.ts'
 import { type Use } from '../../../src/core/http/connection-limits.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { configText } from '../../support/gateway.ts'
@@ -53,17 +51,16 @@ describe('connections', () => {
   const closed: string[] = []
   const displaced: ConnectionBound[] = []
   let nowMs = 0
-  const guest = (
-    name: string,
-    addressKey: string | undefined,
-    uses: Use[] = [],
-  ): CountedConnection => ({
-    addressKey,
-    sinceMs: nowMs,
-    isProven: false,
-    look: () => uses.shift() ?? 'idle',
-    close: () => void closed.push(name),
-  })
+  const guest = (name: string, addressKey: string | undefined, uses: Use[] = []) => {
+    const counted: Partial<ClientConnection> = {
+      addressKey,
+      sinceMs: nowMs,
+      isProven: false,
+      look: () => uses.shift() ?? 'idle',
+      close: () => void closed.push(name),
+    }
+    return counted as ClientConnection
+  }
   const limits = (connections: number, connectionsPerAddress: number, openFiles?: number) => {
     closed.length = 0
     displaced.length = 0
@@ -71,7 +68,7 @@ describe('connections', () => {
     const room = { connections, connectionsPerAddress, openFiles, isFar: false }
     return new ConnectionLimits(room, (bound) => displaced.push(bound))
   }
-  const proven = (bounded: ConnectionLimits, one: CountedConnection): CountedConnection => {
+  const proven = (bounded: ConnectionLimits, one: ClientConnection): ClientConnection => {
     expect(bounded.enter(one)).toBeUndefined()
     bounded.prove(one)
     return one
@@ -178,7 +175,7 @@ describe('connections', () => {
     const bounded = limits(5_000, 5_000)
     let looks = 0
     const look = (): Use => (++looks > 3_000 ? 'idle' : 'busy')
-    for (let at = 0; at < 5_000; at++) proven(bounded, { ...guest('busy', 'a'), look })
+    for (let at = 0; at < 5_000; at++) proven(bounded, Object.assign(guest('busy', 'a'), { look }))
     let refused = 0
     while (bounded.enter(guest('new', 'b')) !== undefined) refused++
     expect(looks).toBe(3_001)

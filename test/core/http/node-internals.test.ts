@@ -13,11 +13,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { endHasCome, feed, isHttp2Safe, isWriting } from '../../../src/core/http/node-internals.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
-import { ConnectionLimits } from '../../../src/core/http/connection-limits.ts'
 import { Connections } from '../../../src/core/http/connections.ts'
 import { Http2Connection } from '../../../src/core/http/h2-connection.ts'
 import { readOn, restBetweenRequests, serveUnbound } from '../../../src/core/http/node-internals.ts'
 import { stopReading, takenBytes } from '../../../src/core/http/node-internals.ts'
+import type { ServerParts } from '../../../src/core/http/server-parts.ts'
 import { configText } from '../../support/gateway.ts'
 import { frame, headers, openH2Peer, settings } from '../../support/h2-frames.ts'
 import { types, uint32 } from '../../support/h2-frames.ts'
@@ -220,7 +220,7 @@ describe('isWriting', () => {
 describe('endHandOver', () => {
   it('lets a session end before http2 has read what was put back on its socket', async () => {
     const limits = { connections: 9, connectionsPerAddress: 9, openFiles: undefined, isFar: false }
-    const connections = new Connections(new ConnectionLimits(limits, () => {}))
+    const connections = new Connections(limits, () => {})
     let destroyed = 0
     connections.turn.enter = (begun) => {
       if (!(begun instanceof Http2Connection)) return
@@ -229,9 +229,7 @@ describe('endHandOver', () => {
       destroyed += 1
     }
     const config = parseConfigText(configText({ upstreams: ['http://x'] }), { file: '', env: {} })
-    const events = { request: () => {}, abuse: () => {}, inPieces: () => {} }
-    const { turn } = connections
-    const parts = { turn, events, penalties: { add: () => {} }, settings: () => config.server }
+    const parts = { connections, config: () => config.server } as unknown as ServerParts
     const origin = {
       address: '',
       isNamed: false,
@@ -239,7 +237,7 @@ describe('endHandOver', () => {
       door: { isClosed: false },
     } as const
     const server = createNetServer((socket) => {
-      const entry = connections.enter(socket, origin, 'x')
+      const entry = connections.accept(socket, origin, 'x')
       if (typeof entry === 'string') throw new Error(entry)
       socket.once('data', (bytes: Buffer) => {
         socket.pause()
