@@ -8,12 +8,8 @@ import type { OutgoingResponse, Tunnel } from '../http/messages.ts'
 import type { Log } from '../record/log.ts'
 import type { Metrics } from '../record/metrics.ts'
 import { clientHeaders, switchingHeaders } from '../rules/client-headers.ts'
-import { backendFailureCode, type BackendFailure } from '../rules/backend-failure.ts'
-import {
-  backendHeaders,
-  upgradeHeaders,
-  type BackendHeadersInput,
-} from '../rules/backend-headers.ts'
+import { backendFailureCodes, type BackendFailure } from '../rules/backend-failure.ts'
+import { backendHeaders, type BackendHost } from '../rules/backend-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
@@ -29,7 +25,7 @@ export interface ForwardDeps extends Charges {
   readonly metrics: Metrics
   readonly bodyLimitBytes: number
   readonly responseTimeoutMs: number
-  readonly host: BackendHeadersInput['host']
+  readonly host: BackendHost
 }
 
 /** Results of the earlier stages that forwarding needs. */
@@ -49,7 +45,7 @@ export function createForward(deps: ForwardDeps) {
     if (exchange.isOver) return giveUp(deps, exchange)
     if (framing.websocket && exchange.route?.websocket && request.takeOver !== undefined)
       return upgrade(deps, admitted, request.takeOver())
-    exchange.forwarding = new Forwarded(deps, admitted, backendHeaders)
+    exchange.forwarding = new Forwarded(deps, admitted, backendHeaders(admitted, deps.host))
     exchange.forwarding.begin()
   }
 }
@@ -72,25 +68,9 @@ abstract class Carried extends Forwarding {
   protected readonly deps: ForwardDeps
   protected readonly exchange: Exchange
 
-  constructor(
-    deps: ForwardDeps,
-    { exchange, framing, target, caller }: Admitted,
-    headersOf: (input: BackendHeadersInput) => string[],
-  ) {
+  constructor(deps: ForwardDeps, { exchange, target, caller }: Admitted, headers: string[]) {
     const startedMs = (exchange.backendStartedMs = performance.now())
     const { request } = exchange
-    const headers = headersOf({
-      host: deps.host,
-      rawHeaders: request.rawHeaders,
-      framing,
-      clientId: caller.clientId,
-      plan: caller.plan,
-      requestId: exchange.id,
-      clientAddress: exchange.clientAddress,
-      proxies: exchange.proxies,
-      proto: exchange.proto,
-      httpVersion: request.httpVersion,
-    })
     const job = {
       clientId: caller.clientId,
       startedMs,
@@ -127,7 +107,7 @@ abstract class Carried extends Forwarding {
       return void response.destroy()
     }
     giveUp(deps, exchange)
-    const code = backendFailureCode(kind) ?? 'bad_gateway'
+    const code = backendFailureCodes[kind] ?? 'bad_gateway'
     respond(
       exchange,
       refuse(code, { cause, retryAfterSeconds: kind === 'saturated' ? 1 : undefined }),
@@ -158,7 +138,6 @@ const PIECE_BYTES = 512
 class Forwarded extends Carried {
   /** Header fields that are not sent yet: until then the answer can be replaced. */
   #head: string[] | undefined
-  #bodyAllowed = true
   /** Declared length; undefined when it is not known. */
   #bodyBytes: number | undefined
   /** A body that came in one piece; it waits for the end of the answer, to be sent with it. */
@@ -175,14 +154,12 @@ class Forwarded extends Carried {
       headers,
       gatewayHeaders: gatewayHeaders(exchange),
       status,
-      method: request.method ?? 'GET',
       ownsCors: exchange.corsHeaders.length > 0,
     })
     if (passed === undefined) return this.refuseUnusable()
     // The rest of a body nobody wants must not be read as the next request.
     if (exchange.hasBody && !request.complete) response.shouldKeepAlive = false
     exchange.status = status
-    this.#bodyAllowed = passed.bodyAllowed
     this.#bodyBytes = passed.bodyBytes
     this.#head = passed.headers
     flushSoon(this)
@@ -205,7 +182,6 @@ class Forwarded extends Carried {
   }
 
   data(chunk: Buffer): boolean {
-    if (!this.#bodyAllowed) return true
     const { exchange } = this
     exchange.responseBytes += chunk.length
     if (!this.#wrote && chunk.length === this.#bodyBytes) {
@@ -271,7 +247,10 @@ class Upgraded extends Carried implements UpgradeSink {
     admitted: Admitted,
     { socket, head, offer }: Tunnel & { readonly offer: WebSocketOffer },
   ) {
-    super(deps, admitted, upgradeHeaders)
+    const headers = backendHeaders(admitted, deps.host)
+    // RFC 6455 4.1.
+    headers.push('Connection', 'Upgrade', 'Upgrade', 'websocket')
+    super(deps, admitted, headers)
     this.socket = socket
     this.offer = offer
     this.caller = admitted.caller

@@ -2,7 +2,7 @@
 import type { RefusalCode } from './refusals.ts'
 
 /** The refusal that the client gets for each kind of failure; undefined when the client has left. */
-const refusalCodes = {
+export const backendFailureCodes = {
   /** No connection could be made: nothing was sent, the charge is handed back. */
   unreachable: 'bad_gateway',
   /** No connection was made in time: nothing was sent, the charge is handed back. */
@@ -18,9 +18,9 @@ const refusalCodes = {
   client_gone: undefined,
 } as const satisfies Record<string, RefusalCode | undefined>
 
-export type BackendFailureKind = keyof typeof refusalCodes
+export type BackendFailureKind = keyof typeof backendFailureCodes
 
-export const backendFailureKinds = Object.keys(refusalCodes) as BackendFailureKind[]
+export const backendFailureKinds = Object.keys(backendFailureCodes) as BackendFailureKind[]
 
 /** Error codes of the failures that the gateway itself detects. */
 export const ownFailureCodes = {
@@ -39,12 +39,6 @@ export function backendFailureKind(code: string, sent: boolean): BackendFailureK
   if (code === ownFailureCodes.clientGone) return 'client_gone'
   if (!sent) return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
   return 'broken'
-}
-
-export function backendFailureCode<Kind extends BackendFailureKind>(
-  kind: Kind,
-): (typeof refusalCodes)[Kind] {
-  return refusalCodes[kind]
 }
 
 /** Whether no backend has seen any of the request, so that its charge is handed back. */

@@ -1,25 +1,21 @@
 /** Builds the header fields of the request to the backend: the client's own, without those that the gateway sets or removes. */
 import type { Config } from '../../config/config.ts'
+import type { IncomingRequest } from '../http/messages.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import type { Caller } from './credentials.ts'
 import { fieldNames, VIA, VIA_HTTP2 } from './field-names.ts'
 import type { Framing } from './framing.ts'
 
-export interface BackendHeadersInput {
-  /** Which Host the backend gets. */
-  readonly host: Config['upstream']['host']
-  /** The client's fields, flat. */
-  readonly rawHeaders: readonly string[]
+export type BackendHost = Config['upstream']['host']
+
+/** The parts of an admitted request that are read here. */
+export interface AdmittedRequest {
+  readonly exchange: Pick<Exchange, 'id' | 'clientAddress' | 'proxies' | 'proto'> & {
+    readonly request: Pick<IncomingRequest, 'rawHeaders' | 'httpVersion'>
+  }
   readonly framing: Pick<Framing, 'body' | 'bodyBytes' | 'host' | 'nominated'>
-  /** clientId and plan must be field values (isFieldValue). */
-  readonly clientId: string
-  readonly plan: string
-  readonly requestId: string
-  readonly clientAddress: string
-  /** Trusted hops behind the client, as in ClientAddress. */
-  readonly proxies?: string
-  /** Scheme on which the client reached the gateway or the first trusted proxy; http by default. */
-  readonly proto?: 'http' | 'https' | undefined
-  /** HTTP version of the request; 1.1 by default. */
-  readonly httpVersion?: string | undefined
+  /** Both must be field values (isFieldValue). */
+  readonly caller: Pick<Caller, 'clientId' | 'plan'>
 }
 
 /**
@@ -58,10 +54,14 @@ const isRemoved = fieldNames({
 
 /**
  * Returns a fresh flat array. Host is missing where it will be the backend's own, which is not known yet. Content-Length
- * is present exactly when the body has a known length.
+ * is present exactly when the body has a known length. host: which Host the backend gets.
  */
-export function backendHeaders(input: BackendHeadersInput): string[] {
-  const { rawHeaders, framing, host, clientAddress, proxies = '' } = input
+export function backendHeaders(
+  { exchange, framing, caller }: AdmittedRequest,
+  host: BackendHost,
+): string[] {
+  const { request, clientAddress, proxies } = exchange
+  const { rawHeaders } = request
   const { nominated } = framing
   const headers: string[] = []
   if (host !== 'upstream') headers.push('Host', host === 'preserve' ? framing.host : host.name)
@@ -72,19 +72,12 @@ export function backendHeaders(input: BackendHeadersInput): string[] {
     headers.push(name, rawHeaders[at + 1] ?? '')
   }
   if (framing.body === 'length') headers.push('Content-Length', String(framing.bodyBytes))
-  headers.push('X-Client-Id', input.clientId)
-  headers.push('X-Client-Plan', input.plan)
-  headers.push('X-Request-Id', input.requestId)
+  headers.push('X-Client-Id', caller.clientId)
+  headers.push('X-Client-Plan', caller.plan)
+  headers.push('X-Request-Id', exchange.id)
   headers.push('X-Forwarded-For', proxies === '' ? clientAddress : `${clientAddress}, ${proxies}`)
-  headers.push('X-Forwarded-Proto', input.proto ?? 'http')
+  headers.push('X-Forwarded-Proto', exchange.proto)
   headers.push('X-Forwarded-Host', framing.host)
-  headers.push('Via', input.httpVersion === '2.0' ? VIA_HTTP2 : VIA)
-  return headers
-}
-
-/** Builds the fields of a WebSocket handshake (RFC 6455 4.1), for requests whose framing.websocket holds. */
-export function upgradeHeaders(input: BackendHeadersInput): string[] {
-  const headers = backendHeaders(input)
-  headers.push('Connection', 'Upgrade', 'Upgrade', 'websocket')
+  headers.push('Via', request.httpVersion === '2.0' ? VIA_HTTP2 : VIA)
   return headers
 }

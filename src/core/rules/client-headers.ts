@@ -3,8 +3,6 @@ import { connectionOptions, fieldNames, isFieldName, isFieldValue, VIA } from '.
 
 export interface BackendAnswer {
   readonly status: number
-  /** Method of the request. */
-  readonly method: string
   /** The backend's fields, flat; bytes above ASCII as latin1. */
   readonly headers: readonly string[]
   /** Fields that the gateway adds, flat. Those of the backend are put behind them, into the same array: each request makes one. */
@@ -16,8 +14,6 @@ export interface BackendAnswer {
 export interface PassableAnswer {
   /** Flat; framing headers other than Content-Length are left to Node. */
   readonly headers: string[]
-  /** false: bytes that come as a body are not written (RFC 9112 6.3: HEAD, 204 and 304 have none). */
-  readonly bodyAllowed: boolean
   /** Declared length; undefined when it is not known. */
   readonly bodyBytes: number | undefined
 }
@@ -50,7 +46,7 @@ const kindOf = fieldNames({
 
 /** Returns undefined when the answer cannot be passed on, since its status, its framing or a field is not valid HTTP. */
 export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined {
-  const { status, method, headers, gatewayHeaders, ownsCors = false } = answer
+  const { status, headers, gatewayHeaders, ownsCors = false } = answer
   if (!Number.isInteger(status) || status < 200 || status > 599) return undefined
   const passed = gatewayHeaders
   const own = passed.length
@@ -102,12 +98,7 @@ export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined
   // RFC 9110 8.6: a 204 has no Content-Length.
   if (length !== undefined && status !== 204) passed.push('Content-Length', length)
   passed.push('Via', via + VIA)
-  const bodyAllowed = method !== 'HEAD' && status !== 204 && status !== 304
-  return {
-    headers: passed,
-    bodyAllowed,
-    bodyBytes: length === undefined ? undefined : Number(length),
-  }
+  return { headers: passed, bodyBytes: length === undefined ? undefined : Number(length) }
 }
 
 /** headers: flat. names: in lower case. */
@@ -127,6 +118,6 @@ export function switchingHeaders(
   ownsCors: boolean,
 ): string[] | undefined {
   // Like a 204, a 101 has no body and no Content-Length (RFC 9110 8.6).
-  const passed = clientHeaders({ status: 204, method: 'GET', headers, gatewayHeaders, ownsCors })
+  const passed = clientHeaders({ status: 204, headers, gatewayHeaders, ownsCors })
   return passed && ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...passed.headers]
 }

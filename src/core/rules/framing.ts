@@ -1,5 +1,6 @@
 /** Reads the head of a request once: refuses what two parsers could frame differently, and keeps what later stages need. */
 import type { Config } from '../../config/config.ts'
+import type { IncomingRequest } from '../http/messages.ts'
 import { refuse, type Refusal } from './refusals.ts'
 import { connectionOptions, fieldNames, isFieldValue, NO_NAMES } from './field-names.ts'
 
@@ -35,15 +36,7 @@ export class Framing {
 
 type FramingLimits = Pick<Config['server']['limits'], 'headerCount' | 'headerBytes' | 'bodyBytes'>
 
-/** The part of a request that is read here. */
-interface FramingSource {
-  readonly method?: string | undefined
-  readonly httpVersion: string
-  /** Flat name, value array. */
-  readonly rawHeaders: readonly string[]
-  /** Whether a body follows, where the protocol says so whatever the fields say: HTTP/2 (RFC 9113 8.1). */
-  readonly bodyFollows?: boolean | undefined
-}
+type FramingSource = Pick<IncomingRequest, 'method' | 'httpVersion' | 'rawHeaders' | 'bodyFollows'>
 
 export type CheckFraming = ReturnType<typeof createCheckFraming>
 

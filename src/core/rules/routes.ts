@@ -12,12 +12,6 @@ export interface Route extends Pick<RouteConfig, 'name' | 'websocket' | 'respons
   readonly withdrawal: Withdrawal | undefined
 }
 
-/** route is always there, for the counts: it is UNMATCHED unless kind is route. */
-export interface RouteMatch {
-  readonly kind: 'route' | 'unmatched' | 'outside'
-  readonly route: Route
-}
-
 type RoutesConfig = Pick<Config, 'routes'> & Pick<Config['server'], 'basePath'>
 
 export type RouteTable = ReturnType<typeof compileRoutes>
@@ -26,10 +20,11 @@ export type RouteTable = ReturnType<typeof compileRoutes>
 interface Template {
   /** undefined stands for a parameter. */
   readonly segments: readonly (string | undefined)[]
-  readonly hits: Map<string, RouteMatch>
+  readonly hits: Map<string, Route>
 }
 
-const UNMATCHED: Route = {
+/** Stands for all paths within the base path that have no route of the method. */
+export const UNMATCHED: Route = {
   name: 'unmatched',
   template: undefined,
   lifecycleHeaders: [],
@@ -38,14 +33,12 @@ const UNMATCHED: Route = {
   deprecated: false,
   withdrawal: undefined,
 }
-const OUTSIDE: RouteMatch = { kind: 'outside', route: UNMATCHED }
-const UNKNOWN: RouteMatch = { kind: 'unmatched', route: UNMATCHED }
 const NO_TEMPLATES: readonly Template[] = []
 
 /** Expects checked routes: no two match the same requests, and a parameter is a whole segment. */
 export function compileRoutes(config: RoutesConfig) {
   const { basePath } = config
-  const literals = new Map<string, Map<string, RouteMatch>>()
+  const literals = new Map<string, Map<string, Route>>()
   const templates = compileTemplates(config)
   for (const { segments, hits } of templates) {
     if (!segments.includes(undefined)) literals.set(`/${segments.join('/')}`, hits)
@@ -57,20 +50,20 @@ export function compileRoutes(config: RoutesConfig) {
   const bySegmentCount = Map.groupBy(parameterised, ({ segments }) => segments.length)
 
   /**
-   * path: without the query, not decoded. It is compared as it is: checkTarget has refused every spelling that
-   * has a plainer equivalent, such as `/%70ets` for `/pets`.
+   * Returns undefined outside the base path. path: without the query, not decoded. It is compared as it is: checkTarget has
+   * refused every spelling that has a plainer equivalent, such as `/%70ets` for `/pets`.
    */
-  function match(method: string, path: string): RouteMatch {
+  function match(method: string, path: string): Route | undefined {
     const literal = literals.get(path)
     const hit = literal?.get(method)
     if (hit !== undefined) return hit
-    if (!isInside(path, basePath)) return OUTSIDE
+    if (!isInside(path, basePath)) return undefined
     const candidates = bySegmentCount.get(countSegments(path)) ?? NO_TEMPLATES
     for (const { segments, hits } of candidates) {
       const found = hits.get(method)
       if (found !== undefined && fits(segments, path)) return found
     }
-    return UNKNOWN
+    return UNMATCHED
   }
 
   /** Methods of a path below the base path, sorted. */
@@ -103,9 +96,9 @@ function compileTemplates(config: RoutesConfig): readonly Template[] {
   for (const route of config.routes) {
     const segments = `${config.basePath}${route.path}`.slice(1).split('/').map(toSegment)
     const shape = segments.map((segment) => segment ?? '{}').join('/')
-    const template = byShape.get(shape) ?? { segments, hits: new Map<string, RouteMatch>() }
+    const template = byShape.get(shape) ?? { segments, hits: new Map<string, Route>() }
     byShape.set(shape, template)
-    template.hits.set(route.method, { kind: 'route', route: toRoute(route, config.basePath) })
+    template.hits.set(route.method, toRoute(route, config.basePath))
   }
   for (const { hits } of byShape.values()) {
     // RFC 9110 9.3.2: HEAD is GET without the body.

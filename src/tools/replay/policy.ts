@@ -99,11 +99,11 @@ const refusedBy = ({ code, window }: Refusal): Decided => {
 /** Routes that are or will be switched off, by name; a decision depends on no others. */
 function withdrawnRoutes({ routes, server }: Config): ReadonlyMap<string, Route> {
   const table = compileRoutes({ routes, basePath: server.basePath })
-  const matched = routes.map(
-    ({ method, path }) => table.match(method, `${server.basePath}${path}`).route,
+  return new Map(
+    routes
+      .map(({ method, path }) => table.match(method, `${server.basePath}${path}`))
+      .flatMap((route) => (route?.withdrawal === undefined ? [] : [[route.name, route]])),
   )
-  const withdrawn = matched.filter((route) => route?.withdrawal !== undefined)
-  return new Map(withdrawn.map((route) => [route.name, route]))
 }
 
 const TOKEN_PREFIX = 'jwt:'

@@ -7,7 +7,7 @@ import {
   neverReached,
   ownFailureCodes,
   unusableAnswer,
-  backendFailureCode,
+  backendFailureCodes,
   backendFailureKind,
   type FailedAttempt,
 } from '../../../src/core/rules/backend-failure.ts'
@@ -41,15 +41,15 @@ describe('the kind of an upstream failure', () => {
     ['response_timeout', 'gateway_timeout', 504, false],
     ['body_too_large', 'body_too_large', 413, false],
   ] as const)('%s is answered %s (%i); handed back: %s', (kind, code, status, handedBack) => {
-    expect(backendFailureCode(kind)).toBe(code)
-    expect(refusalKinds[backendFailureCode(kind)].status).toBe(status)
-    expect(isRefusal(refuse(backendFailureCode(kind)))).toBe(true)
+    expect(backendFailureCodes[kind]).toBe(code)
+    expect(refusalKinds[backendFailureCodes[kind]].status).toBe(status)
+    expect(isRefusal(refuse(backendFailureCodes[kind]))).toBe(true)
     expect(neverReached(kind)).toBe(handedBack)
   })
 
   it('client_gone has nobody to be answered', () => {
     const kind = 'client_gone'
-    expect([backendFailureCode(kind), neverReached(kind)]).toEqual([undefined, false])
+    expect([backendFailureCodes[kind], neverReached(kind)]).toEqual([undefined, false])
   })
 })
 

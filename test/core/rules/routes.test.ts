@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { RouteConfig } from '../../../src/config/config.ts'
-import { compileRoutes } from '../../../src/core/rules/routes.ts'
+import { compileRoutes, UNMATCHED } from '../../../src/core/rules/routes.ts'
 
 function route(name: string, match: string, more: Partial<RouteConfig> = {}): RouteConfig {
   const [method = '', path = ''] = match.split(' ')
@@ -34,7 +34,7 @@ describe('routes', () => {
     ['GET', '/v1/cats/7/photos', 'photos'],
     ['DELETE', '/v1/pets/1/photos', 'onePhoto'],
   ])('%s %s is %s', (method, path, name) => {
-    expect(table.match(method, path)).toMatchObject({ kind: 'route', route: { name } })
+    expect(table.match(method, path)).toMatchObject({ name })
   })
 
   it.each([
@@ -51,23 +51,19 @@ describe('routes', () => {
     ['constructor', '/v1/nothing', ''],
   ])('%s %s is unmatched and the path takes %j', (method, path, allow) => {
     const match = table.match(method, path)
-    expect(match.kind).toBe('unmatched')
     expect(table.methodsAt(path).join(', ')).toBe(allow)
-    expect(match.route).toMatchObject({ name: 'unmatched', lifecycleHeaders: [] })
+    expect(match).toBe(UNMATCHED)
   })
 
   it.each(['/', '/v1x', '/v', '/v2/pets', '/pets', '/V1/pets', '/x/v1/pets', '*'])(
     '%s is outside the base path',
     (path) => {
-      expect(table.match('GET', path)).toMatchObject({
-        kind: 'outside',
-        route: { name: 'unmatched' },
-      })
+      expect(table.match('GET', path)).toBeUndefined()
     },
   )
 
   it('keeps what stages need', () => {
-    expect(table.match('GET', '/v1/feed').route).toEqual({
+    expect(table.match('GET', '/v1/feed')).toEqual({
       name: 'feed',
       template: '/v1/feed',
       lifecycleHeaders: ['X-API-Stability', 'beta'],
@@ -75,7 +71,7 @@ describe('routes', () => {
       responseTimeoutMs: undefined,
       deprecated: false,
     })
-    const of = (method: string) => table.match(method, '/v1/pets/7').route
+    const of = (method: string) => table.match(method, '/v1/pets/7')
     const current = { deprecated: false, lifecycleHeaders: [] }
     expect(of('HEAD')).toMatchObject({ deprecated: true, lifecycleHeaders: ['Deprecation', '@0'] })
     expect(of('PUT')).toMatchObject({ ...current, responseTimeoutMs: 5 })
@@ -86,15 +82,13 @@ describe('routes', () => {
   it('has nothing outside when the base path is the root', () => {
     const routes = [route('root', 'GET /'), route('pets', 'GET /pets'), route('any', 'GET /{x}')]
     const rooted = compileRoutes({ routes, basePath: '' })
-    const names = ['/', '/pets', '/cats', '/a/b'].map(
-      (path) => rooted.match('GET', path).route.name,
-    )
+    const names = ['/', '/pets', '/cats', '/a/b'].map((path) => rooted.match('GET', path)?.name)
     expect(names).toEqual(['root', 'pets', 'any', 'unmatched'])
   })
 
   it('takes a route for / at the base path with and without the final slash', () => {
     const table = compileRoutes({ routes: [route('root', 'GET /')], basePath: '/v1' })
-    for (const path of ['/v1', '/v1/']) expect(table.match('GET', path).route.name).toBe('root')
-    expect(table.match('GET', '/').kind).toBe('outside')
+    for (const path of ['/v1', '/v1/']) expect(table.match('GET', path)?.name).toBe('root')
+    expect(table.match('GET', '/')).toBeUndefined()
   })
 })
