@@ -12,7 +12,7 @@ import type { Socket } from 'node:net'
 import type { Config } from '../../config/config.ts'
 import { allowedBytes, type Http2Abuse } from '../rules/http2-abuse.ts'
 import type { ClientConnection, InFlight, ProtocolConnection } from './connections.ts'
-import { StreamRequest, StreamResponse, type Carrier } from './h2-stream.ts'
+import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import { endHandOver, isWriting, outliveFaults, readOn, stopReading } from './node-internals.ts'
 import type { ServerEvents, ServerParts } from './server-parts.ts'
 import { Share, type Sharer } from './shared-turn.ts'
@@ -28,7 +28,7 @@ const MAX_UNSENT_BYTES = 128 * 1024 * 1024
 
 const CALM_DOWN = new Error('ended for abuse')
 
-export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
+export class Http2Connection implements ProtocolConnection, Sharer {
   readonly client: ClientConnection
   readonly session: ServerHttp2Session
   /** The socket itself; `session.socket` throws once the session has ended. */
@@ -131,6 +131,7 @@ export class Http2Connection implements Carrier, ProtocolConnection, Sharer {
     if (!this.#isHeldUp) readOn(this.socket)
   }
 
+  /** A piece of the body of one of its requests has come. */
   took(request: StreamRequest, bytes: number): void {
     const { events, connections } = this.#parts
     const { turn } = connections

@@ -1,18 +1,9 @@
 /** Presents an HTTP/2 stream (RFC 9113) as a request, which is its own channel, and a response. */
 import { constants, type ServerHttp2Stream } from 'node:http2'
+import type { Http2Connection } from './h2-connection.ts'
 import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
-import { endHasCome, watchPieces } from './node-internals.ts'
+import { watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
-
-/** The connection that a stream belongs to. */
-export interface Carrier {
-  readonly proto: 'http' | 'https'
-  readonly socket: { readonly destroyed: boolean }
-  /** A piece of the body of one of its requests has come. */
-  took(request: StreamRequest, bytes: number): void
-  /** Refuses new requests on the connection; those under way finish. */
-  leave(): void
-}
 
 export class StreamRequest implements IncomingRequest, ClientChannel {
   readonly httpVersion = '2.0'
@@ -27,9 +18,9 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   /** Bytes given to the stream. Written by StreamResponse only. */
   writtenBytes = 0
   readonly stream: ServerHttp2Stream
-  readonly carrier: Carrier
+  readonly carrier: Http2Connection
 
-  constructor(stream: ServerHttp2Stream, carrier: Carrier, rawHeaders: readonly string[]) {
+  constructor(stream: ServerHttp2Stream, carrier: Http2Connection, rawHeaders: readonly string[]) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
     this.stream = stream
     this.carrier = carrier
@@ -64,7 +55,7 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   }
 
   get complete(): boolean {
-    return !this.bodyFollows || (endHasCome(this.stream) && !this.stream.aborted)
+    return !this.bodyFollows || (this.stream.state.remoteClose === 1 && !this.stream.aborted)
   }
 
   get body(): ServerHttp2Stream {
@@ -94,8 +85,6 @@ export class StreamResponse implements OutgoingResponse {
   headersSent = false
   readonly #stream: ServerHttp2Stream
   readonly #request: StreamRequest
-  /** The head, until it is sent with the first bytes of the body or the end. */
-  #head: string[] | undefined
   #hasBody = true
   #isEnded = false
 
@@ -128,36 +117,42 @@ export class StreamResponse implements OutgoingResponse {
     if (!this.destroyed) this.#stream.additionalHeaders({ ':status': 100 })
   }
 
-  writeHead(status: number, headers: string[]): void {
-    this.headersSent = true
-    this.#head = [':status', String(status), ...headers]
-    // Node ends the stream after such a head.
-    this.#hasBody = this.#request.method !== 'HEAD' && ![204, 205, 304].includes(status)
-    if (status === 205) this.#head = withoutLength(this.#head)
-  }
-
-  flushHeaders(): void {
-    this.#begin(false)
+  begin(status: number, headers: string[], chunk?: Buffer): boolean {
+    this.#respond(status, headers, false)
+    return chunk === undefined || this.write(chunk)
   }
 
   write(chunk: Buffer): boolean {
-    this.#begin(false)
     if (!this.#hasBody || this.destroyed) return true
     this.#request.writtenBytes += chunk.length
     return this.#stream.write(chunk)
   }
 
   send(status: number, headers: string[], body?: Buffer): void {
-    this.writeHead(status, headers)
-    this.end(body)
+    this.#isEnded = !this.destroyed
+    this.#respond(status, headers, body === undefined || body.length === 0)
+    this.#finish(body)
   }
 
-  end(body?: Buffer): void {
-    const isEmpty = body === undefined || body.length === 0 || !this.#hasBody
+  end(): void {
     this.#isEnded = !this.destroyed
-    this.#begin(isEmpty)
+    this.#finish()
+  }
+
+  #respond(status: number, headers: string[], endStream: boolean): void {
+    this.headersSent = true
+    // Node ends the stream after such a head.
+    this.#hasBody = this.#request.method !== 'HEAD' && ![204, 205, 304].includes(status)
     if (this.destroyed) return
-    if (!isEmpty) {
+    const head = [':status', String(status), ...headers]
+    this.#stream.respond(status === 205 ? withoutLength(head) : head, {
+      endStream: endStream || !this.#hasBody,
+    })
+  }
+
+  #finish(body?: Buffer): void {
+    if (this.destroyed) return
+    if (body !== undefined && body.length > 0 && this.#hasBody) {
       this.#request.writtenBytes += body.length
       this.#stream.end(body)
     } else if (this.#hasBody) this.#stream.end()
@@ -173,13 +168,6 @@ export class StreamResponse implements OutgoingResponse {
 
   once(event: 'close' | 'drain', listener: () => void): void {
     this.#stream.once(event, listener)
-  }
-
-  #begin(endStream: boolean): void {
-    const head = this.#head
-    this.#head = undefined
-    if (head !== undefined && !this.destroyed)
-      this.#stream.respond(head, { endStream: endStream || !this.#hasBody })
   }
 
   /** Resets the request side of an answered stream, so that the client stops sending (RFC 9113 8.1), and discards what has come. */

@@ -79,8 +79,6 @@ export class Http1Response implements OutgoingResponse {
   readonly #connection: Http1Connection
   readonly #isHead: boolean
   readonly #isOld: boolean
-  /** The head, until it is sent with the first bytes of the body or the end. */
-  #head = ''
   #framing: AnswerFraming = 'none'
   #onClose: (() => void) | undefined
   #onDrain: (() => void) | undefined
@@ -104,18 +102,19 @@ export class Http1Response implements OutgoingResponse {
     this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n', 'latin1')
   }
 
-  writeHead(status: number, headers: readonly string[]): void {
+  begin(status: number, headers: readonly string[], chunk: Buffer = NO_BODY): boolean {
     this.#compose(status, headers)
-    this.#head = this.#composed()
+    return this.#start(chunk)
   }
 
   send(status: number, headers: readonly string[], body: Buffer = NO_BODY): void {
     this.#compose(status, headers)
-    const isJoined = this.#framing === 'length' && body.length <= MAX_JOINED_BYTES
-    if (isJoined) writer.body(body)
-    this.#head = this.#composed()
-    if (!isJoined && body.length > 0 && this.#framing !== 'none') this.write(body)
-    this.end()
+    if (this.#framing === 'length' && body.length <= MAX_JOINED_BYTES) writer.body(body)
+    else if (this.#framing !== 'none' && body.length > 0) {
+      this.#start(body)
+      return this.end()
+    }
+    this.#finish(this.#composed())
   }
 
   #compose(status: number, headers: readonly string[]): void {
@@ -148,32 +147,37 @@ export class Http1Response implements OutgoingResponse {
     return head
   }
 
-  flushHeaders(): void {
-    if (this.#head !== '') this.#connection.socket.write(this.#takeHead(), 'latin1')
+  #start(chunk: Buffer): boolean {
+    const { socket } = this.#connection
+    const head = this.#composed()
+    socket.cork()
+    let keepsUp = socket.write(head, 'latin1')
+    if (chunk.length > 0) keepsUp = this.write(chunk)
+    socket.uncork()
+    return keepsUp
   }
 
   write(chunk: Buffer): boolean {
-    if (this.destroyed) return true
-    if (this.#framing === 'none') {
-      this.flushHeaders()
-      return true
-    }
+    if (this.destroyed || this.#framing === 'none') return true
     const { socket } = this.#connection
+    if (this.#framing !== 'chunked' || chunk.length === 0) return socket.write(chunk)
     socket.cork()
-    this.flushHeaders()
-    const isChunked = this.#framing === 'chunked' && chunk.length > 0
-    if (isChunked) socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
-    let keepsUp = socket.write(chunk)
-    if (isChunked) keepsUp = socket.write('\r\n', 'latin1')
+    socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
+    socket.write(chunk)
+    const keepsUp = socket.write('\r\n', 'latin1')
     socket.uncork()
     return keepsUp
   }
 
   end(): void {
+    this.#finish('')
+  }
+
+  /** text: what has not been written of the head and the body. */
+  #finish(text: string): void {
     if (this.destroyed || this.isEnded) return
     this.isEnded = true
-    const head = this.#takeHead()
-    this.#connection.writeEnd(this.#framing === 'chunked' ? `${head}0\r\n\r\n` : head)
+    this.#connection.writeEnd(this.#framing === 'chunked' ? `${text}0\r\n\r\n` : text)
   }
 
   /** Ends the connection, so that the answer does not look complete. */
@@ -201,12 +205,6 @@ export class Http1Response implements OutgoingResponse {
     const onClose = this.#onClose
     this.#onClose = undefined
     onClose?.()
-  }
-
-  #takeHead(): string {
-    const head = this.#head
-    this.#head = ''
-    return head
   }
 }
 

@@ -54,9 +54,8 @@ export interface OutgoingResponse {
   writeContinue(): void
   /** Sends a whole answer. body: with a declared length, or none. */
   send(status: number, headers: string[], body?: Buffer): void
-  /** headers: flat name, value array. */
-  writeHead(status: number, headers: string[]): unknown
-  flushHeaders(): void
+  /** Sends the head, with the first piece of the body if it is there. headers: flat name, value array. Returns like write(). */
+  begin(status: number, headers: string[], chunk?: Buffer): boolean
   /** Returns false if the chunk is buffered; `drain` follows when all has left. */
   write(chunk: Buffer): boolean
   end(): unknown

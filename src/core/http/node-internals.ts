@@ -195,14 +195,6 @@ export function watchPieces(stream: Readable, onPiece: (bytes: number) => void):
   }
 }
 
-/**
- * Reports whether the end of a stream has arrived, even unread; `readableEnded` covers only what was read.
- * Ever since: `ended` in `_readableState` of a Readable shows it.
- */
-export function endHasCome(stream: Readable): boolean {
-  return (Reflect.get(stream, '_readableState') as { readonly ended: boolean }).ended
-}
-
 /** A bound socket that does not listen in this process. */
 export interface ListenSocket {
   readonly fd: number

@@ -16,22 +16,8 @@ export interface TlsIdentity {
   readonly minVersion: '1.2' | '1.3'
 }
 
-/** certificate: the client's is missing or invalid. refused: the client sent an alert. */
-export const handshakeFaults = [
-  'certificate',
-  'cipher',
-  'closed',
-  'not_tls',
-  'other',
-  'protocol',
-  'refused',
-  'timeout',
-  'version',
-] as const
-export type HandshakeFault = (typeof handshakeFaults)[number]
-
-/** Maps error codes of OpenSSL and Node.js to faults; the first match counts. */
-const faultCodes: readonly (readonly [RegExp, HandshakeFault])[] = [
+/** Maps error codes of OpenSSL and Node.js to faults; the first match counts. refused: the client sent an alert. */
+const faultCodes = [
   [/HANDSHAKE_TIMEOUT$/, 'timeout'],
   [/^(?:ECONNRESET|EPIPE)$|UNEXPECTED_EOF/, 'closed'],
   [/HTTP_REQUEST$|WRONG_VERSION_NUMBER$|PACKET_LENGTH_TOO_LONG$|RECORD_TOO_SMALL$/, 'not_tls'],
@@ -39,6 +25,14 @@ const faultCodes: readonly (readonly [RegExp, HandshakeFault])[] = [
   [/NO_APPLICATION_PROTOCOL$/, 'protocol'],
   [/NO_SHARED_|NO_SUITABLE_/, 'cipher'],
   [/_ALERT_/, 'refused'],
+] as const
+
+export type HandshakeFault = (typeof faultCodes)[number][1] | 'certificate' | 'other'
+/** certificate: the client's is missing or invalid. */
+export const handshakeFaults: readonly HandshakeFault[] = [
+  'certificate',
+  'other',
+  ...faultCodes.map(([, fault]) => fault),
 ]
 
 /** Only ciphers with forward secrecy and authenticated encryption are allowed (RFC 9325 4.2). */

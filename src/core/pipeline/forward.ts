@@ -4,7 +4,7 @@ import type { Backend } from '../backends/backend.ts'
 import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
 import type { ForwardHandle } from '../forwarding/engine.ts'
 import type { UpgradeEngine, UpgradeSink } from '../forwarding/upgrader.ts'
-import type { OutgoingResponse, Tunnel } from '../http/messages.ts'
+import type { Tunnel } from '../http/messages.ts'
 import type { Log } from '../record/log.ts'
 import type { Metrics } from '../record/metrics.ts'
 import { clientHeaders, switchingHeaders } from '../rules/client-headers.ts'
@@ -167,18 +167,17 @@ class Forwarded extends Carried {
 
   flush(): void {
     if (this.#wrote || this.exchange.response.destroyed) return
-    this.#wrote = true
-    const response = this.#begin()
-    if (this.#whole === undefined) return response.flushHeaders()
-    response.write(this.#whole)
+    this.#write(this.#whole)
     this.#whole = undefined
   }
 
-  #begin(): OutgoingResponse {
+  #write(chunk: Buffer | undefined): boolean {
     const { response, status } = this.exchange
-    if (this.#head !== undefined) response.writeHead(status, this.#head)
+    const head = this.#head
+    this.#wrote = true
     this.#head = undefined
-    return response
+    if (head !== undefined) return response.begin(status, head, chunk)
+    return chunk === undefined || response.write(chunk)
   }
 
   data(chunk: Buffer): boolean {
@@ -188,9 +187,8 @@ class Forwarded extends Carried {
       this.#whole = chunk
       return true
     }
-    this.#wrote = true
-    const response = this.#begin()
-    if (response.write(chunk)) this.#heldPieces = 0
+    const { response } = exchange
+    if (this.#write(chunk)) this.#heldPieces = 0
     else if (response.writableLength + ++this.#heldPieces * PIECE_BYTES > HELD_BYTES) {
       // At 'drain' nothing is left here, but the kernel holds enough for a client that reads.
       response.once('drain', () => this.resume())

@@ -29,6 +29,7 @@ export interface Walked {
 /** Stands for the secret of the named key; no key has this text. */
 export const STAND_IN = 'stands-for-the-key-that-was-named'
 
+const UNSENT = { begin: () => true, send: () => {} }
 const ID = createRequestId({ bootMs: 0, random: new Uint8Array(8) })
 
 export interface WalkOptions {
@@ -52,9 +53,7 @@ export async function walkThrough(
   const arrival = {
     connection: new ClientConnection(request.socket, origin, undefined),
     request,
-    response: Object.assign(new ServerResponse(new IncomingMessage(request.socket)), {
-      send: () => {},
-    }),
+    response: Object.assign(new ServerResponse(new IncomingMessage(request.socket)), UNSENT),
   }
   const exchange = new Exchange(ID, arrival, framing, stages)
   onAddress(exchange.addressKey)

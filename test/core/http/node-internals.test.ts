@@ -8,10 +8,9 @@ import { type ServerResponse } from 'node:http'
 import { connect, createServer as createNetServer, type AddressInfo } from 'node:net'
 import { type Server as NetServer, type Socket } from 'node:net'
 import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2'
-import { PassThrough } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { endHasCome, feed, isHttp2Safe, isWriting } from '../../../src/core/http/node-internals.ts'
+import { feed, isHttp2Safe, isWriting } from '../../../src/core/http/node-internals.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { Connections } from '../../../src/core/http/connections.ts'
 import { Http2Connection } from '../../../src/core/http/h2-connection.ts'
@@ -142,18 +141,6 @@ describe('restBetweenRequests', () => {
     }
     expect(connections).toBe(20)
     agent.destroy()
-  })
-})
-
-describe('endHasCome', () => {
-  it('knows of the end of a stream that nobody has read', async () => {
-    const stream = new PassThrough()
-    stream.write('x')
-    await sleep(1)
-    expect(endHasCome(stream)).toBe(false)
-    stream.end()
-    await sleep(1)
-    expect([endHasCome(stream), stream.readableEnded]).toEqual([true, false])
   })
 })
 
