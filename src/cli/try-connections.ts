@@ -5,7 +5,7 @@ import type { ConnectionOptions } from 'node:tls'
 import { createBackends } from '../core/backends/backend.ts'
 import { connectionFault } from '../core/backends/probe.ts'
 import type { Config } from '../config/config.ts'
-import { createJwtVerifier } from '../core/credentials/jwt-verifier.ts'
+import { JwtVerifier } from '../core/credentials/jwt-verifier.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
 import { connectRedis } from '../state/redis/redis.ts'
@@ -119,8 +119,9 @@ const tryBackends = (
 async function tryKeySet(jwt: NonNullable<Config['jwt']>): Promise<Tried> {
   const what = `jwt ${jwt.jwksUri ?? jwt.jwksFile}`
   try {
-    const verifier = createJwtVerifier(jwt, {
-      observer: { keySetFetched: () => undefined, unavailable: () => undefined },
+    const verifier = new JwtVerifier(jwt, {
+      keySetFetched: () => undefined,
+      unavailable: () => undefined,
     })
     await verifier.ready()
     verifier.close()

@@ -8,7 +8,7 @@ import { readToken, type TokenStatement } from '../rules/token-claims.ts'
 import { keepLatest } from '../../state/memory/recency-table.ts'
 import { CheckBudget } from './check-budget.ts'
 import { covers, isProven, type KeySet } from './key-set.ts'
-import { KeySource, type KeySetFault, type KeySourceOptions } from './key-source.ts'
+import { KeySource, type JwksTiming, type KeySetFault } from './key-source.ts'
 import type { TokenPolicy } from './token-callers.ts'
 import {
   BAD_CLAIMS,
@@ -29,11 +29,6 @@ export interface JwtObserver {
   unavailable(reason: UnavailableReason): void
 }
 
-export interface JwtVerifierOptions {
-  readonly observer: JwtObserver
-  readonly timing?: KeySourceOptions['timing']
-}
-
 interface Question {
   readonly token: string
   readonly digest: string
@@ -48,30 +43,20 @@ const maxRemembered = 10_000
 // 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
 const gateLimits = { running: 2, waiting: 1024 }
 
-/** Throws an Error that names the fault when jwksFile cannot be used. */
-export const createJwtVerifier = (config: JwtConfig, options: JwtVerifierOptions): JwtVerifier =>
-  new JwtVerifier(config, options)
-
 export class JwtVerifier {
   readonly #config: JwtConfig
   readonly #observer: JwtObserver
-  /** Statements of proven tokens, by the token's digest. */
-  readonly #remembered = new Map<string, TokenStatement>()
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
   readonly #checks = new CheckBudget()
   readonly #source: KeySource
   readonly #first: Promise<void>
 
-  constructor(config: JwtConfig, { observer, timing }: JwtVerifierOptions) {
+  /** Throws an Error that names the fault when jwksFile cannot be used. */
+  constructor(config: JwtConfig, observer: JwtObserver, timing?: Partial<JwksTiming>) {
     this.#config = config
     this.#observer = observer
-    this.#source = new KeySource(config, {
-      timing,
-      // Tokens that a withdrawn key signed are checked again.
-      onWithdrawn: () => this.#remembered.clear(),
-      onFetched: (fault) => observer.keySetFetched(fault),
-    })
+    this.#source = new KeySource(config, (fault) => observer.keySetFetched(fault), timing)
     this.#first = this.#source.refresh()
   }
 
@@ -94,9 +79,8 @@ export class JwtVerifier {
     const { callerOf } = policy
     if (!isJwtForm(token)) return BAD_CLAIMS
     const digest = hash('sha256', token, 'hex')
-    const known = this.#remembered.get(digest)
+    const known = this.#source.current?.proven.get(digest)
     if (known && nowMs < known.expiresAtMs) return callerOf(known) ?? NO_PLAN
-    if (known) this.#remembered.delete(digest)
     let proof = this.#underway.get(digest)
     if (proof === undefined) {
       const statement = readToken(token, this.#config, nowMs)
@@ -141,9 +125,7 @@ export class JwtVerifier {
       this.#checks.ended(sender, isGood)
       if (isGood === undefined) return this.#refuseUnavailable('busy')
       if (!isGood) return BAD_SIGNATURE
-      // The set may have changed while the signature was checked; such a token is believed once, not remembered.
-      if (this.#source.current === keys)
-        keepLatest(this.#remembered, digest, statement, maxRemembered)
+      keepLatest(keys.proven, digest, statement, maxRemembered)
       return statement
     } finally {
       this.#underway.delete(digest)

@@ -10,17 +10,7 @@ export type KeyRing = ReturnType<typeof createKeyRing>
 const KEPT_CALLERS = 65_536
 
 /** Digests of keys used since the start, whatever configuration they were in. They are bounded; the oldest go first. */
-export class UsedKeys {
-  readonly #digests = new Map<string, true>()
-
-  add(digest: string): void {
-    keepLatest(this.#digests, digest, true, KEPT_CALLERS)
-  }
-
-  has(digest: string): boolean {
-    return this.#digests.has(digest)
-  }
-}
+export type UsedKeys = Map<string, true>
 
 /**
  * The ring of all configured keys. isStructured: see createCaller. used: outlives the ring.
@@ -44,7 +34,7 @@ export function createKeyRing(
     const caller = createCaller(made, isStructured)
     if (kept.size >= KEPT_CALLERS) kept.clear()
     kept.set(keyDigest, caller)
-    used.add(keyDigest)
+    keepLatest(used, keyDigest, true, KEPT_CALLERS)
     return caller
   }
   return {

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module'
 import type * as Jose from 'jose'
 import type { CryptoKey, JSONWebKeySet } from 'jose'
 import type { JwtConfig } from '../../config/config.ts'
+import type { TokenStatement } from '../rules/token-claims.ts'
 
 /** How many keys are tried for a token that names none. */
 const maxKeysTried = 4
@@ -16,16 +17,13 @@ export interface KeySet {
   readonly kids: ReadonlySet<unknown>
   /** Each key as JSON. */
   readonly texts: ReadonlySet<string>
+  /** Statements of tokens that it has proven, by the token's digest. */
+  readonly proven: Map<string, TokenStatement>
 }
 
 /** Whether the set has the key of a token; one without a key id, which is optional (RFC 7515 section 4.1.4), is tried on the set as it is. */
 export function covers(keys: KeySet | undefined, kid: string | undefined): boolean {
   return keys !== undefined && (kid === undefined || keys.kids.has(kid))
-}
-
-/** Whether a key of `before` is missing or has changed in `next`. */
-export function isWithdrawn(before: KeySet, next: KeySet): boolean {
-  return [...before.texts].some((text) => !next.texts.has(text))
 }
 
 /** Whether a key of the set signed the token, and jose accepts its claims too. */
@@ -60,8 +58,11 @@ export async function isProven(
   return false
 }
 
-/** Throws when the text is not a key set, or an empty one: that would lock every token out. */
-export function parseKeySet(text: string): KeySet {
+/**
+ * Throws when the text is not a key set, or an empty one: that would lock every token out. before: what it has proven stays
+ * proven, unless one of its keys is missing or has changed.
+ */
+export function parseKeySet(text: string, before?: KeySet): KeySet {
   let set: unknown
   try {
     set = JSON.parse(text)
@@ -73,5 +74,7 @@ export function parseKeySet(text: string): KeySet {
   const { keys } = find.jwks()
   if (keys.length === 0) throw new Error('holds no key')
   const texts = new Set(keys.map((key) => JSON.stringify(key)))
-  return { find, kids: new Set(keys.map((key) => key.kid)), texts }
+  const isWithdrawn = before && [...before.texts].some((key) => !texts.has(key))
+  const proven = before === undefined || isWithdrawn ? new Map() : before.proven
+  return { find, kids: new Set(keys.map((key) => key.kid)), texts, proven }
 }

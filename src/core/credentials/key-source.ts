@@ -1,7 +1,7 @@
 /** Keeps the keys of a token issuer: those of a file, or the last good set from an address, fetched in the background. */
 import { readFileSync } from 'node:fs'
 import type { JwtConfig } from '../../config/config.ts'
-import { isWithdrawn, parseKeySet, type KeySet } from './key-set.ts'
+import { parseKeySet, type KeySet } from './key-set.ts'
 import { AddressLines } from './work-gate.ts'
 
 /** The last fetch of the key set failed. */
@@ -12,33 +12,20 @@ export interface KeySetFault {
   readonly hasKeys: boolean
 }
 
-export interface KeySourceOptions {
-  /** Called after each fetch; undefined: it went well. */
-  onFetched(fault: KeySetFault | undefined): void
-  /** Called when a key has been dropped or replaced. */
-  onWithdrawn(): void
-  readonly timing?: Partial<JwksTiming> | undefined
-}
-
-export interface JwksTiming {
+const defaultTiming = {
   /** Time for a whole fetch; requests may be waiting for it. */
-  readonly timeoutMs: number
-  readonly refreshMs: number
+  timeoutMs: 900,
+  refreshMs: 300_000,
   /** Wait after a failure; it doubles with each further one, up to a minute. */
-  readonly retryMs: number
+  retryMs: 1_000,
   /**
    * Least time from the beginning of a fetch to that of the next one caused by a token. Anyone can make up a key id, so this bounds
    * what a flood of them costs the issuer; a new key is found within this time and one fetch, whoever else asks.
    */
-  readonly renewMs: number
-}
-
-const defaultTiming: JwksTiming = {
-  timeoutMs: 900,
-  refreshMs: 300_000,
-  retryMs: 1_000,
   renewMs: 1_000,
 }
+export type JwksTiming = Readonly<typeof defaultTiming>
+
 const maxRetryMs = 60_000
 const maxBodyBytes = 262_144
 const maxWaiting = 256
@@ -55,7 +42,7 @@ export class KeySource {
   /** Why the latest fetch failed; undefined: it did not. */
   fault: KeySetFault | undefined
   readonly #uri: string | undefined
-  readonly #options: KeySourceOptions
+  readonly #onFetched: (fault: KeySetFault | undefined) => void
   readonly #timing: JwksTiming
   readonly #closing = new AbortController()
   /** Text from which `current` was made. */
@@ -68,11 +55,18 @@ export class KeySource {
   #timer: NodeJS.Timeout | undefined
   #isRetired = false
 
-  /** Nothing is fetched before the first refresh(). Throws an Error that names the fault when jwksFile cannot be used. */
-  constructor({ jwksFile, jwksUri }: JwtConfig, options: KeySourceOptions) {
+  /**
+   * onFetched: called after each fetch; undefined: it went well. Nothing is fetched before the first refresh(). Throws an Error that
+   * names the fault when jwksFile cannot be used.
+   */
+  constructor(
+    { jwksFile, jwksUri }: JwtConfig,
+    onFetched: (fault: KeySetFault | undefined) => void,
+    timing?: Partial<JwksTiming>,
+  ) {
     this.#uri = jwksUri
-    this.#options = options
-    this.#timing = { ...defaultTiming, ...options.timing }
+    this.#onFetched = onFetched
+    this.#timing = { ...defaultTiming, ...timing }
     if (jwksFile === undefined) return
     const text = readText(jwksFile)
     this.#text = text
@@ -121,13 +115,25 @@ export class KeySource {
     clearTimeout(this.#timer)
     this.#fetches++
     this.#beganMs = performance.now()
-    const isGood = await this.#load(uri)
+    const { timeoutMs, refreshMs, retryMs } = this.#timing
+    const { signal } = this.#closing
+    try {
+      const text = await download(uri, timeoutMs, signal)
+      // A text that is no set throws, and never replaces a good one.
+      if (text !== this.#text) this.current = parseKeySet(text, this.current)
+      this.#text = text
+      this.#failures = 0
+      this.fault = undefined
+    } catch (error) {
+      this.#failures++
+      this.fault = { cause: describe(error), hasKeys: this.current !== undefined }
+    }
+    if (!signal.aborted) this.#onFetched(this.fault)
     this.#fetching = undefined
-    this.#answer(isGood)
+    this.#answer(this.fault === undefined)
     if (this.#isRetired) return
-    const { refreshMs, retryMs } = this.#timing
     const backOffMs = Math.min(retryMs * 2 ** (this.#failures - 1), maxRetryMs)
-    this.#fetchIn(this.#failures === 0 ? refreshMs : backOffMs)
+    this.#fetchIn(this.fault === undefined ? refreshMs : backOffMs)
   }
 
   #fetchIn(waitMs: number): void {
@@ -138,30 +144,6 @@ export class KeySource {
   #answer(isGood: boolean): void {
     for (let one = this.#waiting.next(); one !== undefined; one = this.#waiting.next())
       one.resolve(isGood && one.fetches < this.#fetches)
-  }
-
-  async #load(uri: string): Promise<boolean> {
-    const { signal } = this.#closing
-    try {
-      const text = await download(uri, this.#timing.timeoutMs, signal)
-      // A text that is no set throws, and never replaces a good one.
-      if (text !== this.#text) this.#replace(parseKeySet(text), text)
-      this.#failures = 0
-      this.fault = undefined
-    } catch (error) {
-      if (signal.aborted) return false
-      this.#failures++
-      this.fault = { cause: describe(error), hasKeys: this.current !== undefined }
-    }
-    this.#options.onFetched(this.fault)
-    return this.fault === undefined
-  }
-
-  #replace(next: KeySet, text: string): void {
-    const before = this.current
-    this.current = next
-    this.#text = text
-    if (before !== undefined && isWithdrawn(before, next)) this.#options.onWithdrawn()
   }
 }
 

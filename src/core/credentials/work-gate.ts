@@ -20,7 +20,8 @@ export class AddressLines<Item> {
     const own = this.#lines.get(address) ?? []
     let pushedOut: Item | undefined
     if (this.#waiting >= this.#capacity) {
-      const longest = this.#longest()
+      let longest: Item[] = []
+      for (const line of this.#lines.values()) if (line.length > longest.length) longest = line
       if (longest.length <= own.length + 1) return item
       pushedOut = longest.pop()
     } else {
@@ -41,12 +42,6 @@ export class AddressLines<Item> {
     if (line.length > 0) this.#lines.set(address, line)
     this.#waiting--
     return item
-  }
-
-  #longest(): Item[] {
-    let longest: Item[] = []
-    for (const line of this.#lines.values()) if (line.length > longest.length) longest = line
-    return longest
   }
 }
 

@@ -2,7 +2,7 @@
 import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import { createKeyRing, UsedKeys, type KeyRing } from '../../core/credentials/key-ring.ts'
+import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
 import { explanationOf, type FindLocations } from '../../insight/explain/explanation.ts'
 import {
   knownThen,
@@ -76,7 +76,7 @@ export async function explainPast(
 
 /** Finds the key that was named by its id, as if it had been sent. */
 function ringWith({ clients, server }: Config, keyId: string | undefined): Pick<KeyRing, 'find'> {
-  const ring = createKeyRing(clients, new UsedKeys(), server.structuredQuotaHeaders)
+  const ring = createKeyRing(clients, new Map(), server.structuredQuotaHeaders)
   const named = keyId === undefined ? undefined : clients.keyById(keyId)
   return {
     find: (token) =>

@@ -4,7 +4,6 @@ import { BanBook } from '../../core/bans/ban-book.ts'
 import type { Config } from '../../config/config.ts'
 import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { TurnsOfClients } from '../../core/pipeline/client-turns.ts'
-import { UsedKeys } from '../../core/credentials/key-ring.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -53,7 +52,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     tracing,
     addresses,
     turns: new TurnsOfClients(),
-    usedKeys: new UsedKeys(),
+    usedKeys: new Map<string, true>(),
     /** Secret of the day from which the keys of TLS tickets are made. */
     ticketSecret,
     requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),

@@ -1,6 +1,6 @@
 /** Builds all that belongs to one configuration in one call; parts that would be equal are taken over from the one before. */
 import type { Config } from '../../config/config.ts'
-import { createJwtVerifier, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
+import { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import { createRequestPolicy, type RequestPolicy } from './request-policy.ts'
 import { upstreamFor, type Upstream } from './upstream.ts'
@@ -52,13 +52,11 @@ function verifierFor(
   before: JwtVerifier | undefined,
 ): JwtVerifier | undefined {
   if (jwt === undefined || before?.isFor(jwt) === true) return jwt && before
-  return createJwtVerifier(jwt, {
-    observer: {
-      keySetFetched: (fault) => {
-        metrics.keySetFetched(fault === undefined)
-        if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
-      },
-      unavailable: (reason) => metrics.credentialUnavailable(reason),
+  return new JwtVerifier(jwt, {
+    keySetFetched: (fault) => {
+      metrics.keySetFetched(fault === undefined)
+      if (fault !== undefined) log.keySetFailed({ cause: fault.cause })
     },
+    unavailable: (reason) => metrics.credentialUnavailable(reason),
   })
 }

@@ -14,7 +14,7 @@ import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { ClientTurns } from '../../core/pipeline/client-turns.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import { createKeyRing, UsedKeys, type KeyRing } from '../../core/credentials/key-ring.ts'
+import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
 import type { Charges } from '../../core/pipeline/take-quota.ts'
 import { createMemoryAuthority } from '../../state/memory/authority.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
@@ -67,7 +67,7 @@ export function createScratch(options: ScratchOptions) {
     take: (_: unknown, limit: number) => turnsTaken < limit,
   }
   const { structuredQuotaHeaders: isStructured } = config.server
-  const { keyRing = createKeyRing(config.clients, new UsedKeys(), isStructured) } = options
+  const { keyRing = createKeyRing(config.clients, new Map(), isStructured) } = options
   const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
   const parts = { ...charges, epochMs: now, bans, addresses, turns, load: { shed }, keyRing }
   return {

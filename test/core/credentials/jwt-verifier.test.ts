@@ -7,7 +7,7 @@ import { createClients } from '../../support/clients.ts'
 import { listening } from '../../support/listening.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { readBlocks } from '../../support/serving.ts'
-import { createJwtVerifier, type JwtVerifier } from '../../../src/core/credentials/jwt-verifier.ts'
+import { JwtVerifier } from '../../../src/core/credentials/jwt-verifier.ts'
 import {
   createTokenCallers,
   type CallerOf,
@@ -97,9 +97,9 @@ afterEach(() => {
 
 const createVerifier = (
   config: Partial<JwtConfig>,
-  options: Parameters<typeof createJwtVerifier>[1] = { observer: watch() },
+  ...options: [observer?: ReturnType<typeof watch>, timing?: object]
 ) =>
-  createJwtVerifier(
+  new JwtVerifier(
     {
       issuer,
       audience,
@@ -110,7 +110,8 @@ const createVerifier = (
       planClaim: 'plan',
       ...config,
     },
-    options,
+    options[0] ?? watch(),
+    options[1],
   )
 
 async function open(
@@ -119,7 +120,7 @@ async function open(
 ) {
   const server = await startKeyServer(keys)
   const observer = watch()
-  const verifier = createVerifier({ jwksUri: server.url, ...config }, { observer, timing })
+  const verifier = createVerifier({ jwksUri: server.url, ...config }, observer, timing)
   stops.push(() => verifier.close())
   await verifier.ready()
   return { server, verifier, observer }
@@ -510,7 +511,7 @@ describe('a key set from an address', () => {
     server.respond = (_, response) => void response.writeHead(503).end()
     const observer = watch()
     const timing = { retryMs: 10 }
-    const verifier = createVerifier({ jwksUri: server.url }, { observer, timing })
+    const verifier = createVerifier({ jwksUri: server.url }, observer, timing)
     stops.push(() => verifier.close())
     await verifier.ready()
     expect(await clientOf(verifier, await sign())).toBe('service_unavailable')
@@ -572,7 +573,7 @@ describe('the signatures that a verifier checks', () => {
     const over = by(callers.callerOf, true)
     const checks = watchChecks()
     // However long the checks take: with each second there is room for more.
-    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now())
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(Math.round(performance.now()))
     const outcomes = await Promise.all(
       Array.from({ length: 1_000 }, () =>
         clientOf(verifier, forge({ alg: 'ES256', kid: 'ec-1' }), home, over),

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { createClients } from '../../support/clients.ts'
-import { createKeyRing, UsedKeys } from '../../../src/core/credentials/key-ring.ts'
+import { createKeyRing, type UsedKeys } from '../../../src/core/credentials/key-ring.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const client = (id: string, keys: { id: string; key: string; expiresAtMs?: number }[]) => ({
@@ -13,7 +13,7 @@ const client = (id: string, keys: { id: string; key: string; expiresAtMs?: numbe
 })
 
 describe('a key ring', () => {
-  const used = new UsedKeys()
+  const used: UsedKeys = new Map()
   const ring = createKeyRing(
     createClients([
       client('acme', [
@@ -52,7 +52,7 @@ describe('a key ring', () => {
           return key && { client: own, key: { ...key, sha256 } }
         },
       },
-      new UsedKeys(),
+      new Map(),
       true,
     )
     const first = many.find('one')
@@ -76,7 +76,17 @@ describe('a key ring', () => {
     expect(next.find('one')).toBe('revoked')
     expect(next.find('four')).toBeUndefined()
     expect(next.findDigest(sha256('one'))).toBeUndefined()
-    for (let at = 0; at < 65_536; at++) used.add(String(at))
+    const many = createKeyRing(
+      {
+        keyByDigest: (digest) => ({
+          client: client('many', []),
+          key: { id: digest, sha256: digest, expiresAtMs: undefined },
+        }),
+      },
+      used,
+      true,
+    )
+    for (let at = 0; at < 65_536; at++) many.findDigest(String(at))
     expect(next.find('one')).toBeUndefined()
     expect(used.has('0')).toBe(true)
   })
