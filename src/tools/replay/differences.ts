@@ -32,23 +32,15 @@ interface DifferencesOptions {
   readonly bans: Pick<BansConfig, 'withinMs' | 'forgetAfterMs'>
 }
 
-/** A difference that is unexplained so far; a line that comes late may explain it. sinceMs: the earliest time it may depend on. */
-interface Waiting {
-  readonly request: LoggedRequest
-  readonly replayed: Decided
-  readonly isBan: boolean
-  readonly sinceMs: number
-}
-
 interface History {
   readonly minute: WindowCounts
   readonly day: WindowCounts
   /** The process that decided last. */
   process: string
-  /** Unix time in ms of the last decision without the store, and of the last one by another revision. */
+  /** Unix time in ms of the last decision without the store, of the last one by another revision, and of the last whose line came late. */
   degradedMs: number
   foreignRevisionMs: number
-  readonly waiting: Waiting[]
+  lateMs: number
 }
 
 /** The latest difference in a key's bans, or in the refusals that are its strikes. Differences that depend on it have its cause. */
@@ -56,10 +48,6 @@ interface Latest {
   readonly atMs: number
   readonly cause: Cause
 }
-
-/** Most differences that wait for a late line, in all and of one client. Those beyond stay unexplained. */
-const MOST_WAITING = 50_000
-const MOST_OF_ONE = 1_000
 
 export class Differences {
   readonly #options: DifferencesOptions
@@ -74,7 +62,6 @@ export class Differences {
   readonly #usedBefore = new Map<string, number>()
   #firstMs = Infinity
   #same = 0
-  #waiting = 0
 
   constructor(options: DifferencesOptions) {
     this.#options = options
@@ -116,53 +103,22 @@ export class Differences {
     const ahead = Number(replayed === 'admitted') - Number(logged === 'admitted')
     history.minute.shift(ahead, cause)
     history.day.shift(ahead, cause)
-    const mayWait = beyondBy === undefined && this.#waiting < MOST_WAITING
-    if (cause === 'unexplained' && mayWait && history.waiting.length < MOST_OF_ONE) {
-      this.#waiting++
-      history.waiting.push({ request, replayed, isBan, sinceMs })
-    } else this.#record(request, replayed, cause)
+    this.#record(request, replayed, cause)
   }
 
-  /** Takes a line that came too late to be decided in order. Returns whether the replay has admitted another request instead. */
-  late(request: LoggedRequest): boolean {
-    const { atMs, keyId, logged } = request
-    const history = this.#clients.get(request.client)
-    if (history === undefined) return false
+  /** Takes a line that came too late to be decided in order. */
+  late(request: LoggedRequest): void {
+    const { atMs, client, logged } = request
+    const history = this.#clients.get(client)
+    if (history === undefined) return
+    history.lateMs = Math.max(history.lateMs, atMs)
     if (this.#isForeign(request))
       history.foreignRevisionMs = Math.max(history.foreignRevisionMs, atMs)
-    if (logged === 'minute' || logged === 'day') this.#explainBans(history, keyId, atMs)
-    if (logged !== 'admitted') return false
-    const refused = history.waiting.find(
-      (one) => !one.isBan && one.request.logged !== 'admitted' && isDuring(one, request),
-    )
-    if (refused !== undefined) {
-      this.#explain(history, refused)
-      this.#explainBans(history, refused.request.keyId, refused.request.atMs)
-    }
-    for (const counts of [history.minute, history.day]) {
-      if (!counts.isRunning(atMs)) continue
-      counts.charge(request)
-      // The replay charged the other request instead.
-      if (refused) counts.shift(Number.isNaN(request.refundedAtMs) ? -1 : 0, 'missing')
-    }
+    if (logged !== 'admitted') return
+    for (const counts of [history.minute, history.day])
+      if (counts.isRunning(atMs)) counts.charge(request)
     if (isBeyond(request, history))
       this.#record(request, logged, this.#causeBeyond(request, history))
-    return refused !== undefined
-  }
-
-  /** Explains the bans that depend on a strike which the replay lacks. */
-  #explainBans(history: History, keyId: string, strikeMs: number): void {
-    this.#strikes.set(keyId, { atMs: strikeMs, cause: 'missing' })
-    for (const one of history.waiting.filter(({ isBan }) => isBan)) {
-      const { atMs, keyId: its } = one.request
-      if (its === keyId && strikeMs >= one.sinceMs && strikeMs <= atMs) this.#explain(history, one)
-    }
-  }
-
-  #explain({ waiting }: History, one: Waiting): void {
-    this.#waiting--
-    waiting.splice(waiting.indexOf(one), 1)
-    this.#record(one.request, one.replayed, 'missing')
   }
 
   #record({ atMs, client, logged }: LoggedRequest, replayed: Decided, cause: Cause): void {
@@ -174,9 +130,6 @@ export class Differences {
   }
 
   report(): Comparison {
-    for (const { waiting } of this.#clients.values())
-      for (const { request, replayed } of waiting.splice(0))
-        this.#record(request, replayed, 'unexplained')
     return { same: this.#same, differs: this.#differs, examples: [...this.#examples.values()] }
   }
 
@@ -216,7 +169,7 @@ export class Differences {
     const reset = isRefusedNow && this.facts.during(`reset of ${replayed} ${client}`, sinceMs, atMs)
     const isLost = this.#wasLost(history, sinceMs, atMs)
     if (history.foreignRevisionMs >= sinceMs || reset || isDegraded || isLost) return 'limits'
-    if (this.#hasHole(sinceMs, atMs)) return 'missing'
+    if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     const counts = isOfDay(request, replayed) ? history.day : history.minute
     const usedMs = this.#usedBefore.get(client) ?? -Infinity
     // A difference may only follow from earlier ones.
@@ -244,7 +197,7 @@ export class Differences {
     if (before && before.cause !== 'unexplained' && before.atMs >= atMs - forgetAfterMs)
       return before.cause
     if (isDegraded || this.#wasLost(history, sinceMs, atMs)) return 'strikes'
-    if (this.#hasHole(sinceMs, atMs)) return 'missing'
+    if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     // In the middle of a ban, other processes refuse the key, too.
     const isNews =
       ban !== undefined &&
@@ -257,9 +210,9 @@ export class Differences {
     return isCut ? 'missing' : 'unexplained'
   }
 
-  #hasHole(sinceMs: number, atMs: number): boolean {
+  #hasHole({ lateMs }: History, sinceMs: number, atMs: number): boolean {
     const gap = this.facts.during('gap', sinceMs, atMs)
-    return gap !== undefined || this.#hasForgotten(sinceMs, atMs)
+    return gap !== undefined || lateMs >= sinceMs || this.#hasForgotten(sinceMs, atMs)
   }
 
   #wasLost({ degradedMs }: History, sinceMs: number, atMs: number): boolean {
@@ -285,7 +238,7 @@ const newHistory = (process: string): History => ({
   process,
   degradedMs: -Infinity,
   foreignRevisionMs: -Infinity,
-  waiting: [],
+  lateMs: -Infinity,
 })
 
 const startOf = (atMs: number, lengthMs: number): number => Math.floor(atMs / lengthMs) * lengthMs
@@ -301,7 +254,3 @@ const isBeyond = (request: LoggedRequest, { minute, day }: History): boolean =>
   request.logged === 'admitted' &&
   Number.isNaN(request.refundedAtMs) &&
   (day.isBeyond(request) || minute.isBeyond(request))
-
-/** Whether a late request was charged when this one was refused. */
-const isDuring = ({ request, sinceMs }: Waiting, late: LoggedRequest): boolean =>
-  late.atMs >= sinceMs && request.atMs >= late.atMs && !(request.atMs > late.refundedAtMs)

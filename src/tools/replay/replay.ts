@@ -127,16 +127,15 @@ class Replaying {
     const { atMs, refundedAtMs } = row
     const decided = logged === 'unknown' ? 'admitted' : logged
     const isOwn = logged !== 'unknown'
-    const isReplaced = isOwn && this.#differences.late(this.#own(row, known, logged))
+    if (isOwn) this.#differences.late(this.#own(row, known, logged))
     // The rest that a client's first line reports includes this request.
     const reportedMs = isOwn && !this.#differences.isUnusedBefore ? Infinity : 0
     const isReported = atMs <= (this.#seeded.get(caller.clientId) ?? reportedMs)
     if (decided === 'admitted' && Number.isNaN(refundedAtMs) && !isReported) {
       const runs = (lengthMs: number): number => Number(isSameWindow(lengthMs, atMs, this.#lastMs))
       const used = { minute: runs(MINUTE_MS), day: runs(DAY_MS) }
-      if (!isGone && (before !== undefined || !isReplaced))
-        this.#policy.seed(caller, this.#lastMs, used)
-      if (before !== undefined && !isReplaced) this.#before?.seed(before, this.#lastMs, used)
+      if (!isGone) this.#policy.seed(caller, this.#lastMs, used)
+      if (before !== undefined) this.#before?.seed(before, this.#lastMs, used)
     }
     this.#count(known, atMs, isGone ? 'free' : decided, before && decided)
   }
