@@ -136,6 +136,7 @@ const titles = {
   against: 'old.yaml',
   version: '0.1.0',
   madeAtMs: Date.parse('2026-11-03T14:07:31Z'),
+  remarks: ['3 unreadable; line 88120 of access.log.gz', ...HOSTILE],
 }
 
 describe('the page of a replay', () => {

@@ -46,8 +46,7 @@ export const named = (name: string): Markup =>
 export const data = (value: unknown): Markup =>
   new Markup(JSON.stringify(value).replaceAll('<', String.raw`\u003c`))
 
-/** Head of a column. wide: its cells take a line of their own in the cards of a narrow screen. */
-export type Head = string | { readonly text: string; readonly kind: 'number' | 'wide' }
+type Head = string | { readonly text: string; readonly kind: 'number' }
 /** Head of a column of numbers, or of texts that stand for numbers. */
 export const number = (text: string): Head => ({ text, kind: 'number' })
 

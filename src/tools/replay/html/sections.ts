@@ -1,6 +1,6 @@
-/** Renders the sections of a report: the overall outcome, clients and plans, limits that would fit, differences from the log, what was read. */
+/** Renders the sections of a report: the overall outcome, clients and plans, limits that would fit, what was read. */
 import { count, duration, plural } from '../../../insight/format.js'
-import type { Cause, Outcome, ReplayReport, Suggestions } from '../report.ts'
+import type { Outcome, ReplayReport, Suggestions } from '../report.ts'
 import { percentOf, windowsOf } from '../suggest.ts'
 import { firstOf, moreOf, refusedOf } from '../totals.ts'
 import { markup, named, number, table, type Content, type Markup } from './markup.ts'
@@ -12,6 +12,8 @@ export interface Titles {
   readonly against?: string
   readonly version: string
   readonly madeAtMs: number
+  /** What was left out, came late or differs from the log, a line each. */
+  readonly remarks: readonly string[]
 }
 
 const section = (title: string, ...content: Content[]): Markup => {
@@ -20,7 +22,8 @@ const section = (title: string, ...content: Content[]): Markup => {
 ${content}</section>`
 }
 
-export function body(report: ReplayReport, { config, against, version, madeAtMs }: Titles): Markup {
+export function body(report: ReplayReport, titles: Titles): Markup {
+  const { config, against, version, madeAtMs, remarks } = titles
   const madeAt = moment(new Date(madeAtMs).toISOString())
   const step = duration(report.overTime.stepSeconds * 1_000)
   const versus = against === undefined ? '' : markup` against ${named(against)}`
@@ -39,8 +42,7 @@ ${section(
 ${section('By plan', plansTable(report))}
 ${report.suggestions && section('Limits that would fit', limitsTable(report.suggestions))}
 ${section('Clients', clientsTable(report))}
-${report.log && section('Differs from the log', logTable(report.log))}
-${section('Read', readList(report))}
+${section('Read', readList(report, remarks))}
 </main>`
 }
 
@@ -175,71 +177,23 @@ function limitsTable({ share, until, plans }: Suggestions): Content {
   ]
 }
 
-const causes: Readonly<Record<Cause, string>> = {
-  limits:
-    'another limit counted: of another revision, without the store, set back by an operator, or what other workers and gateways held of it',
-  strikes: 'a strike or ban of another worker, gateway or operator, known here later or not at all',
-  missing: 'the log begins or has a hole within the window, or a request came late: --window 10m',
-  unexplained: 'no cause was found',
-}
-
-function logTable({ same, differs, examples }: NonNullable<ReplayReport['log']>): Content {
-  const rows = Object.entries(differs).filter(([, amount]) => amount > 0) as [Cause, number][]
-  const all = rows.reduce((sum, [, amount]) => sum + amount, 0)
-  const exampleOf = (cause: Cause): Content => {
-    const example = examples.find((each) => each.cause === cause)
-    if (example === undefined) return '–'
-    const { at, client, logged, replayed } = example
-    return [moment(at), ' ', named(client), `: logged ${logged}, replayed ${replayed}`]
-  }
-  const wide = (text: string) => ({ text, kind: 'wide' }) as const
-  return [
-    markup`<p>${plural(all, 'request')} of ${count(same + all)} that the log has an answer to; the others are answered the same.</p>`,
-    all > 0 &&
-      table(
-        'Differs from the log',
-        ['Cause', number('Requests'), wide('Meaning'), wide('First')],
-        rows.map(([cause, amount]) => [cause, amount, causes[cause], exampleOf(cause)]),
-      ),
-  ]
-}
-
 const MOST_NAMES = 100
 
-const names = (all: readonly string[]): Content =>
-  all.length === 0
-    ? 'none'
-    : [
-        all.slice(0, MOST_NAMES).map((name, at) => [at > 0 && ', ', named(name)]),
-        all.length > MOST_NAMES && `, and ${count(all.length - MOST_NAMES)} more`,
-      ]
+const names = (all: readonly string[]): Content => [
+  all.slice(0, MOST_NAMES).map((name, at) => [at > 0 && ', ', named(name)]),
+  all.length > MOST_NAMES && `, and ${count(all.length - MOST_NAMES)} more`,
+]
 
-function readList({ read, unknownClients, ...report }: ReplayReport): Markup {
-  const { firstUnreadable: first } = read
-  const where = first !== null && [
-    ' (first: ',
-    named(first.file),
-    ` line ${first.line}, `,
-    named(first.why),
-    ')',
-  ]
-  const unknown = unknownClients.requests > 0 && [': ', names(unknownClients.names)]
+function readList({ from, to, revision, read }: ReplayReport, remarks: readonly string[]): Content {
   const rows: readonly (readonly [string, Content])[] = [
     ['Files', names(read.files)],
     ['Lines', count(read.lines)],
-    ['Time', [moment(report.from), ' to ', moment(report.to)]],
-    ['Unreadable', [count(read.unreadable), where]],
-    ['No requests', `${count(read.otherLines)} (starts, reloads)`],
-    [
-      'Not judged',
-      `${count(report.notJudged)} (refused before bans and quota, of nobody, or 401 or 403 of another server; its other requests count as admitted ones)`,
-    ],
-    ['Of unknown clients', [count(unknownClients.requests), unknown]],
-    ['Late', `${count(read.late)} (out of order by more than the window)`],
-    ...(read.notesDropped > 0 ? [['Events not kept', count(read.notesDropped)] as const] : []),
-    ['Cut off', names(read.cutOff)],
-    ['Revision', report.revision],
-    ['Revisions in the log', names(read.revisions)],
+    ['Time', [moment(from), ' to ', moment(to)]],
+    ['Revision', revision],
+    ['Revisions in the log', read.revisions.length === 0 ? 'none' : names(read.revisions)],
   ]
-  return markup`<dl>${rows.map(([head, cell]) => markup`<dt>${head}</dt><dd>${cell}</dd>\n`)}</dl>`
+  return [
+    markup`<dl>${rows.map(([head, cell]) => markup`<dt>${head}</dt><dd>${cell}</dd>\n`)}</dl>`,
+    remarks.map((line) => markup`<p>${named(line)}</p>\n`),
+  ]
 }
