@@ -46,10 +46,11 @@ export class FrontDoor {
     this.#policy = policy
     this.#upstreams = upstreams
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
-    const needed = () => new Set(connections.inFlight.map(({ terms }) => terms.upstream))
+    const isNeeded = (upstream: object) =>
+      connections.inFlight.some(({ terms }) => terms.upstream === upstream)
     this.#reviews = setInterval(() => {
       upstreams.review(judge)
-      upstreams.closeUnused(needed)
+      upstreams.closeUnused(isNeeded)
     }, REVIEW_EVERY_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
     this.#server = new PublicServer(config, {

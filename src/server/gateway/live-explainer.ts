@@ -1,5 +1,10 @@
 /** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
-import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain-operations.ts'
+import type {
+  Explained,
+  ExplainNeeds,
+  HypotheticalRequest,
+} from '../../admin/explain-operations.ts'
+import type { Explanation } from '../../insight/api/explain.ts'
 import type { FindLocations } from '../../insight/explain/explanation.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
@@ -9,44 +14,10 @@ import type { Gateway } from './gateway.ts'
 import { tokenVerifier } from './read-token.ts'
 import { readTokenIn, seenBy, standingsIn } from './worker-link.ts'
 
-/** Explanations take no more than about this share of the time of their process, after a first few. */
-const SHARE = 0.05
-const FIRST_MS = 100
-
 /** Limit of explanations under way, as each may wait for the store. */
 const AT_ONCE = 8
-
-type Aside = <Made>(waited: Promise<Made>) => Promise<Made>
-
-/** Bounds explanations, so that they do not delay callers. */
-class Budget {
-  #underway = 0
-  #spentMs = 0
-  #lookedMs = performance.now()
-
-  get isLeft(): boolean {
-    const nowMs = performance.now()
-    this.#spentMs = Math.max(0, this.#spentMs - SHARE * (nowMs - this.#lookedMs))
-    this.#lookedMs = nowMs
-    return this.#spentMs < FIRST_MS && this.#underway < AT_ONCE
-  }
-
-  /** Counts the time of the work, without the time that a thread takes meanwhile. */
-  async spend<Made>(work: (aside: Aside) => Promise<Made>): Promise<Made> {
-    const beganMs = performance.now()
-    let asideMs = 0
-    this.#underway += 1
-    try {
-      return await work(async (waited) => {
-        const waitsMs = performance.now()
-        return waited.finally(() => (asideMs += performance.now() - waitsMs))
-      })
-    } finally {
-      this.#underway -= 1
-      this.#spentMs += performance.now() - beganMs - asideMs
-    }
-  }
-}
+/** Each takes a few ms of a process that may serve. */
+const PER_SECOND = 10
 
 /** Reading the client files of a million clients takes less. */
 const LOCATIONS_MS = 5_000
@@ -56,49 +27,60 @@ const LATE_FILES = `where settings stand: the files could not be read within ${L
 /** Runs one reading at a time. missing: receives the reason where places are left out. */
 function locationsFinder({ reloads, settingLocations }: Gateway) {
   let last: Promise<unknown> = Promise.resolve()
-  return (aside: Aside, missing: string[]): FindLocations | undefined => {
-    if (settingLocations === undefined) return undefined
-    return async (asked) => {
+  return (missing: string[]): FindLocations | undefined =>
+    settingLocations &&
+    (async (asked) => {
       const { revision } = reloads.config
       const reading = last.then(() => settingLocations({ revision, asked }, LOCATIONS_MS))
       last = reading.catch(() => undefined)
-      const found = await aside(reading).catch(() => void missing.push(LATE_FILES))
+      const found = await reading.catch(() => void missing.push(LATE_FILES))
       return found === 'otherFiles' ? void missing.push(OTHER_FILES) : found
-    }
-  }
+    })
 }
 
 const STORE_AWAY = 'the store is away: what take-quota would say cannot be foretold'
 
 export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
   const { reloads, workers } = gateway
-  const budget = new Budget()
   const finder = locationsFinder(gateway)
   const verifier = tokenVerifier((token) => readTokenIn(workers.links, token))
+  let underway = 0
+  let latest = { second: 0, begun: 0 }
+  const explained = async (
+    scope: 'store' | 'gateway',
+    make: (missing: string[], findLocations?: FindLocations) => Promise<Explanation>,
+  ): Promise<Explained> => {
+    const missing: string[] = []
+    underway += 1
+    latest.begun += 1
+    const explanation = await make(missing, finder(missing)).finally(() => (underway -= 1))
+    return {
+      scope: missing.includes(STORE_AWAY) ? 'gateway' : scope,
+      ...(missing.length > 0 && { missing }),
+      explanation,
+    }
+  }
   return {
-    mayAsk: () => budget.isLeft,
+    mayAsk() {
+      const second = Math.floor(performance.now() / 1000)
+      if (second !== latest.second) latest = { second, begun: 0 }
+      return underway < AT_ONCE && latest.begun < PER_SECOND
+    },
     async hypothetical(query) {
       const { config } = reloads
       const { keyId } = query
       if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
-      const missing: string[] = []
-      const explanation = await budget.spend((aside) =>
-        explain(config, questionOf(query), knownNow(gateway, missing, aside), {
-          verifier: config.jwt && verifier,
-          findLocations: finder(aside, missing),
-        }),
-      )
-      const scope = missing.includes(STORE_AWAY) ? 'gateway' : 'store'
-      return { scope, ...(missing.length > 0 && { missing }), explanation }
+      return explained('store', (missing, findLocations) => {
+        const known = knownNow(gateway, missing)
+        const parts = { verifier: config.jwt && verifier, findLocations }
+        return explain(config, questionOf(query), known, parts)
+      })
     },
-    async recorded(decision) {
-      const { config } = reloads
+    recorded(decision) {
       const ban = decision.key === null ? undefined : workers.operatorBans.all.get(decision.key)
-      const missing: string[] = []
-      const explanation = await budget.spend((aside) =>
-        explainPast(config, decision, { ban, findLocations: finder(aside, missing) }),
+      return explained('gateway', (_, findLocations) =>
+        explainPast(reloads.config, decision, { ban, findLocations }),
       )
-      return { scope: 'gateway', ...(missing.length > 0 && { missing }), explanation }
     },
   }
 }
@@ -121,7 +103,7 @@ const questionOf = ({
 })
 
 /** missing: receives what cannot be known. */
-function knownNow(gateway: Gateway, missing: string[], aside: Aside): Known {
+function knownNow(gateway: Gateway, missing: string[]): Known {
   const { links, operatorBans: bans, stores } = gateway.workers
   return {
     shed: worstShed(seenBy(links).sheds),
@@ -132,12 +114,12 @@ function knownNow(gateway: Gateway, missing: string[], aside: Aside): Known {
       cause: fault,
     })),
     async ofCaller({ clientId, keyId, limits }) {
-      const { answers, missing: silent } = await aside(standingsIn(links, { clientId, keyId }))
+      const { answers, missing: silent } = await standingsIn(links, { clientId, keyId })
       missing.push(...silent)
       const standings = answers.toSorted((one, other) => (one.worker ?? 0) - (other.worker ?? 0))
       const own = { ban: bans.all.get(keyId), ...(answers.length > 0 && { standings }) }
       try {
-        const [counted] = await aside(stores.counters.look([{ id: clientId, limits }]))
+        const [counted] = await stores.counters.look([{ id: clientId, limits }])
         missing.push(...unstated(counted))
         const use = { minute: counted?.minute.used ?? 0, day: counted?.day.used ?? 0 }
         return { ...own, use, countedAtMs: counted?.nowMs }

@@ -82,11 +82,6 @@ export class Upstream {
     this.#checks?.stop()
   }
 
-  /** Whether no request and no tunnel is under way on it. */
-  get isIdle(): boolean {
-    return this.forwarder.underWay === 0
-  }
-
   /** Waits for requests under way, cuts tunnels, closes connections. */
   async close(): Promise<void> {
     this.retire()
@@ -132,12 +127,10 @@ export class Upstreams {
     for (const { upgrades } of this.#all()) upgrades.review(judge)
   }
 
-  /** Closes retired upstreams that nothing uses any more. needed: returns those of requests under way, which may reach theirs late. */
-  closeUnused(needed: () => ReadonlySet<object>): void {
-    if (this.#retired.size === 0) return
-    const stillNeeded = needed()
+  /** Closes retired upstreams that nothing uses any more. isNeeded: by a request under way, which may reach it late. */
+  closeUnused(isNeeded: (upstream: Upstream) => boolean): void {
     for (const upstream of this.#retired) {
-      if (!upstream.isIdle || stillNeeded.has(upstream)) continue
+      if (upstream.forwarder.underWay > 0 || isNeeded(upstream)) continue
       this.#retired.delete(upstream)
       void upstream.close()
     }

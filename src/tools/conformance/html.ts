@@ -1,10 +1,8 @@
 /** Renders the report as one page that needs neither scripts nor the network. */
 import { createHash } from 'node:crypto'
+import { markup, Markup } from '../replay/html/markup.ts'
 import { inOneLine } from './suite.ts'
 import type { Report } from './suite.ts'
-
-const escaped = (text: string): string =>
-  text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)
 
 const style = `:root{color-scheme:light dark}
 body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
@@ -23,17 +21,16 @@ export function reportPage(report: Report): string {
   const { perMinute, perDay } = report.limits
   const rows = report.checks.map(
     ({ name, verdict, seen, rule, source }) =>
-      `<tr><td>${name}</td><td class="${verdict.replace(' ', '-')}">${verdict}</td><td>${escaped(seen)}</td><td>${escaped(rule)}<br><small>${escaped(source)}</small></td></tr>`,
+      markup`<tr><td>${name}</td><td class="${verdict.replace(' ', '-')}">${verdict}</td><td>${seen}</td><td>${rule}<br><small>${source}</small></td></tr>\n`,
   )
-  return `<!doctype html>
+  return markup`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-${hash}'">
-<title>Conformance of ${escaped(report.target)}</title><style>${style}</style></head><body><main>
-<h1>Conformance of ${escaped(report.target)}</h1>
+<title>Conformance of ${report.target}</title><style>${new Markup(style)}</style></head><body><main>
+<h1>Conformance of ${report.target}</h1>
 <p>${perMinute} a minute, ${perDay} a day. ${inOneLine(report)}, from ${report.startedAt}.</p>
 <table><thead><tr><th scope="col">Check</th><th scope="col">Verdict</th><th scope="col">Seen</th><th scope="col">Rule</th></tr></thead>
 <tbody>
-${rows.join('\n')}
-</tbody></table></main></body></html>
-`
+${rows}</tbody></table></main></body></html>
+`.html
 }

@@ -28,17 +28,18 @@ export class OverTime {
   }
 
   report(hasBefore: boolean): ReplayReport['overTime'] {
-    const refusedColumns = (all: Record<Decided, Float64Array>) => ({
-      minute: [...all.minute.subarray(0, this.#steps)],
-      day: [...all.day.subarray(0, this.#steps)],
-      ban: [...all.ban.subarray(0, this.#steps)],
+    const shown = (column: Float64Array) => [...column.subarray(0, this.#steps)]
+    const refused = ({ minute, day, ban }: Columns) => ({
+      minute: shown(minute),
+      day: shown(day),
+      ban: shown(ban),
     })
     return {
       from: this.#fromMs === undefined ? null : new Date(this.#fromMs).toISOString(),
       stepSeconds: this.#stepMs / 1000,
-      admitted: [...this.#now.admitted.subarray(0, this.#steps)],
-      ...refusedColumns(this.#now),
-      ...(hasBefore && { before: refusedColumns(this.#before) }),
+      admitted: shown(this.#now.admitted),
+      ...refused(this.#now),
+      ...(hasBefore && { before: refused(this.#before) }),
     }
   }
 
@@ -52,7 +53,9 @@ export class OverTime {
   }
 }
 
-const columns = (): Record<Decided, Float64Array> => {
+type Columns = Record<Decided, Float64Array>
+
+const columns = (): Columns => {
   const column = (): Float64Array => new Float64Array(MOST_STEPS)
   return { admitted: column(), minute: column(), day: column(), ban: column(), free: column() }
 }
