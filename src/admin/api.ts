@@ -3,24 +3,28 @@ import type { IncomingMessage } from 'node:http'
 import type { AuditLine } from '../core/record/log.ts'
 import { StoreUnavailable } from '../state/contract.ts'
 import type { Answer } from './answers.ts'
-import { banOperations } from './ban-operations.ts'
-import { clientOperations } from './client-operations.ts'
-import { configOperations } from './config-operations.ts'
-import { explainOperation } from './explain-operations.ts'
+import { banOperations } from './bans/operations.ts'
+import { clientOperations } from './clients/operations.ts'
+import { configOperations } from './config/operations.ts'
+import { explainOperation } from './explain/operations.ts'
 import { fault, methodNotAllowed, Refused } from './faults.ts'
-import { liveOperations } from './live-operations.ts'
+import { overviewOperations } from './overview/operations.ts'
 import { matchPath, type ApiNeeds, type Operation } from './operation.ts'
-import { stateOperations } from './state-operations.ts'
-import { usageOperations } from './usage-operations.ts'
+import { routeOperations } from './routes/operations.ts'
+import { shadowOperations } from './shadow/operations.ts'
+import { systemOperations } from './system/operations.ts'
+import { usageOperations } from './usage/operations.ts'
 
 export const operations: readonly Operation[] = [
   ...configOperations,
-  ...liveOperations,
+  ...overviewOperations,
   explainOperation,
   ...clientOperations,
   ...banOperations,
   ...usageOperations,
-  ...stateOperations,
+  ...routeOperations,
+  ...systemOperations,
+  ...shadowOperations,
 ]
 
 export interface AdminApiParts extends ApiNeeds {

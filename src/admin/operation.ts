@@ -9,8 +9,8 @@ import type { Live } from '../insight/live/live.ts'
 import type { UsageHistory } from '../insight/usage/usage-history.ts'
 import type { Counters } from '../state/counters.ts'
 import type { Answer } from './answers.ts'
-import type { ExplainNeeds } from './explain-operations.ts'
-import type { StateNeeds } from './state-operations.ts'
+import type { ExplainNeeds } from './explain/operations.ts'
+import type { StateNeeds } from './system/operations.ts'
 
 /** Needs of all operations together; server/gateway/admin-parts.ts provides them. */
 export interface ApiNeeds extends StateNeeds, ExplainNeeds {

@@ -2,30 +2,37 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
-import { createRequire } from 'node:module'
-import { basename, extname, join } from 'node:path'
+import { createRequire, stripTypeScriptTypes } from 'node:module'
+import { basename, extname, join, relative } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { Answer } from './answers.ts'
 import { methodNotAllowed } from './faults.ts'
 
-/** Files in src/admin/page by what they are; all but the HTML are served below /page/. */
+/** Files of the page by what they are. */
 const contentTypes: Readonly<Record<string, string>> = {
-  css: 'text/css; charset=utf-8',
-  html: 'text/html; charset=utf-8',
-  js: 'text/javascript; charset=utf-8',
-  mjs: 'text/javascript; charset=utf-8',
-  svg: 'image/svg+xml',
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.ts': 'text/javascript; charset=utf-8',
+  '.svg': 'image/svg+xml',
 }
-const typeOf = (file: string): string | undefined => contentTypes[extname(file).slice(1)]
 
-/** Listed once, at the start: no path of a request reaches the file system. */
-export const pageFiles = readdirSync(join(import.meta.dirname, 'page'), {
-  recursive: true,
-  encoding: 'utf8',
-}).filter((file) => typeOf(file) !== undefined && file !== 'index.html')
+const src = join(import.meta.dirname, '..')
+const PAGE = 'admin/page/index.html'
+/** A build has made TypeScript JavaScript. */
+const asScript = (file: string): string => file.replace(/\.ts$/, '.js')
+const onDisk = import.meta.filename.endsWith('.ts') ? String : asScript
+/** Page and command line write numbers, times and changes alike. */
+const shared = ['config/time.ts', 'config/changes/radius-in-words.ts', 'insight/format.js']
+/** Below src. Listed once, at the start: no path of a request reaches the file system. */
+const files = readdirSync(import.meta.dirname, { recursive: true, encoding: 'utf8' })
+  .map((file) => `admin/${file}`)
+  .filter((file) => /\/(?:page\/|view|words\.)[^/]+$/.test(file) && extname(file) in contentTypes)
+  .concat(shared.map(onDisk))
+const isScript = (file: string): boolean => /\.[jt]s$/.test(file)
 
 const require = createRequire(import.meta.url)
-/** Paths of installed packages' files, served below /page/. They are looked for when they are asked for. */
+/** Paths of installed packages' files, served beside the page's own. They are looked for when they are asked for. */
 export const libraries = {
   'preact.js': () => require.resolve('preact'),
   'hooks.js': () => require.resolve('preact/hooks'),
@@ -34,9 +41,6 @@ export const libraries = {
   'uplot.js': () => require.resolve('uplot/dist/uPlot.iife.min.js'),
   'uplot.css': () => require.resolve('uplot/dist/uPlot.min.css'),
 } as const
-
-/** Files served at their path below src, so that page and server format numbers and times alike. */
-export const sharedFiles = ['insight/format.js'] as const
 
 /** The page loads nothing from elsewhere, and no other page can frame it. */
 const fields = {
@@ -49,19 +53,19 @@ const fields = {
   Vary: 'Accept-Encoding',
 }
 
-const ownPath = (file: string) => (): string => join(import.meta.dirname, '..', file)
-/** Path of each asset, by the path of its URL. */
-const files = new Map([
-  ['/', ownPath('admin/page/index.html')],
-  ...pageFiles.map((file) => [`/page/${file}`, ownPath(`admin/page/${file}`)] as const),
-  ...sharedFiles.map((file) => [`/${file}`, ownPath(file)] as const),
-  ...Object.entries(libraries).map(([name, file]) => [`/page/${name}`, file] as const),
+/** Path of each asset, by the path of its URL: as below src, so that scripts find one another. */
+export const pageFiles: ReadonlyMap<string, () => string> = new Map([
+  ...files.map((file) => {
+    const path = file === PAGE ? '/' : `/${asScript(file)}`
+    return [path, () => join(src, file)] as const
+  }),
+  ...Object.entries(libraries).map(([name, file]) => [`/admin/page/${name}`, file] as const),
 ])
 const assets = new Map<string, Answer>()
 
 /** undefined: the path is none of the page's. */
 export function pageAsset({ method, headers }: IncomingMessage, path: string): Answer | undefined {
-  const file = files.get(path)
+  const file = pageFiles.get(path)
   if (file === undefined) return undefined
   if (method !== 'GET' && method !== 'HEAD') return methodNotAllowed('GET, HEAD')
   const isZipped = /\bgzip\b/.test(String(headers['accept-encoding']))
@@ -72,14 +76,12 @@ export function pageAsset({ method, headers }: IncomingMessage, path: string): A
 
 /** Files are read on first use, as the page of most gateways is never opened. */
 function readAsset(path: string, file: string, isZipped: boolean): Answer {
-  const text = readFileSync(file, 'utf8')
-  const isOwnScript = extname(path) === '.js' && !(path.slice('/page/'.length) in libraries)
-  const script = withAddresses(isOwnScript ? withoutRemarks(text) : text)
-  const body = isZipped ? gzipSync(script) : script
+  const text = textOf(path, file)
+  const body = isZipped ? gzipSync(text) : text
   const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
   const asset = {
     status: 200,
-    contentType: typeOf(file) ?? 'text/plain',
+    contentType: contentTypes[extname(file)] ?? 'text/javascript; charset=utf-8',
     body,
     fields: { ...fields, ETag: `"${digest}"`, ...(isZipped && { 'Content-Encoding': 'gzip' }) },
   }
@@ -87,13 +89,33 @@ function readAsset(path: string, file: string, isZipped: boolean): Answer {
   return asset
 }
 
-/** Browsers know no packages: a script in /page/ that imports one gets its address instead. */
-const withAddresses = (script: string): string =>
-  script
-    .replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) => `./${basename(name)}.js`)
-    // The page is served one folder higher than it lies below src.
-    .replaceAll(/(?<=\bfrom ')\.\.\/(?=(?:\.\.\/)+insight\/)/g, '')
+function textOf(path: string, file: string): string {
+  if (path === '/') return readFileSync(file, 'utf8').replace('<!-- scripts -->', scriptTags)
+  const isOwn = isScript(path) && file.startsWith(src)
+  const text = isOwn ? scriptText(relative(src, file)) : readFileSync(file, 'utf8')
+  // Browsers know no packages: a script that imports one gets its address instead.
+  return text.replaceAll(/(?<=\bfrom ?['"])[\w/]+(?=['"])/g, (name) => `./${basename(name)}.js`)
+}
 
-/** Removes comments and indentation, a quarter of the text; line numbers stay. */
-export const withoutRemarks = (script: string): string =>
-  script.replaceAll(/^\s*\/\/.*$|\/\*\*[^]*?\*\//gm, '').replaceAll(/^\s+/gm, '')
+/** Views register themselves, before the page begins. All that they import is fetched at the same time. */
+const scriptTags = files
+  .filter(isScript)
+  .map(asScript)
+  .map((file) =>
+    file.endsWith('/view.js')
+      ? `<script type="module" src="${file}"></script>`
+      : `<link rel="modulepreload" href="${file}" />`,
+  )
+  .join('\n')
+
+/** A script below src as browsers get it: without types, comments and indentation, a third of the text; line numbers stay. */
+export function scriptText(path: string): string {
+  const file = onDisk(path)
+  const text = readFileSync(join(src, file), 'utf8')
+  // Types become as many spaces.
+  return (file.endsWith('.ts') ? stripTypeScriptTypes(text) : text)
+    .replaceAll(/ {2,}/g, (run, at: number) => (text.startsWith(run, at) ? run : ' '))
+    .replaceAll(/^\s*\/\/.*$|\/\*\*[^]*?\*\//gm, '')
+    .replaceAll(/^\s+|[ ]+$/gm, '')
+    .replaceAll(/(?<=\bfrom '\.[^']*\.)ts(?=')/g, 'js')
+}

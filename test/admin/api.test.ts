@@ -2,7 +2,7 @@
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { shownConfig } from '../../src/admin/config-operations.ts'
+import { shownConfig } from '../../src/admin/config/operations.ts'
 import { readApiDocument } from '../server/gateway/api-document.ts'
 import { openApiFaults } from '../server/gateway/openapi-form.ts'
 import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'

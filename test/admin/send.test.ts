@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Answer, BodyStream } from '../../src/admin/answers.ts'
 import { send } from '../../src/admin/send.ts'
-import { wantsCsv } from '../../src/admin/usage-operations.ts'
+import { wantsCsv } from '../../src/admin/usage/operations.ts'
 import { csvLine } from '../../src/insight/format.js'
 import { listening } from '../support/listening.ts'
 

@@ -106,12 +106,16 @@ describe('the usage of a day', () => {
   })
 
   it.each([
-    ['/api/usage?day=yesterday', 400, /day is no day; write it as \d{4}-\d\d-\d\d/],
-    ['/api/usage?day=2026-02-30', 400, /day is no day/],
-    ['/api/usage?day=9999-01-01', 400, /day is not over; name/],
-    [`/api/usage?day=${iso(400)}`, 400, /day is not kept any more; name \d{4}-\d\d-\d\d, or later/],
-    ['/api/usage?date=2026-01-01', 400, /date is not known here; day/],
-    [`/api/clients/few/usage?from=${iso()}&to=${iso(1)}`, 400, /from is after to/],
+    ['/api/usage?day=yesterday', 400, /"day" is no day; write it as \d{4}-\d\d-\d\d/],
+    ['/api/usage?day=2026-02-30', 400, /"day" is no day/],
+    ['/api/usage?day=9999-01-01', 400, /"day" is not over; name/],
+    [
+      `/api/usage?day=${iso(400)}`,
+      400,
+      /"day" is not kept any more; name \d{4}-\d\d-\d\d, or later/,
+    ],
+    ['/api/usage?date=2026-01-01', 400, /Ask with \?day=/],
+    [`/api/clients/few/usage?from=${iso()}&to=${iso(1)}`, 400, /"from" is after "to"/],
     ['/api/clients/nobody/usage', 404, /No client of the configuration has this id/],
   ])('refuses %s', async (path, status, message) => {
     const { coded, body } = await askAdmin(admin, `GET ${path}`)

@@ -314,7 +314,7 @@ describe("the operators' page", () => {
     await press('Compare with the files')
     const dialog = page.getByRole('dialog')
     await dialog.waitFor()
-    expect(await dialog.textContent()).toMatch(/- 1 client: oldco.*- 1 key: oldco-1 \(oldco\)/)
+    expect(await dialog.textContent()).toMatch(/- 1 client: oldco\n- 1 key: oldco-1 \(oldco\)/)
     expect(await findings(page)).toEqual([])
     await press('Reload: remove 1 client, 1 key')
     await page.getByText(/Revision \w+ is in force/).waitFor()
@@ -364,7 +364,7 @@ describe("the operators' page", () => {
   it('moves no row that has the focus, but its values', async () => {
     await at('/')
     const script = `(async () => {
-      const [{ Table }, { html, render }] = await Promise.all([import('./page/table.js'), import('./page/ui.js')])
+      const [{ Table }, { html, render }] = await Promise.all([import('./admin/page/table.js'), import('./admin/page/ui.js')])
       const columns = [
         ['Id', ({ id }) => html\`<a href="#/">\${id}</a>\`],
         ['Value', ({ value }) => value],
@@ -441,7 +441,7 @@ describe("the operators' page", () => {
     await gateway.stop()
     await page.getByText(/No live data since \d\d:\d\d:\d\dZ/).waitFor()
     expect(await findings(page)).toEqual([])
-    const latest = `import('./page/live.js').then(({ columns }) => columns.requests.slice(-2))`
+    const latest = `import('./admin/page/live.js').then(({ columns }) => columns.requests.slice(-2))`
     await expect.poll(() => page.evaluate(latest)).toEqual([null, null])
   })
 

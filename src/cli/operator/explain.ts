@@ -1,7 +1,7 @@
 /** `tollgate explain`: why a request was answered as it was, or how one would be: by a running gateway, a log, or a configuration. */
 import type { ExplainAnswer, Explanation, ExplainQuery } from '../../insight/api/explain.ts'
 import { OK, usageFault } from '../terminal/fault.ts'
-import { wordsOf } from '../../admin/page/explained.js'
+import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'
 import { ask } from './admin-client.ts'
 import { single, type Declaration } from '../program.ts'

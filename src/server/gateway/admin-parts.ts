@@ -1,9 +1,9 @@
 /** Builds the parts of the admin listener. */
 import { hostname } from 'node:os'
-import { shownBan } from '../../admin/ban-operations.ts'
+import { shownBan } from '../../admin/bans/operations.ts'
 import { createReadiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
-import type { StateNeeds } from '../../admin/state-operations.ts'
+import type { StateNeeds } from '../../admin/system/operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'

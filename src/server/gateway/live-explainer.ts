@@ -3,7 +3,7 @@ import type {
   Explained,
   ExplainNeeds,
   HypotheticalRequest,
-} from '../../admin/explain-operations.ts'
+} from '../../admin/explain/operations.ts'
 import type { Explanation } from '../../insight/api/explain.ts'
 import type { FindLocations } from '../../insight/explain/explanation.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'

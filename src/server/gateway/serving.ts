@@ -1,5 +1,5 @@
 /** Serves requests, alone or as one of several workers. */
-import type { WorkerState } from '../../admin/state-operations.ts'
+import type { WorkerState } from '../../admin/system/operations.ts'
 import type { Balancer } from '../../core/backends/balancer.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
 import { releaseClients } from '../../config/clients/release.ts'

@@ -1,5 +1,5 @@
 /** What the rest of the gateway knows of its workers, whether they are this process itself or processes of their own. */
-import type { WorkerState } from '../../admin/state-operations.ts'
+import type { WorkerState } from '../../admin/system/operations.ts'
 import type { ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'

@@ -1,6 +1,6 @@
 /** Supervises workers that are processes of their own. This process serves no request itself. */
 import { url as debuggerUrl } from 'node:inspector'
-import type { WorkerState } from '../../admin/state-operations.ts'
+import type { WorkerState } from '../../admin/system/operations.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'

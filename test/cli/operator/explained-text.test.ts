@@ -1,6 +1,6 @@
 /** How an explanation reads on a terminal; the words are those of the page. */
 import { expect, it } from 'vitest'
-import { wordsOf } from '../../../src/admin/page/explained.js'
+import { wordsOf } from '../../../src/admin/explain/words.ts'
 import type { ExplainedStage, Explanation, StageName } from '../../../src/insight/api/explain.ts'
 import { explainedLines } from '../../../src/cli/operator/explain.ts'
 

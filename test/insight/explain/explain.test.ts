@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Explanation } from '../../../src/insight/api/explain.ts'
 import type { Config } from '../../../src/config/config.ts'
-import { wordsOf } from '../../../src/admin/page/explained.js'
+import { wordsOf } from '../../../src/admin/explain/words.ts'
 import type {
   CallerKnown,
   Known,

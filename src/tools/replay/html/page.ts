@@ -1,7 +1,7 @@
 /** Renders the report of a replay as one page that needs no network and no other file. Its numbers are there without its script. */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { libraries, withoutRemarks } from '../../../admin/page-assets.ts'
+import { libraries, scriptText } from '../../../admin/page-assets.ts'
 import type { ReplayReport } from '../report.ts'
 import { data, markup, Markup } from './markup.ts'
 import { body, type Titles } from './sections.ts'
@@ -10,15 +10,15 @@ const file = (path: string): string => readFileSync(new URL(path, import.meta.ur
 /** Joins modules into one scope; each follows those that it imports. */
 const asOneScript = (modules: readonly string[]): string =>
   modules
-    .map((path) => withoutRemarks(file(path)))
+    .map(scriptText)
     .join('\n')
     .replaceAll(/^import [^]*?'$/gm, '')
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
 const styles = ['../../../admin/page/style.css', './page/report.css']
-const fromThePage = [
-  '../../../insight/format.js',
-  ...['plot', 'chart'].map((name) => `../../../admin/page/${name}.js`),
+const scripts = [
+  ...['insight/format.js', 'admin/page/plot.ts', 'admin/page/chart.ts'],
+  'tools/replay/html/page/report.js',
 ]
 const digest = (text: string): string =>
   `'sha256-${createHash('sha256').update(text).digest('base64')}'`
@@ -26,7 +26,7 @@ const digest = (text: string): string =>
 /** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
   const plot = readFileSync(libraries['uplot.js'](), 'utf8')
-  const script = `(() => {\n'use strict'\n${asOneScript([...fromThePage, './page/report.js'])}})()`
+  const script = `(() => {\n'use strict'\n${asOneScript(scripts)}})()`
   const style = [readFileSync(libraries['uplot.css'](), 'utf8'), ...styles.map(file)].join('\n')
   const policy = `default-src 'none'; script-src ${digest(plot)} ${digest(script)}; style-src ${digest(style)}; base-uri 'none'; form-action 'none'`
   // The digests in the policy hold for the unchanged text only.

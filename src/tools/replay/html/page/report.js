@@ -1,9 +1,9 @@
 /** Draws the plots of a replay's report, and sorts, filters and saves its table. All numbers are in the document already. */
-import { Chart, h, redrawCharts } from '../../../../admin/page/chart.js'
+import { Chart, h, redrawCharts } from '../../../../admin/page/chart.ts'
 import { count, csvLine, plural } from '../../../../insight/format.js'
 
 /** @import uPlot from 'uplot' */
-/** @import { Course, Line } from '../../../../admin/page/plot.js' */
+/** @import { Course, Line } from '../../../../admin/page/plot.ts' */
 /** @import { ReplayReport } from '../../report.ts' */
 
 const HOUR_S = 3_600

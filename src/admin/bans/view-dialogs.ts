@@ -1,0 +1,154 @@
+/** Changes that an operator makes here: bans and use. Each dialog states the effect before, and how to undo it after. */
+import { call } from '../page/api.ts'
+import { confirmed, field, toast } from '../page/dialog.ts'
+import { clock, count, duration } from '../../insight/format.js'
+import { now, refreshOverview } from '../page/live.ts'
+import { choice, html } from '../page/ui.ts'
+import type { Ban, BanChange } from '../../insight/api/state.ts'
+import type { ClientRow, ResetDone } from '../../insight/api/usage.ts'
+
+const lengthsMs: Readonly<Record<string, number>> = {
+  '15m': 900_000,
+  '1h': 3_600_000,
+  '6h': 21_600_000,
+  '1d': 86_400_000,
+  '7d': 604_800_000,
+  '30d': 2_592_000_000,
+  '400d': 34_560_000_000,
+}
+const lengths = Object.fromEntries(
+  Object.entries(lengthsMs).map(([value, ms]) => [value, duration(ms)]),
+)
+
+const banPath = (key: string) => `/api/bans/${encodeURIComponent(key)}`
+const impose = (key: string, length: string, reason: string) =>
+  call<BanChange>(banPath(key), { method: 'PUT', body: { for: length, reason } })
+const lift = (key: string) => call<BanChange>(banPath(key), { method: 'DELETE' })
+
+/** End of a ban by this machine's clock. asOf: the store's current time. */
+const endOf = ({ until }: Ban, asOf: string) => Date.now() + Date.parse(until) - Date.parse(asOf)
+
+/** Imposes a lifted ban again for its remaining time. */
+const again = ({ key, reason }: Ban, endMs: number) => {
+  const restSeconds = Math.max(1, Math.round((endMs - Date.now()) / 1_000))
+  return impose(key, `${restSeconds}s`, reason ?? 'lifted by mistake')
+}
+
+/** Shows what has changed, here and in the view. */
+function changed(after: () => unknown) {
+  after()
+  refreshOverview().catch(() => {})
+}
+
+const effect = (length: string) => {
+  const endMs = now() + (lengthsMs[length] ?? 0)
+  return `Ends ${clock(endMs, now())}. Refused with 429 everywhere within 1 s; the quota stays as it is.`
+}
+
+export function askToBan(client: string, keys: readonly string[], after: () => unknown) {
+  const names = keys.join(', ')
+  const what = keys.length === 1 ? `key ${names}` : `${keys.length} keys`
+  const before = new Map<string, { ban: Ban; endMs: number }>()
+  /** Restores the earlier ban, if there was one. */
+  const undo = (key: string) => {
+    const earlier = before.get(key)
+    return earlier ? again(earlier.ban, earlier.endMs) : lift(key)
+  }
+  return confirmed({
+    title: `Ban ${what} of ${client}`,
+    values: { for: '1h', reason: '' },
+    content: ({ for: length = '' }) => html`
+      <p>${keys.length === 1 ? '' : `Keys: ${names}.`}</p>
+      ${field('For', choice(lengths, '1h', { name: 'for' }))}
+      ${field(
+        'Reason (required)',
+        html`<input name="reason" required maxlength="200" autocomplete="off" />`,
+        'Shown to operators and in the audit log.',
+      )}
+      <p role="status">${effect(length)}</p>`,
+    confirm: `Ban ${what}`,
+    busy: 'Banning…',
+    isReady: ({ reason = '' }) => reason.trim() !== '',
+    act: async ({ for: length = '', reason = '' }) => {
+      for (const key of keys) {
+        const { before: ban, asOf } = await impose(key, length, reason.trim())
+        if (ban !== null) before.set(key, { ban, endMs: endOf(ban, asOf) })
+      }
+    },
+    done: () => {
+      changed(after)
+      const [label, said] =
+        before.size > 0
+          ? ['Back to the ban before it', 'As before']
+          : ['Lift (strikes are forgotten too)', 'Lifted']
+      toast(`Banned: ${names}.`, {
+        label,
+        act: () => void settle(Promise.all(keys.map(undo)), `${said}: ${names}.`, after),
+      })
+    },
+  })
+}
+
+export function askToLift(ban: Ban, after: () => unknown) {
+  const { key, client, since, until, reason, by } = ban
+  const leftMs = Date.parse(until) - now()
+  const whose = `Client ${client ?? 'unknown'}, banned by ${by === 'strikes' ? 'its strikes' : 'an operator'}`
+  let endMs = 0
+  return confirmed({
+    title: `Lift the ban of ${key}`,
+    content: () => html`
+      <p>${whose} since ${clock(Date.parse(since), now())}.</p>
+      <p>Why: ${reason ?? 'not said'}.</p>
+      <p>
+        ${`${duration(leftMs)} left of it. The key is let in everywhere within 1 s; its strikes are forgotten; its quota stays as it is.`}
+      </p>`,
+    confirm: `Lift ban of ${key}`,
+    busy: 'Lifting…',
+    act: async () => {
+      endMs = endOf(ban, (await lift(key)).asOf)
+    },
+    done: () => {
+      changed(after)
+      toast(`The ban of ${key} is lifted.`, {
+        label: 'Ban again for the rest',
+        act: () => void settle(again(ban, endMs), `${key} is banned again.`, after),
+      })
+    },
+  })
+}
+
+/** Runs an act without a dialog of its own, such as an undo. */
+async function settle(act: Promise<unknown>, text: string, after: () => unknown) {
+  try {
+    await act
+    toast(text)
+  } catch (error) {
+    toast(`Not done: ${error instanceof Error ? error.message : String(error)}`)
+  }
+  changed(after)
+}
+
+export function askToReset({ id, minute, day }: ClientRow, after: () => unknown) {
+  const windows = { both: 'minute and day', minute: 'minute', day: 'day' }
+  const effect = `Used now: minute ${count(minute?.used)}, day ${count(day?.used)}. What is chosen becomes 0: with the day, ${id} may make up to ${count(day?.used)} requests more today than its plan gives.`
+  return confirmed({
+    title: `Reset the usage of ${id}`,
+    values: { window: 'both', id: '' },
+    content: () => html`
+      <p>${effect}</p>
+      ${field('Windows', choice(windows, 'both', { name: 'window' }))}
+      ${field(`Type ${id} to confirm`, html`<input name="id" autocomplete="off" spellcheck=${false} />`)}
+      <p>Everywhere within 1 s. This cannot be undone.</p>`,
+    confirm: `Reset usage of ${id}`,
+    busy: 'Resetting…',
+    isReady: (values) => values['id'] === id,
+    act: ({ window }): Promise<ResetDone> =>
+      call(`/api/clients/${encodeURIComponent(id)}/reset`, { method: 'POST', body: { window } }),
+    done: ({ before, after: now }) => {
+      changed(after)
+      toast(
+        `Usage of ${id}: minute ${count(before.minute)} to ${count(now.minute)}, day ${count(before.day)} to ${count(now.day)}.`,
+      )
+    },
+  })
+}

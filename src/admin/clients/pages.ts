@@ -1,0 +1,128 @@
+/** Selects the clients of a page: those that this gateway has seen, in the requested order, then all others as they are configured. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { ClientsPage } from '../../insight/api/usage.ts'
+import type { ClientConfig, Config } from '../../config/config.ts'
+import type { Live } from '../../insight/live/live.ts'
+import { planInForce } from '../../insight/live/seen-clients.ts'
+
+export type ShownClient = Pick<ClientConfig, 'id' | 'plan' | 'limits' | 'keys'>
+
+export interface ClientQuery {
+  readonly sort: ClientsPage['sort']
+  readonly plan: string | undefined
+  /** Part of the id or the whole id of a key; where no client has it, part of a key's id. */
+  readonly q: string | undefined
+  /** Id of the client that has the key q; found by pageOf. */
+  readonly owner?: string | undefined
+  /** `seen:` and the cursor of the page before, or `rest:` and how many configured clients were searched; '': the first page. */
+  readonly cursor: string | undefined
+}
+
+interface Page {
+  readonly clients: readonly ShownClient[]
+  readonly total: number
+  readonly cursor: string | null
+}
+
+type Seen = Pick<Live['clients'], 'get' | 'page'>
+
+const CLIENTS_A_PAGE = 50
+/** Clients that are searched at once, in less than a millisecond. */
+const LOOKED_AT_ONCE = 100
+
+/** Stands for the key of a client that comes with tokens. */
+const ofToken = (id: string): ClientConfig['keys'][number] => ({
+  id: `jwt:${id}`,
+  sha256: '',
+  expiresAtMs: undefined,
+})
+
+/** A client of the configuration, or one that came with a token; undefined: neither. */
+export function findClient(config: Config, seen: Seen, id: string): ShownClient | undefined {
+  const known = config.clients.get(id)
+  if (known !== undefined) return known
+  const { plan = '' } = seen.get(id, nowSeconds()) ?? {}
+  const limits = config.plans.get(plan)?.limits
+  return limits && config.jwt && { id, plan, limits, keys: [ofToken(id)] }
+}
+
+const nowSeconds = (): number => Math.floor(Date.now() / 1000)
+
+export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
+  const page = await pageById(config, seen, asked)
+  const { q, cursor = '' } = asked
+  if (q === undefined || page.total > 0) return page
+  return search(config, asked, {
+    from: cursor.startsWith('rest:') ? Number(cursor.slice('rest:'.length)) : 0,
+    wanted: CLIENTS_A_PAGE,
+    isShown: () => true,
+    isFound: ({ keys }) => keys.some(({ id }) => id.includes(q)),
+  })
+}
+
+async function pageById(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
+  const { sort, q = '', cursor = '' } = asked
+  const query = { ...asked, owner: config.clients.keyById(q)?.client.id }
+  const place = cursor.slice('seen:'.length)
+  const isRest = sort === 'id' || cursor.startsWith('rest:')
+  const first =
+    sort === 'id' || isRest
+      ? { clients: [], cursor: undefined }
+      : seen.page(
+          { ...query, sort, cursor: cursor === '' ? undefined : place, limit: CLIENTS_A_PAGE },
+          nowSeconds(),
+          planInForce(config),
+        )
+  const clients = first.clients.flatMap(({ client }) => findClient(config, seen, client) ?? [])
+  const rest = await search(config, query, {
+    from: isRest && cursor !== '' ? Number(place) : 0,
+    wanted: first.cursor === undefined ? CLIENTS_A_PAGE - clients.length : 0,
+    isShown: ({ id }) => sort === 'id' || seen.get(id, nowSeconds()) === undefined,
+    isFound: ({ id }) => id === query.owner || id.includes(q),
+  })
+  return {
+    clients: [...clients, ...rest.clients],
+    total: rest.total,
+    cursor: first.cursor === undefined ? rest.cursor : `seen:${first.cursor}`,
+  }
+}
+
+/** Searches in small slices, so that requests are served; to the end only where the total is not known. */
+async function search(
+  { clients }: Config,
+  { plan, q }: ClientQuery,
+  page: {
+    readonly from: number
+    readonly wanted: number
+    isShown(client: ClientConfig): boolean
+    /** Asked only where q is given. */
+    isFound(client: ClientConfig): boolean
+  },
+): Promise<Page> {
+  const known = plan === undefined ? clients.size : (clients.countByPlan().get(plan) ?? 0)
+  const found: ClientConfig[] = []
+  let total = 0
+  let next = page.from
+  const isOver = (): boolean => q === undefined && (found.length === page.wanted || total === known)
+  for (let at = q === undefined ? page.from : 0; at < clients.size && !isOver();) {
+    const until = at + LOOKED_AT_ONCE
+    for (const client of clients.slice(at, until)) {
+      const isFound =
+        (plan === undefined || client.plan === plan) && (q === undefined || page.isFound(client))
+      if (isFound) total += 1
+      if (at >= page.from && found.length < page.wanted) {
+        next = at + 1
+        if (isFound && page.isShown(client)) found.push(client)
+      }
+      at += 1
+      if (isOver()) break
+    }
+    await nextTurn()
+  }
+  const isLast = next >= clients.size || (q === undefined && total === known)
+  return {
+    clients: found,
+    total: q === undefined ? known : total,
+    cursor: isLast ? null : `rest:${next}`,
+  }
+}

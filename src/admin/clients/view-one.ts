@@ -1,0 +1,132 @@
+/** One client: why it is refused, its windows, keys, history, and recent refusals. */
+import { askToBan, askToLift, askToReset } from '../bans/view-dialogs.ts'
+import { clock, count, duration, percent, relative, UNKNOWN, usage } from '../../insight/format.js'
+import { live, now } from '../page/live.ts'
+import { Table, type Listing } from '../page/table.ts'
+import { bar, button, html, section, state, time, timeText, useAnswer } from '../page/ui.ts'
+import { call } from '../page/api.ts'
+import { History } from '../usage/view.ts'
+import { explainLink, shareOf, stateOf, whyOf } from './view-rows.ts'
+import type { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../insight/api/usage.ts'
+import type { Decision } from '../../core/record/recent.ts'
+import type { Bans } from '../../insight/api/state.ts'
+import type { Place } from '../page/places.ts'
+
+/** Says in a sentence why the client is refused. */
+function sentence(row: ClientRow) {
+  const [kind, text] = stateOf(row)
+  const { state: known, minute, day } = row
+  if (known?.state !== 'limited')
+    return state(kind, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)
+  const [other, window] = known.by === 'day' ? ['minute', minute] : ['day', day]
+  const rest = window && ` The ${other} is ${window.used < window.limit ? 'free' : 'used up too'}.`
+  const untilMs = Date.parse(known.until)
+  const left = duration(Math.max(0, untilMs - now()))
+  return state(
+    kind,
+    `Limited by ${known.by} until ${clock(untilMs, now())} (${left}).${rest ?? ''}`,
+  )
+}
+
+function windowOf(name: string, window: WindowUse | null) {
+  if (window === null)
+    return html`<p class="window"><strong>${name}</strong> ${UNKNOWN} (store away)</p>`
+  const leftMs = Math.max(0, Date.parse(window.resetsAt) - now())
+  const leased = window.leased > 0 ? `, ${count(window.leased)} more handed out, maybe spent` : ''
+  return html`<p class="window">
+    <strong>${name}</strong>
+    <span class="value">${`${usage(window)} ${percent(shareOf(window))}`}</span>
+    ${bar(shareOf(window))}
+    <span class="muted">${`resets in ${duration(leftMs)}${leased}`}</span>
+  </p>`
+}
+
+const lastUse = ({ lastUsed }: ClientKey) =>
+  lastUsed === null ? 'not since this gateway started' : timeText(lastUsed, 'relative')
+const expiry = ({ expires }: ClientKey) =>
+  expires === null ? 'never' : `${expires.slice(0, 10)} (${relative(Date.parse(expires), now())})`
+
+function keyListing(client: string, again: () => unknown): Listing<ClientKey> {
+  const lift = async (id: string) => {
+    const { bans } = await call<Bans>('/api/bans')
+    const ban = bans.find(({ key }) => key === id)
+    return ban === undefined ? again() : askToLift(ban, again)
+  }
+  const action = ({ id, bannedUntil }: ClientKey) =>
+    bannedUntil === null
+      ? button('Ban', () => askToBan(client, [id], again), { 'aria-label': `Ban ${id}` })
+      : button('Lift', () => lift(id), { 'aria-label': `Lift ban of ${id}` })
+  return {
+    caption: 'Keys',
+    idOf: ({ id }) => id,
+    empty: 'This client has no key.',
+    columns: [
+      ['Key', ({ id }) => id, 'title'],
+      ['Last used here', lastUse],
+      ['Expires', expiry],
+      ['Ban', ({ bannedUntil: end }) => (end === null ? UNKNOWN : `■ until ${timeText(end)}`)],
+      ['Action', action, 'acts'],
+    ],
+  }
+}
+
+/** Refusals for one reason, newest first. */
+type Reason = readonly [Decision, ...Decision[]]
+
+/** The most frequent reason comes first. */
+function reasonsOf(refusals: readonly Decision[]) {
+  const reasons = Map.groupBy(refusals, ({ window, refusal }) => window ?? refusal)
+  return [...reasons.values()].sort(
+    (one, other) => other.length - one.length,
+  ) as unknown as Reason[]
+}
+
+const requestText = ({ method, path, key }: Decision) =>
+  `${method} ${path ?? UNKNOWN}${key === null ? '' : `, key ${key}`}`
+
+const reasonListing: Listing<Reason> = {
+  caption: 'Recent refusals',
+  idOf: ([{ window, refusal }]) => window ?? refusal ?? '',
+  empty: 'None of the latest requests that this gateway keeps in memory was refused.',
+  columns: [
+    ['Why', ([latest]) => whyOf(latest), 'title'],
+    ['Status', ([{ status }]) => String(status), 'number'],
+    ['Requests', ({ length }) => count(length), 'number'],
+    ['First', (all) => time(all.at(-1)?.at ?? null)],
+    ['Last', ([{ at }]) => time(at)],
+    ['Last request', ([latest]) => requestText(latest), 'wide'],
+    ['Its request id', ([{ id }]) => explainLink(id), 'wide'],
+  ],
+}
+
+function scopeText({ scope, asOf }: ClientDetail) {
+  const isAway = live.overview?.attention.some(({ kind }) => kind === 'store') === true
+  return `By the ${scope}${isAway ? ', which is away: this gateway only' : ''}, ${timeText(asOf, 'clock')}`
+}
+
+function planText({ plan, limits: { perMinute, perDay } }: ClientRow) {
+  return `${plan} · ${count(perMinute)}/min · ${count(perDay)}/day`
+}
+
+export function Client({ id }: Place) {
+  const { answer, note, load } = useAnswer<ClientDetail>(`/api/clients/${encodeURIComponent(id)}`)
+  const row = answer?.client
+  const keys = (row?.keys ?? []).map((key) => key.id)
+  return html`
+    ${note}
+    <p class="says">${row && sentence(row)}</p>
+    <p class="muted">${row && planText(row)}</p>
+    <div class="windows">${row && [windowOf('Minute', row.minute), windowOf('Day', row.day)]}</div>
+    <p class="muted">${answer && scopeText(answer)}</p>
+    <p class="actions">
+      ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}
+      ${keys.length > 1 && button('Ban keys', () => askToBan(id, keys, load))}
+    </p>
+    ${section('Keys', html`<${Table} ...${keyListing(id, load)} rows=${row?.keys} />`)}
+    <${History} client=${id} limit=${row?.limits.perDay} />
+    ${section(
+      'Recent refusals',
+      html`<p class="muted">By reason, from what this gateway keeps in memory.</p>`,
+      html`<${Table} ...${reasonListing} rows=${answer && reasonsOf(answer.recentRefusals)} />`,
+    )}`
+}

@@ -1,0 +1,45 @@
+/** Configuration in force, and what the files would change. */
+import { plural } from '../../insight/format.js'
+import { live } from '../page/live.ts'
+import { askToReload } from './view-reload.ts'
+import { button, faultBox, html, timeText, useAnswer, useState } from '../page/ui.ts'
+import type { effectiveConfig } from './effective-config.ts'
+import { register } from '../page/places.ts'
+
+type Effective = ReturnType<typeof effectiveConfig>
+
+function takenText({ revision, clientCount }: Effective) {
+  const taken = live.overview?.reloads.findLast((one) => one.revision === revision)?.at
+  const when = taken === undefined ? 'at the start, or more than 15 minutes ago' : timeText(taken)
+  return `Revision ${revision}${live.overview === null ? '' : `, taken ${when}`}; ${plural(clientCount, 'client')}.`
+}
+
+/** Its answer changes only with a reload. */
+function Config() {
+  const { answer, note, load } = useAnswer<Effective>('/api/config')
+  const [isReading, read] = useState(false)
+  const [fault, setFault] = useState<unknown>(undefined)
+  const compare = async () => {
+    setFault(undefined)
+    read(true)
+    await askToReload(answer?.revision ?? '', load).catch(setFault)
+    read(false)
+  }
+  const settings = Object.entries(answer?.config ?? {}).filter(([name]) => name !== 'clients')
+  return html`
+    ${note}
+    <p>${answer && takenText(answer)}</p>
+    <p class="actions">${button(isReading ? 'Reading the files…' : 'Compare with the files', compare)}</p>
+    <div>${fault !== undefined && faultBox(fault)}</div>
+    <h2>In force, with defaults</h2>
+    <p class="muted">Secrets are left out. Clients are under Clients.</p>
+    ${answer?.warnings.map((warning) => html`<p class="warn">▲ ${warning}</p>`)}
+    ${settings.map(
+      ([name, value]) => html`<details key=${name}>
+        <summary>${name}</summary>
+        <pre tabindex="0" role="region" aria-label=${name}>${JSON.stringify(value, null, 2)}</pre>
+      </details>`,
+    )}`
+}
+
+register({ path: '/config', name: 'Config', at: 6, key: 'f', Whole: Config })

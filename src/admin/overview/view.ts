@@ -1,0 +1,204 @@
+/** The moment: rates, latencies, plans, and who is nearest to a limit. */
+import { Chart, type ChartOptions } from '../page/chart.ts'
+import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../insight/format.js'
+import { columns, live, now, seconds } from '../page/live.ts'
+import { Table, type Listing } from '../page/table.ts'
+import {
+  button,
+  html,
+  section,
+  useAnswer,
+  useEffect,
+  useLive,
+  useRef,
+  useState,
+} from '../page/ui.ts'
+import { clientListing } from '../clients/view-rows.ts'
+import { Shadows } from '../shadow/view.ts'
+import type { Course } from '../page/plot.ts'
+import type { Overview as Moment, PlanOverview, Tick } from '../../insight/api/live.ts'
+import type { ClientsPage } from '../../insight/api/usage.ts'
+import { register } from '../page/places.ts'
+
+const NEAREST = 10
+
+/** Number with its unit and window, and its parts. */
+const tile = (value: string, unit: string, parts: string | null) => html`<div class="tile">
+  <p><strong class="value">${value}</strong> <span>${unit}</span></p>
+  <p><span class="muted">${parts}</span></p>
+</div>`
+
+const perSecond = (value: number | undefined) =>
+  value === undefined ? UNKNOWN : `${rate(value)}/s`
+
+function refusedTile(latest: Tick | null) {
+  if (latest === null) return tile(UNKNOWN, 'refused', null)
+  const { minute, day, ban, other } = latest.refused
+  const all = minute + day + ban + other
+  const share = latest.requests > 0 ? ` (${percent(all / latest.requests)})` : ''
+  const parts = `minute ${count(minute)} · day ${count(day)} · ban ${count(ban)} · other ${count(other)}`
+  return tile(perSecond(all), `refused${share}`, parts)
+}
+
+function bannedTile(overview: Moment | null) {
+  const unit = 'keys banned now'
+  if (overview === null) return tile(UNKNOWN, unit, null)
+  const { bannedKeys, limitedClients, clients } = overview.counts
+  const of = `${compact(clients)} ${clients === 1 ? 'client' : 'clients'}`
+  return tile(count(bannedKeys), unit, `${count(limitedClients)} of ${of} limited, 10 s`)
+}
+
+function Tiles() {
+  useLive()
+  const { latest, overview } = live
+  const wanted = overview?.workers.wanted
+  const who =
+    wanted === undefined ? '' : `, ${wanted === 1 ? 'one process' : plural(wanted, 'worker')}`
+  const inFlight = latest && `in flight ${count(latest.inFlight)}`
+  const backend = latest && `p99 backend ${latency(latest.backendMs.p99)}`
+  return html`<div class="tiles">
+    ${tile(perSecond(latest?.requests), `requests${who}`, inFlight)}
+    ${refusedTile(latest)}
+    ${tile(latency(latest?.gatewayMs.p99), 'p99 gateway, 10 s', backend)}
+    ${bannedTile(overview)}
+  </div>`
+}
+
+const utc = (second: number, length: number) =>
+  new Date(second * 1_000).toISOString().slice(11, 11 + length)
+
+/** Last index that was measured, unless that is long ago. */
+function latestPlace() {
+  const last = seconds.length - 1
+  return live.state !== 'stale' && columns['requests']?.[last] === null ? last - 1 : last
+}
+
+/** The latest 15 minutes. */
+const latest: Course = {
+  seconds,
+  columns,
+  moment: (at) => `${utc(seconds[at] ?? 0, 8)}Z`,
+  tick: (second) => utc(second, 5),
+  sum: (values) => values[latestPlace()],
+  inAll: 'now',
+  part: 'minute',
+  partOf: (second) => utc(second, 5),
+  isEmpty: () => !columns['requests']?.some((value) => value !== null && value > 0),
+  none: 'No requests in 15 min',
+  // Marks show when a configuration was taken.
+  marks: () => {
+    const from = now() / 1_000 - seconds.length
+    const at = (live.overview?.reloads ?? []).map((reload) => Date.parse(reload.at) / 1_000)
+    return at.filter((second) => second >= from)
+  },
+}
+
+/** name: of its tab on a phone. */
+type Plot = ChartOptions & { readonly name: string }
+const charts: readonly Plot[] = [
+  {
+    name: 'Requests',
+    title: 'Requests/s, 15 min',
+    what: 'Requests per second',
+    course: latest,
+    lines: [{ label: 'all', column: 'requests', color: 'admitted', fill: true }],
+  },
+  {
+    name: 'Refused',
+    title: 'Refused/s by window',
+    what: 'Refused per second',
+    course: latest,
+    lines: [
+      { label: 'minute', column: 'refused.minute', color: 'minute' },
+      { label: 'day', column: 'refused.day', color: 'day' },
+      { label: 'ban', column: 'refused.ban', color: 'ban' },
+      { label: 'other', column: 'refused.other', color: 'other' },
+    ],
+  },
+  {
+    name: 'Latency',
+    title: 'Latency, log (gw gateway, be backend)',
+    what: 'Latency of the last 10 seconds',
+    course: latest,
+    log: true,
+    lines: [
+      { label: 'gateway p50', short: 'gw p50', column: 'gatewayMs.p50', color: 'admitted' },
+      { label: 'gateway p99', short: 'gw p99', column: 'gatewayMs.p99', color: 'minute' },
+      { label: 'backend p50', short: 'be p50', column: 'backendMs.p50', color: 'day' },
+      { label: 'backend p99', short: 'be p99', column: 'backendMs.p99', color: 'ban' },
+    ],
+  },
+]
+
+function Plotted({ plot, isPicked }: { plot: Plot; isPicked: boolean }) {
+  const box = useRef<HTMLElement>(null)
+  const chart = useRef<Chart>(null)
+  useEffect(() => {
+    const made = (chart.current = new Chart(plot))
+    box.current?.append(made.node)
+    return () => made.close()
+  }, [])
+  useEffect(() => chart.current?.draw())
+  return html`<div class=${isPicked ? 'picked' : ''} ref=${box}></div>`
+}
+
+/** A phone shows the one that is picked. */
+function Charts() {
+  useLive()
+  const [picked, pick] = useState(0)
+  return html`<section aria-label="Charts">
+    <div class="tabs" role="group" aria-label="Chart">
+      ${charts.map(({ name }, at) =>
+        button(name, () => pick(at), { 'aria-pressed': at === picked }),
+      )}
+    </div>
+    <div class="charts">
+      ${charts.map((plot, at) => html`<${Plotted} plot=${plot} isPicked=${at === picked} />`)}
+    </div>
+  </section>`
+}
+
+const shadowText = ({ shadowRefused, shadowUnjudged }: PlanOverview) =>
+  `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
+
+const plans: Listing<PlanOverview> = {
+  caption: 'Plans',
+  idOf: ({ plan }) => plan,
+  empty: 'The configuration has no plans.',
+  columns: [
+    ['Plan', ({ plan }) => plan, 'title'],
+    ['Clients', ({ clients }) => compact(clients), 'number'],
+    ['Admitted today', ({ admittedToday }) => compact(admittedToday), 'number'],
+    ['Over 80% used or handed out', ({ over80 }) => count(over80), 'number'],
+    ['Shadow', shadowText, 'number'],
+  ],
+}
+
+function Plans() {
+  useLive()
+  return section(
+    'Plans',
+    html`<${Table} ...${plans} rows=${live.overview?.plans} />`,
+    html`<p class="muted">Over 80% and shadow are what this gateway has seen.</p>`,
+  )
+}
+
+const nearest = clientListing(
+  'Nearest their limits',
+  'No client has made a request since this gateway started.',
+)
+
+function Nearest() {
+  const { answer, note } = useAnswer<ClientsPage>('/api/clients?sort=nearest')
+  const rows = answer?.clients.filter(({ share }) => share !== 0).slice(0, NEAREST)
+  return section(
+    nearest.caption,
+    note,
+    html`<${Table} ...${nearest} rows=${rows} />`,
+    html`<p><a href="#/clients">All clients</a></p>`,
+  )
+}
+
+const Overview = () => html`<${Tiles} /><${Charts} /><${Nearest} /><${Plans} /><${Shadows} />`
+
+register({ path: '/', name: 'Overview', at: 1, key: 'o', Whole: Overview })

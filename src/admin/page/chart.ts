@@ -1,0 +1,227 @@
+/** Lines over time by uPlot, each beside a sentence and a table that say the same. */
+import { count, latency } from '../../insight/format.js'
+import { beginOf, HEIGHT, plotOptions, type Course, type Line } from './plot.ts'
+import type uPlot from 'uplot'
+
+/** uPlot is a classic script, loaded before this one. */
+const Plot: typeof uPlot = Reflect.get(globalThis, 'uPlot')
+
+type Attribute = string | number | boolean | ((event: Event) => unknown)
+
+/** Creates an element; all text is set as text, never as HTML. An attribute on… is a listener. */
+export function h<Tag extends keyof HTMLElementTagNameMap>(
+  tag: Tag,
+  attributes: Readonly<Record<string, Attribute>> = {},
+  ...children: (Node | string | undefined)[]
+): HTMLElementTagNameMap[Tag] {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === 'function') element.addEventListener(name.slice(2), value)
+    else if (value !== false) element.setAttribute(name, value === true ? '' : String(value))
+  }
+  element.append(...children.filter((child) => child !== undefined))
+  return element
+}
+
+/** Writes the text only if it differs. */
+function write(node: Node | undefined, text: string) {
+  if (node !== undefined && node.textContent !== text) node.textContent = text
+}
+
+const shown = new Set<Chart>()
+export const redrawCharts = () => shown.forEach((one) => one.build())
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawCharts)
+
+/** Last index of the highest value. */
+function peak(values: readonly (number | null)[]) {
+  const most = values.reduce((one, other) => Math.max(one ?? -1, other ?? -1), -1) ?? -1
+  return most < 0 ? undefined : values.lastIndexOf(most)
+}
+
+const LABEL_HEIGHT = 16
+
+export interface ChartOptions {
+  readonly title: string
+  readonly what: string
+  readonly lines: readonly Line[]
+  readonly log?: boolean
+  readonly course: Course
+}
+
+export class Chart {
+  readonly node
+  readonly #what
+  readonly #lines
+  readonly #log
+  readonly #say
+  readonly #course
+  #swatches
+  #values
+  #labels
+  #plotted
+  #moment = h('span', { class: 'muted moment' })
+  #spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
+  #empty = h('p', { class: 'none', hidden: true })
+  #rows = h('tbody')
+  #details
+  #plot: uPlot | undefined
+  /** Index under the cursor; null: there is none, and the latest is shown. */
+  #cursor: number | null = null
+  #sizes = new ResizeObserver(() => this.#resize())
+
+  constructor({ title, what, lines, log = false, course }: ChartOptions) {
+    this.#course = course
+    this.#lines = lines
+    this.#log = log
+    write(this.#empty, course.none)
+    this.#what = what
+    this.#say = log ? latency : count
+    this.#swatches = lines.map(({ color }) =>
+      h('i', { class: `swatch ${color}`, 'aria-hidden': 'true' }),
+    )
+    this.#values = lines.map(() => h('span', { class: 'value' }, '–'))
+    this.#labels = lines.map(({ label, short = label }, at) =>
+      h('span', { class: 'label' }, this.#swatches[at], ` ${short} `, this.#values[at]),
+    )
+    this.#plotted = h('div', { class: 'plot', role: 'img', tabindex: 0, 'aria-label': title })
+    this.#plotted.addEventListener('keydown', (event) => this.#step(event))
+    const heads = lines.map(({ label }) =>
+      h('th', { scope: 'col', class: 'number' }, log ? `${label}, highest` : label),
+    )
+    this.#details = h(
+      'details',
+      { ontoggle: () => this.#tabulate() },
+      h('summary', {}, `Table by ${course.part}`),
+      h(
+        'table',
+        { 'aria-label': `${title} by ${course.part}` },
+        h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'UTC'), ...heads)),
+        this.#rows,
+      ),
+    )
+    this.node = h(
+      'figure',
+      { class: 'chart' },
+      h('figcaption', {}, h('strong', {}, title), this.#moment),
+      h('div', { class: 'frame' }, this.#plotted, this.#empty, ...this.#labels),
+      this.#spoken,
+      this.#details,
+    )
+    this.#sizes.observe(this.#plotted)
+    shown.add(this)
+  }
+
+  /** Draws the chart anew, also after a change of colours. */
+  build() {
+    this.#plot?.destroy()
+    const width = this.#plotted.clientWidth
+    if (width === 0) return
+    const moved = (at: number | null) => {
+      this.#cursor = at
+      this.#label()
+    }
+    const how = { log: this.#log, say: this.#say, swatches: this.#swatches, course: this.#course }
+    const options = plotOptions({ ...how, lines: this.#lines, width, moved })
+    this.#plot = new Plot(options, this.#data(), this.#plotted)
+  }
+
+  draw() {
+    if (this.#plot === undefined || !this.node.isConnected) return
+    this.#plot.setData(this.#data())
+    this.#label()
+    if (this.#cursor === null) this.#plotted.setAttribute('aria-label', this.#sentence())
+    this.#empty.hidden = !this.#course.isEmpty()
+    this.#tabulate()
+  }
+
+  close() {
+    shown.delete(this)
+    this.#sizes.disconnect()
+    this.#plot?.destroy()
+  }
+
+  #resize() {
+    const width = this.#plotted.clientWidth
+    if (this.#plot === undefined) this.build()
+    else if (width > 0 && width !== this.#plot.width) this.#plot.setSize({ width, height: HEIGHT })
+    this.draw()
+  }
+
+  #data() {
+    const values = this.#lines.map((line) => this.#column(line))
+    return [this.#course.seconds, ...values] as uPlot.AlignedData
+  }
+
+  #column({ column }: Line) {
+    return this.#course.columns[column] ?? []
+  }
+
+  /** Writes the values, each beside the end of its line and none over another. */
+  #label() {
+    const at = this.#cursor
+    const plot = this.#plot
+    if (plot === undefined) return
+    const places = this.#lines.map((line, nth) => {
+      const values = this.#column(line)
+      const value = at === null ? this.#course.sum(values) : values[at]
+      write(this.#values[nth], this.#say(value))
+      const end = values.findLast((value) => value !== null) ?? 0
+      return { label: this.#labels[nth], top: end > 0 ? plot.valToPos(end, 'y') : Infinity }
+    })
+    const { offsetTop, clientHeight } = plot.over
+    let free = offsetTop
+    places.sort((one, other) => one.top - other.top)
+    for (const [nth, { label, top }] of places.entries()) {
+      const lowest = offsetTop + clientHeight - (places.length - nth) * LABEL_HEIGHT
+      free = Math.min(Math.max(offsetTop + top - LABEL_HEIGHT / 2, free), lowest)
+      label?.style.setProperty('top', `${free}px`)
+      free += LABEL_HEIGHT
+    }
+    write(this.#moment, at === null ? '' : this.#course.moment(at))
+  }
+
+  #sentence() {
+    const parts = this.#lines.map((line) => {
+      const values = this.#column(line)
+      const { inAll, sum, moment } = this.#course
+      const best = peak(values)
+      const most = best === undefined ? '' : `, peak ${this.#say(values[best])} at ${moment(best)}`
+      return `${line.label} ${inAll} ${this.#say(sum(values))}${most}`
+    })
+    return `${this.#what}: ${parts.join('; ')}`
+  }
+
+  #step(event: KeyboardEvent) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -60, PageDown: 60 }[event.key]
+    if (step === undefined || this.#plot === undefined) return
+    event.preventDefault()
+    const { seconds, moment } = this.#course
+    const from = this.#cursor ?? seconds.length - 1
+    const at = Math.max(beginOf(this.#course), Math.min(seconds.length - 1, from + step))
+    this.#plot.setCursor({ left: this.#plot.valToPos(seconds[at] ?? 0, 'x'), top: 10 })
+    this.#cursor = at
+    const values = this.#lines.map((line) => `${line.label} ${this.#say(this.#column(line)[at])}`)
+    write(this.#spoken, `${moment(at)}: ${values.join(', ')}`)
+  }
+
+  /** Fills the table: sums of counts, and the highest latencies. */
+  #tabulate() {
+    if (!this.#details.open) return
+    const parts = new Map<string, (number | null)[]>()
+    this.#course.seconds.forEach((second, at) => {
+      const part = this.#course.partOf(second)
+      const sums = parts.get(part) ?? this.#lines.map(() => null)
+      this.#lines.forEach((line, nth) => {
+        const value = this.#column(line)[at] ?? null
+        const sum = sums[nth] ?? 0
+        if (value !== null) sums[nth] = this.#log ? Math.max(sum, value) : sum + value
+      })
+      parts.set(part, sums)
+    })
+    const rows = [...parts].map(([name, sums]) => {
+      const cells = sums.map((sum) => h('td', { class: 'number' }, this.#say(sum)))
+      return h('tr', {}, h('th', { scope: 'row' }, name), ...cells)
+    })
+    this.#rows.replaceChildren(...rows.toReversed())
+  }
+}

@@ -1,0 +1,44 @@
+/** Clients that shadow limits, which are only tried, would have refused. */
+import { count, plural } from '../../insight/format.js'
+import { Table, type Listing } from '../page/table.ts'
+import { html, section, time, timeText, useAnswer } from '../page/ui.ts'
+import { clientLink } from '../clients/view-rows.ts'
+import type { Shadow, ShadowClient, ShadowPlan } from '../../insight/api/shadow.ts'
+import type { Limits } from '../../config/config.ts'
+
+const listing: Listing<ShadowClient> = {
+  caption: 'Shadow: would be refused',
+  idOf: ({ client, plan }) => `${plan} ${client}`,
+  empty: 'Nobody would have been refused.',
+  columns: [
+    ['Client', ({ client }) => clientLink(client), 'title'],
+    ['Plan', ({ plan }) => plan],
+    ['Requests', ({ requests }) => count(requests), 'number'],
+    ['By minute', ({ refused }) => count(refused.minute), 'number'],
+    ['By day', ({ refused }) => count(refused.day), 'number'],
+    ['Not judged', ({ degraded }) => count(degraded), 'number'],
+    ['Refused live', ({ liveRefused: { minute, day } }) => count(minute + day), 'number'],
+    ['First', ({ first }) => time(first)],
+  ],
+}
+
+const inFigures = (limits: Limits | null) =>
+  limits === null ? 'their own' : `${count(limits.perMinute)}/min ${count(limits.perDay)}/day`
+
+const inWords = ({ plan, limits, live, requests, refused, clients, degraded }: ShadowPlan) =>
+  `${plan} at ${inFigures(limits)}, not ${inFigures(live)}: ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
+
+/** Hidden while no plan has shadow limits. */
+export function Shadows() {
+  const { answer, note } = useAnswer<Shadow>('/api/shadow')
+  if (answer === undefined || answer.plans.length === 0) return null
+  return section(
+    listing.caption,
+    note,
+    html`<div class="muted">
+      <p>Of this gateway alone, since ${timeText(answer.since)}</p>
+      ${answer.plans.map((tried) => html`<p>${inWords(tried)}</p>`)}
+    </div>`,
+    html`<${Table} ...${listing} rows=${answer.clients} />`,
+  )
+}

@@ -1,0 +1,103 @@
+/** State of backends, the store and the gateway's own processes. */
+import { bytes, count, duration, latency, rate, UNKNOWN } from '../../insight/format.js'
+import { live, now } from '../page/live.ts'
+import { Table, type Listing } from '../page/table.ts'
+import {
+  html,
+  section,
+  state,
+  timeText,
+  useAnswer,
+  useLive,
+  type Child,
+  type Kind,
+} from '../page/ui.ts'
+import type { Backends, Store, Workers } from '../../insight/api/state.ts'
+import { register } from '../page/places.ts'
+
+type Backend = Backends['backends'][number]
+type Worker = Workers['workers'][number]
+
+const kinds: Record<Backend['state'] | Store['state'] | Worker['state'], Kind> = {
+  up: 'ok',
+  listening: 'ok',
+  ejected: 'bad',
+  down: 'bad',
+  away: 'bad',
+  refused: 'bad',
+  unknown: 'none',
+  starting: 'warn',
+  draining: 'warn',
+}
+
+const stateText = ({ state: word, since }: { state: keyof typeof kinds; since: string | null }) =>
+  `${word} ${since === null ? 'since the start' : duration(Math.max(1_000, now() - Date.parse(since)), 1)}`
+
+const stateCell = (row: Parameters<typeof stateText>[0]) => state(kinds[row.state], stateText(row))
+
+const backendListing: Listing<Backend> = {
+  caption: 'Backends',
+  idOf: ({ name }) => name,
+  empty: 'No backend is configured.',
+  columns: [
+    ['Backend', ({ name }) => name, 'title wide'],
+    ['State', stateCell, 'wide'],
+    ['Why', ({ cause }) => cause ?? UNKNOWN, 'wide'],
+    ['Next try', ({ nextTry }) => timeText(nextTry, 'relative')],
+    ['Requests/s, 10 s', ({ requestsPerSecond }) => rate(requestsPerSecond), 'number'],
+    ['Failures/s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
+    ['p99, 10 s', ({ p99Ms }) => latency(p99Ms), 'number'],
+  ],
+}
+
+const workerListing: Listing<Worker> = {
+  caption: 'Workers',
+  idOf: ({ number }) => String(number),
+  empty: 'No process serves.',
+  columns: [
+    ['Worker', ({ number, pid }) => `${number} (pid ${pid})`, 'title'],
+    ['State', stateCell, 'wide'],
+    ['In flight', ({ inFlight }) => count(inFlight), 'number'],
+    ['Connections', ({ connections }) => count(connections), 'number'],
+    ['Loop lag', ({ loopLagMs }) => latency(loopLagMs), 'number'],
+    ['Memory', ({ rssBytes }) => bytes(rssBytes), 'number'],
+    ['Restarts', ({ restarts }) => count(restarts), 'number'],
+  ],
+}
+
+function storeFacts(store: Store): (readonly [string, Child])[] {
+  const { kind, where, cause, warning, onOutage, outages, callP99Ms, unsavedSeconds } = store
+  const scope = store.state === 'up' ? '' : ', usage is of this gateway only'
+  return [
+    ['Store', `${kind}, ${where ?? 'in memory alone'}`],
+    ['State', state(kinds[store.state], stateText(store) + (cause === null ? '' : `: ${cause}`))],
+    ['While it is away', `onOutage ${onOutage}${scope}`],
+    ['Outages since the start', count(outages)],
+    ['Call p99, 10 s', latency(callP99Ms)],
+    ['Not saved yet', unsavedSeconds === 0 ? 'nothing' : duration(unsavedSeconds * 1_000)],
+    ...(warning === null ? [] : [['Warning', state('warn', warning)] as const]),
+  ]
+}
+
+function Version() {
+  useLive()
+  if (live.overview === null) return null
+  const { version, startedAt } = live.overview
+  return html`<p class="muted">Tollgate ${version}, up since ${timeText(startedAt)}</p>`
+}
+
+function System() {
+  const backends = useAnswer<Backends>('/api/backends')
+  const store = useAnswer<Store>('/api/store')
+  const workers = useAnswer<Workers>('/api/workers')
+  const facts = (store.answer ? storeFacts(store.answer) : []).map(
+    ([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`,
+  )
+  return html`
+    ${section('Backends', backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
+    ${section('Store', store.note, html`<dl class="facts">${facts}</dl>`)}
+    ${section('Workers', workers.note, html`<${Table} ...${workerListing} rows=${workers.answer?.workers} />`)}
+    <${Version} />`
+}
+
+register({ path: '/system', name: 'System', at: 5, key: 's', Whole: System })

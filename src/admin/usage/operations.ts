@@ -1,0 +1,134 @@
+/** Reports daily use by client, for billing. */
+import type { IncomingMessage } from 'node:http'
+import { z } from 'zod'
+import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../insight/api/usage.ts'
+import { DAY_MS } from '../../config/time.ts'
+import { totalOf, type DayRow } from '../../state/day-totals.ts'
+import { csvLine } from '../../insight/format.js'
+import { KEPT_DAYS } from '../../state/usage.ts'
+import { json, seen } from '../answers.ts'
+import { Refused } from '../faults.ts'
+import { checked } from '../input.ts'
+import { look, type Operation } from '../operation.ts'
+
+const CSV_HEADER = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban\r\n'
+const DEFAULT_DAYS = 30
+
+const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10)
+const dayOf = (text: string): number => Date.parse(`${text}T00:00:00Z`) / DAY_MS
+const today = (): number => Math.floor(Date.now() / DAY_MS)
+
+/** The number of a day that is kept. */
+const keptDay = z
+  .string()
+  .transform((text, context) => {
+    const [number, last] = [dayOf(text), today()]
+    const first = last - KEPT_DAYS + 1
+    if (!/^\d{4}-\d\d-\d\d$/.test(text) || Number.isNaN(number) || nameOf(number) !== text)
+      context.addIssue(`is no day; write it as ${nameOf(last)}`)
+    else if (number > last) context.addIssue(`is not over; name ${nameOf(last)}, or one before`)
+    else if (number < first)
+      context.addIssue(`is not kept any more; name ${nameOf(first)}, or later`)
+    return number
+  })
+  .exactOptional()
+const dayQuery = z.strictObject({ day: keptDay })
+const DAY_FORM = 'Ask with ?day=2026-11-03, or without it for today.'
+const spanQuery = z
+  .strictObject({ from: keptDay, to: keptDay })
+  .refine(({ from, to }) => (from ?? 0) <= (to ?? Infinity), {
+    path: ['from'],
+    message: 'is after "to"; exchange them',
+  })
+const SPAN_FORM = 'Ask with ?from=2026-11-01, ?to=2026-11-03, both, or neither.'
+
+export const usageOperations: readonly Operation[] = [
+  /** Use of all clients on one day, written as it is read. */
+  look('/api/usage', async ({ usage }, { query, request }) => {
+    const { day = today() } = checked(query, dayQuery, DAY_FORM)
+    const pages = usage.day(day)
+    // The first page is read before the answer begins: an error can then still be answered.
+    const first = (await pages.next()).value ?? []
+    const name = nameOf(day)
+    if (wantsCsv(request))
+      return {
+        status: 200,
+        contentType: 'text/csv; charset=utf-8; header=present',
+        body: () =>
+          pieces(first, pages, { head: CSV_HEADER, line: csvOf(name), between: '', end: '' }),
+      }
+    const fields: Omit<DayUsage, 'clients'> = { ...seen(usage.scope), day: name }
+    const head = `${JSON.stringify(fields).slice(0, -1)},"clients":[\n`
+    return {
+      status: 200,
+      contentType: 'application/json; charset=utf-8',
+      body: () => pieces(first, pages, { head, line: jsonOf, between: ',\n', end: '\n]}\n' }),
+    }
+  }),
+  /** Use of one client, day by day. */
+  look('/api/clients/{id}/usage', async ({ usage, reloads }, { params: { id }, query }) => {
+    const first = today() - KEPT_DAYS + 1
+    const span = checked(query, spanQuery, SPAN_FORM)
+    const { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, first) } = span
+    const rows = await usage.client(id, from, to)
+    const client = reloads.config.clients.get(id)
+    if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
+    return json(200, {
+      ...seen(usage.scope),
+      client: id,
+      plan: client?.plan ?? rows.at(-1)?.[1].plan ?? null,
+      from: nameOf(from),
+      to: nameOf(to),
+      days: Array.from(
+        Map.groupBy(rows, ([day]) => day),
+        dayTotals,
+      ),
+    } satisfies ClientUsage)
+  }),
+]
+
+/** Whether the request asks for CSV instead of JSON. */
+export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
+  /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)
+
+function dayTotals([day, found]: [number, readonly (readonly [number, DayRow])[]]): DayTotals {
+  const rows = found.map(([, row]) => row)
+  const plans = rows.length > 1 ? { plans: rows.map(countsOf) } : {}
+  return { day: nameOf(day), ...countsOf(totalOf(rows)), ...plans }
+}
+
+const countsOf = (row: DayRow): PlanTotals => ({
+  plan: row.plan,
+  admitted: row.admitted,
+  refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },
+})
+
+const jsonOf = (row: DayRow): string => JSON.stringify({ client: row.client, ...countsOf(row) })
+
+const csvOf = (day: string) => (row: DayRow) => {
+  const { admitted, refused } = countsOf(row)
+  const { minute, day: byDay, ban } = refused
+  return `${csvLine([day, row.client, row.plan, admitted, minute, byDay, ban])}\r\n`
+}
+
+interface Form {
+  readonly head: string
+  line(row: DayRow): string
+  readonly between: string
+  readonly end: string
+}
+
+async function* pieces(
+  first: readonly DayRow[],
+  rest: AsyncIterable<readonly DayRow[]>,
+  { head, line, between, end }: Form,
+): AsyncGenerator<string> {
+  yield head + first.map(line).join(between)
+  let isBegun = first.length > 0
+  for await (const rows of rest) {
+    if (rows.length === 0) continue
+    yield (isBegun ? between : '') + rows.map(line).join(between)
+    isBegun = true
+  }
+  yield end
+}
