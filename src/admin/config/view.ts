@@ -25,7 +25,7 @@ function Config() {
     await askToReload(answer?.revision ?? '', load).catch(setFault)
     read(false)
   }
-  const settings = Object.entries(answer?.config ?? {}).filter(([name]) => name !== 'clients')
+  const settings = Object.entries(answer?.written ?? {})
   return html`
     ${note}
     <p>${answer && takenText(answer)}</p>

@@ -16,17 +16,14 @@ const asOneScript = (modules: readonly string[]): string =>
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
 const styles = ['../../../admin/page/style.css', './page/report.css']
-const scripts = [
-  ...['insight/format.js', 'admin/page/plot.ts', 'admin/page/chart.ts'],
-  'tools/replay/html/page/report.js',
-]
+const ofThePage = ['insight/format.js', 'admin/page/plot.ts', 'admin/page/chart.ts']
 const digest = (text: string): string =>
   `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 
 /** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
   const plot = readFileSync(libraries['uplot.js'](), 'utf8')
-  const script = `(() => {\n'use strict'\n${asOneScript(scripts)}})()`
+  const script = `(() => {\n'use strict'\n${asOneScript([...ofThePage, 'tools/replay/html/page/report.js'])}})()`
   const style = [readFileSync(libraries['uplot.css'](), 'utf8'), ...styles.map(file)].join('\n')
   const policy = `default-src 'none'; script-src ${digest(plot)} ${digest(script)}; style-src ${digest(style)}; base-uri 'none'; form-action 'none'`
   // The digests in the policy hold for the unchanged text only.
