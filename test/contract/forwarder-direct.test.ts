@@ -1,4 +1,4 @@
-import { createDirectEngine } from '../../src/core/forwarding/direct/forwarder.ts'
+import { createDirectEngine } from '../../src/core/forwarding/direct/engine.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder('direct', createDirectEngine)

@@ -1,4 +1,4 @@
-import { createHttpProxyEngine } from '../../src/core/forwarding/http-proxy-3/forwarder.ts'
+import { createHttpProxyEngine } from '../../src/core/forwarding/http-proxy-3/engine.ts'
 import { describeForwarder } from './forwarder.ts'
 
 describeForwarder('http-proxy-3', createHttpProxyEngine)

@@ -1,111 +1,74 @@
-/** Wraps the client's request body in a stream that counts it, reads on demand and never destroys the client's request. */
-import { Readable } from 'node:stream'
+/** Passes on the client's request body, counted, and never destroys the client's own stream. */
+import { Transform, type Readable } from 'node:stream'
 import { ownFailureCodes } from '../rules/backend-failure.ts'
 import type { ForwardJob, ReceivedBody } from './engine.ts'
 
 /**
- * Engines destroy the body they are given: an IncomingMessage would lose the client's connection, or its socket property.
- * This stream, when destroyed, only leaves the rest unread.
- * It fails with one of ownFailureCodes when the limit is passed or the client leaves before the end.
+ * Engines destroy the body they are given, and a client whose body is destroyed loses its connection. This stream, when destroyed,
+ * only leaves the rest unread. It fails with one of ownFailureCodes when the limit is passed or the client leaves before the end.
  */
-export class RequestBody extends Readable {
-  /** Bytes beyond the received ones were read: the body cannot be sent from its start again. */
+export class RequestBody extends Transform {
+  /** Bytes beyond the received ones are read: the body cannot be sent from its start again. */
   touched = false
   readonly #client: Readable
   readonly #limitBytes: number
-  /** The received part; undefined once it is passed on. */
-  #received: ReceivedBody | undefined
-  readonly #isWhole: boolean
-  #open: boolean
-  #wanted = false
-  #ended = false
   #seenBytes = 0
 
   /** held: the stream reads nothing from the client before release(). */
   constructor(
     client: Readable,
-    job: Pick<ForwardJob, 'received' | 'bodyLimitBytes'>,
+    { received, bodyLimitBytes }: Pick<ForwardJob, 'received' | 'bodyLimitBytes'>,
     held = false,
   ) {
     super()
     this.#client = client
-    this.#received = job.received
-    this.#isWhole = job.received?.isWhole ?? false
-    this.#limitBytes = job.bodyLimitBytes
-    this.#open = !held
+    this.#limitBytes = bodyLimitBytes
     // Engines stop listening once they are done with a stream; a late error must not end the process.
     this.on('error', () => {})
+    if (received !== undefined) this.write(received.bytes)
+    if (received?.isWhole === true) this.end()
+    else if (!held) this.release()
   }
 
   /** The stream waits for the client to send more. */
   get waitsForClient(): boolean {
-    return this.#wanted && !this.#ended
+    return !this.writableEnded && this.writableLength + this.readableLength === 0
   }
 
   release(): void {
-    this.#open = true
-    if (this.#wanted) this.#pull()
+    if (this.writableEnded) return
+    this.touched = true
+    const client = this.#client
+    if (client.destroyed && !client.readableEnded) return this.#onClose()
+    // The error listener stays: one may still come, and an error without a listener ends the process.
+    client
+      .on('error', () => {})
+      .on('close', this.#onClose)
+      .pipe(this)
   }
 
-  override _read(): void {
-    this.#wanted = true
-    if (this.#open) this.#pull()
+  override _transform(chunk: Buffer, _encoding: string, done: (error: Error | null) => void): void {
+    this.#seenBytes += chunk.length
+    if (this.#seenBytes > this.#limitBytes)
+      return done(failure(ownFailureCodes.bodyTooLarge, `more than ${this.#limitBytes} bytes`))
+    this.push(chunk)
+    done(null)
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (this.touched) {
-      // The error listener stays: one may still come, and an error without a listener ends the process.
-      this.#client.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose)
-      if (!this.#ended) this.#client.pause()
-    }
+    this.#client.off('close', this.#onClose).unpipe(this)
     done(error)
   }
 
-  #pull(): void {
-    if (this.#received !== undefined) return this.#replay(this.#received)
-    if (this.#isWhole) return this.#onEnd()
-    const client = this.#client
-    if (!this.touched) {
-      this.touched = true
-      if (client.readableEnded) return this.#onEnd()
-      if (client.destroyed) return this.#onClose()
-      client.on('data', this.#onData).on('end', this.#onEnd)
-      client.on('close', this.#onClose).on('error', this.#onClose)
-    }
-    client.resume()
-  }
-
-  /** Passes on the received part; the end follows with the next read. */
-  #replay({ bytes }: ReceivedBody): void {
-    this.#received = undefined
-    this.#wanted = false
-    this.#seenBytes = bytes.length
-    this.push(bytes)
-  }
-
-  readonly #onData = (chunk: Buffer): void => {
-    this.#seenBytes += chunk.length
-    if (this.#seenBytes > this.#limitBytes) {
-      return this.#break(ownFailureCodes.bodyTooLarge, `more than ${this.#limitBytes} bytes`)
-    }
-    this.#wanted = this.push(chunk)
-    if (!this.#wanted) this.#client.pause()
-  }
-
-  readonly #onEnd = (): void => {
-    this.#ended = true
-    this.push(null)
-  }
-
   readonly #onClose = (): void => {
-    if (this.#ended) return
-    this.#break(ownFailureCodes.clientGone, 'the client left in the middle of its body')
-  }
-
-  #break(code: string, message: string): void {
-    this.destroy(Object.assign(new Error(message), { code }))
+    if (this.writableEnded) return
+    const message = 'the client left in the middle of its body'
+    this.destroy(failure(ownFailureCodes.clientGone, message))
   }
 }
+
+const failure = (code: string, message: string): Error =>
+  Object.assign(new Error(message), { code })
 
 /** Limit of one body that readOn() keeps in memory; each piece counts PIECE_BYTES more for its overhead. */
 const READ_ON_BYTES = 1024 * 1024

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { createDirectEngine } from '../../../src/core/forwarding/direct/forwarder.ts'
+import { createDirectEngine } from '../../../src/core/forwarding/direct/engine.ts'
 import { Outcome, stageOf, type Front } from '../../contract/forwarding.ts'
 import { answer, closeConnection, until, type Answer } from '../../support/raw-backend.ts'
 import type { BackendConnection, RecordedRequest } from '../../support/raw-backend.ts'

@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { createHttpProxyEngine } from '../../../src/core/forwarding/http-proxy-3/forwarder.ts'
+import { createHttpProxyEngine } from '../../../src/core/forwarding/http-proxy-3/engine.ts'
 import { keepStreamPass } from '../../../src/core/forwarding/http-proxy-3/http-proxy.ts'
 import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 

@@ -3,44 +3,11 @@ import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node
 import { connect as connectTls } from 'node:tls'
 import type { ConnectionLife } from '../connection-life.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
-import type { Backend, BackendTls } from '../../backends/backend.ts'
+import type { BackendTls } from '../../backends/backend.ts'
 import { AnswerReader, type AnswerListener } from '../../http/answer-reader.ts'
 import type { AnswerHead } from '../../http/answer-reader.ts'
-
-/** An exchange that waits for a connection and then uses it. */
-export interface ConnectionUser {
-  /** The exchange is over; nobody waits for it. */
-  readonly settled: boolean
-  readonly isHead: boolean
-  /** The request can be sent again if the connection turns out to be closed. */
-  readonly mayRepeat: boolean
-  /** The exchange has its connection and writes the request now. */
-  onReady(connection: Http1Connection): void
-  onHead(head: AnswerHead): void
-  onBody(piece: Buffer): void
-  /** The answer has ended; the connection is already free, reused or closed. */
-  onAnswerEnd(): void
-  /** The connection was lost and is closed. code: the error code. */
-  onLost(code: string, cause: string): void
-  /** The request has been written completely. */
-  readonly wholeSent: boolean
-  onDrain(): void
-  /** Called at each tick, with the time on the coarse clock. */
-  onTick(nowMs: number): void
-}
-
-export interface ConnectionOwner {
-  readonly backend: Backend
-  /** The last TLS session, which new connections resume. */
-  session: Buffer | undefined
-  onConnected(connection: Http1Connection): void
-  onFree(connection: Http1Connection): void
-  /** A reused connection was closed before any byte of the answer. */
-  onStale(): void
-  /** The backend sent bytes that no request had asked for; the connection is closed. */
-  onSurplus(): void
-  onClosed(connection: Http1Connection): void
-}
+import type { Http1Exchange } from './engine.ts'
+import type { Http1Pool } from './pool.ts'
 
 /** Plain connections share one buffer: each read is parsed or copied before the callback returns. */
 const readBytes = 64 * 1024
@@ -58,47 +25,45 @@ export class Http1Connection implements AnswerListener {
   /** Bytes have come since the exchange started. */
   answerBegun = false
   /** The exchange that uses the connection, or waits for it to connect; undefined: it is idle. */
-  user: ConnectionUser | undefined
+  user: Http1Exchange | undefined
   /** The exchange that takes the connection at the end of this turn of the event loop. */
-  takenFor: ConnectionUser | undefined
+  takenFor: Http1Exchange | undefined
   /** The exchange writes to the socket; only the connection reads it. */
   readonly socket: Socket
-  readonly #owner: ConnectionOwner
+  readonly #pool: Http1Pool
   readonly #reader: AnswerReader
   #persists = true
   #paused = false
   /** Bytes read since the connection last yielded. */
   #readBytes = 0
 
-  constructor(owner: ConnectionOwner, life: ConnectionLife) {
-    this.#owner = owner
+  constructor(pool: Http1Pool, life: ConnectionLife) {
+    this.#pool = pool
     this.life = life
     this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
-    const { tls } = owner.backend
+    const { tls } = pool.backend
     const socket = tls ? this.#openTls(tls) : this.#openTcp()
     this.socket = socket
     socket.once(tls ? 'secureConnect' : 'connect', () => {
       this.connected = true
-      owner.onConnected(this)
+      pool.onConnected(this)
     })
     socket.on('drain', () => this.user?.onDrain())
     socket.once('end', () => {
       if (this.user === undefined) this.close()
       else this.#reader.end()
     })
-    socket.on('error', (error: NodeJS.ErrnoException) =>
-      this.lose(error.code ?? error.name, error.message),
-    )
-    socket.once('close', () => this.lose('ECONNRESET', 'the connection was closed'))
+    socket.on('error', (error) => this.lose(error))
+    socket.once('close', () => this.lose(fault('ECONNRESET', 'the connection was closed')))
   }
 
   /** Starts an exchange on the connection. */
-  start(user: ConnectionUser): void {
+  start(user: Http1Exchange): void {
     this.user = user
     this.deadlineMs = Infinity
     this.life.start()
     this.answerBegun = false
-    this.#reader.expect(user.isHead)
+    this.#reader.expect(user.method === 'HEAD')
     user.onReady(this)
   }
 
@@ -122,15 +87,16 @@ export class Http1Connection implements AnswerListener {
     this.user = undefined
     this.#reader.stop()
     this.socket.destroy()
-    this.#owner.onClosed(this)
+    this.#pool.onClosed(this)
   }
 
-  lose(code: string, cause: string): void {
+  /** Closes the connection, which its exchange needed. */
+  lose(error: Error): void {
     if (this.closed) return
     const user = this.user
-    if (user !== undefined && this.life.uses > 1 && !this.answerBegun) this.#owner.onStale()
+    if (user !== undefined && this.life.uses > 1 && !this.answerBegun) this.#pool.onStale()
     this.close()
-    user?.onLost(code, cause)
+    user?.onError(error)
   }
 
   onHead(head: AnswerHead): void {
@@ -147,22 +113,22 @@ export class Http1Connection implements AnswerListener {
     const user = this.user
     if (user === undefined) return
     this.user = undefined
-    if (hasSurplus) this.#owner.onSurplus()
+    if (hasSurplus) this.#pool.onSurplus()
     if (hasSurplus || !this.#persists || !user.wholeSent) this.close()
     else {
       // The connection's end and surplus bytes show only while it is read.
       if (this.#paused) this.resume()
-      this.#owner.onFree(this)
+      this.#pool.onFree(this)
     }
     user.onAnswerEnd()
   }
 
   onBroken(cause: string): void {
-    this.lose('HPE_BROKEN', cause)
+    this.lose(fault('HPE_BROKEN', cause))
   }
 
   #openTcp(): Socket {
-    const { host, port } = this.#owner.backend
+    const { host, port } = this.#pool.backend
     // Node's types of connect() lack onread.
     const options: TcpNetConnectOpts = {
       host,
@@ -174,17 +140,17 @@ export class Http1Connection implements AnswerListener {
   }
 
   #openTls(tls: BackendTls): Socket {
-    const owner = this.#owner
-    const { host, port } = owner.backend
+    const pool = this.#pool
+    const { host, port } = pool.backend
     const socket = connectTls({
       ...tls,
       host,
       port,
       ALPNProtocols: ['http/1.1'],
-      session: owner.session,
+      session: pool.session,
     })
     socket.setNoDelay(true)
-    socket.on('session', (latest) => (owner.session = latest))
+    socket.on('session', (latest) => (pool.session = latest))
     socket.on('data', (bytes: Buffer) => this.#onRead(bytes.length, bytes))
     return socket
   }
@@ -193,7 +159,7 @@ export class Http1Connection implements AnswerListener {
     if (this.closed) return true
     // No request is under way (RFC 9112 section 9.2).
     if (this.user === undefined) {
-      this.#owner.onSurplus()
+      this.#pool.onSurplus()
       this.close()
     } else {
       if (!this.answerBegun) this.life.answer()
@@ -216,3 +182,6 @@ export class Http1Connection implements AnswerListener {
     })
   }
 }
+
+export const fault = (code: string, cause: string): Error =>
+  Object.assign(new Error(cause), { code })

@@ -6,7 +6,8 @@ import type { Backend } from '../../backends/backend.ts'
 import { ConnectionLife, Rests } from '../connection-life.ts'
 import type { EngineOptions } from '../engine.ts'
 import { clockTickMs, type CoarseClock } from '../../backends/coarse-clock.ts'
-import { Http1Connection, type ConnectionUser, type ConnectionOwner } from './connection.ts'
+import { fault, Http1Connection } from './connection.ts'
+import type { Http1Exchange } from './engine.ts'
 
 /** Idle connections are closed this much earlier than the backend announced. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
@@ -17,8 +18,9 @@ const NO_REPEAT_MS = 1_000
 /** A connection free for this long is preferred. A request that cannot be repeated takes a younger one only where no more may be opened. */
 const TRUSTED_AFTER_MS = 10
 
-export class Http1Pool implements ConnectionOwner {
+export class Http1Pool {
   readonly backend: Backend
+  /** The last TLS session, which new connections resume. */
   session: Buffer | undefined
   readonly clock: CoarseClock
   readonly #options: EngineOptions
@@ -26,7 +28,7 @@ export class Http1Pool implements ConnectionOwner {
   readonly #open: Http1Connection[] = []
   /** Connections that have rested, in the order in which their rests ended. */
   readonly #idle: Http1Connection[] = []
-  #waiting: ConnectionUser[] = []
+  #waiting: Http1Exchange[] = []
   /** Connections taken in this turn of the event loop. */
   #taken: Http1Connection[] = []
   #freed: Http1Connection[] = []
@@ -43,8 +45,8 @@ export class Http1Pool implements ConnectionOwner {
     this.clock = clock
   }
 
-  /** Gives the exchange a connection: its onReady follows in a later turn, or its onLost when no connection can be made. */
-  take(waiting: ConnectionUser): void {
+  /** Gives the exchange a connection: its onReady follows in a later turn, or its onError when no connection can be made. */
+  take(waiting: Http1Exchange): void {
     const mayRepeat = waiting.mayRepeat && this.clock.nowMs >= this.#noRepeatUntilMs
     const idle = this.#takeIdle(mayRepeat)
     if (idle !== undefined) {
@@ -85,10 +87,12 @@ export class Http1Pool implements ConnectionOwner {
     this.#actSoon()
   }
 
+  /** The backend sent bytes that no request had asked for; the connection is closed. */
   onSurplus(): void {
     this.#rests.surplus()
   }
 
+  /** A reused connection was closed before any byte of the answer. */
   onStale(): void {
     this.#noRepeatUntilMs = this.clock.nowMs + NO_REPEAT_MS
   }
@@ -109,7 +113,8 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of this.#open.slice()) {
       if (nowMs < connection.deadlineMs) connection.user?.onTick(nowMs)
       else if (connection.connected) connection.close()
-      else connection.lose('ECONNECT_TIMEOUT', 'no connection within upstream.timeouts.connect')
+      else
+        connection.lose(fault('ECONNECT_TIMEOUT', 'no connection within upstream.timeouts.connect'))
     }
     return this.#open.length > 0 || this.#waiting.length > 0
   }
@@ -118,7 +123,7 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of this.#open.slice()) connection.close()
   }
 
-  #connect(waiting: ConnectionUser): void {
+  #connect(waiting: Http1Exchange): void {
     const connection = new Http1Connection(this, new ConnectionLife(this.#rests))
     connection.user = waiting
     connection.deadlineMs = this.clock.nowMs + this.#options.timeouts.connectMs + clockTickMs
@@ -182,7 +187,7 @@ export class Http1Pool implements ConnectionOwner {
     }
   }
 
-  #nextWaiting(): ConnectionUser | undefined {
+  #nextWaiting(): Http1Exchange | undefined {
     for (;;) {
       const next = this.#waiting.shift()
       if (next === undefined || !next.settled) return next

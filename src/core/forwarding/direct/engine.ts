@@ -1,21 +1,39 @@
-/** One exchange waits for a connection, writes the request and passes the answer to the pipeline. */
+/** The direct engine forwards with its own HTTP/1.1 client, at the least cost per request. */
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { isIdempotent, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
-import type { AttemptSink, ForwardJob, ReceivedBody } from '../engine.ts'
+import type { Backend } from '../../backends/backend.ts'
+import type { AttemptSink, Engine, EngineOptions, ForwardJob, ReceivedBody } from '../engine.ts'
 import type { AnswerHead } from '../../http/answer-reader.ts'
-import { clockTickMs } from '../../backends/coarse-clock.ts'
-import type { ConnectionUser, Http1Connection } from './connection.ts'
-import type { Http1Pool } from './pool.ts'
+import { clockTickMs, CoarseClock } from '../../backends/coarse-clock.ts'
+import type { Http1Connection } from './connection.ts'
+import { Http1Pool } from './pool.ts'
 import { requestHead, type WrittenHead } from '../../http/request-head.ts'
 import { RequestBody } from '../request-body.ts'
 
-/** The attempt's handle and the connection's exchange are one object: this is the hot path. */
-export class Http1Exchange extends Attempt implements ConnectionUser {
+export function createDirectEngine(options: EngineOptions): Engine {
+  const pools = new Map<Backend, Http1Pool>()
+  const clock = new CoarseClock((nowMs) =>
+    Array.from(pools.values(), (pool) => pool.tick(nowMs)).includes(true),
+  )
+  return {
+    send: (backend, job, sink) => {
+      let pool = pools.get(backend)
+      if (pool === undefined) pools.set(backend, (pool = new Http1Pool(backend, options, clock)))
+      return new Http1Exchange(job, sink, pool)
+    },
+    close: async () => {
+      for (const pool of pools.values()) pool.closeAll()
+      clock.stop()
+    },
+  }
+}
+
+/** One exchange waits for a connection, writes the request and passes the answer to the pipeline. */
+export class Http1Exchange extends Attempt {
+  /** The request has been written completely. */
   wholeSent = false
-  readonly isHead: boolean
-  readonly mayRepeat: boolean
   readonly #pool: Http1Pool
   /** The connection that the request is sent on; undefined: there is none yet, or no longer. */
   #connection: Http1Connection | undefined
@@ -27,11 +45,18 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
   constructor(job: ForwardJob, sink: AttemptSink, pool: Http1Pool) {
     super(job, sink)
     this.#pool = pool
-    this.isHead = job.method === 'HEAD'
-    this.mayRepeat =
-      isIdempotent(job.method) && (job.body === undefined || job.received?.isWhole === true)
     this.#progressMs = pool.clock.nowMs
     pool.take(this)
+  }
+
+  get method(): string {
+    return this.job.method
+  }
+
+  /** The request can be sent again if the connection turns out to be closed. */
+  get mayRepeat(): boolean {
+    const { method, body, received } = this.job
+    return isIdempotent(method) && (body === undefined || received?.isWhole === true)
   }
 
   resume(): void {
@@ -41,6 +66,7 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
     this.#connection?.resume()
   }
 
+  /** The exchange has its connection and writes the request now. */
   onReady(connection: Http1Connection): void {
     this.#connection = connection
     const head = requestHead(this.job, this.#pool.backend.hostHeader)
@@ -68,14 +94,11 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
     this.#connection?.pause()
   }
 
+  /** The answer has ended; the connection is already free, reused or closed. */
   onAnswerEnd(): void {
     this.#connection = undefined
     this.settle({ closes: false })
     this.sink.end()
-  }
-
-  onLost(code: string, cause: string): void {
-    this.onError(Object.assign(new Error(cause), { code }))
   }
 
   onDrain(): void {
@@ -83,6 +106,7 @@ export class Http1Exchange extends Attempt implements ConnectionUser {
     this.body?.resume()
   }
 
+  /** Called at each tick, with the time on the coarse clock. */
   onTick(nowMs: number): void {
     if (this.settled || this.#paused) return
     if (nowMs - this.#progressMs < this.job.responseTimeoutMs + clockTickMs) return
