@@ -1,7 +1,6 @@
 /** The record of one request, from its first byte to its log line, and what all requests share. */
 import type { Forwarding } from '../forwarding/attempts.ts'
 import type { ReceivedBody } from '../forwarding/engine.ts'
-import type { ClientTurns } from './client-turns.ts'
 import type { ClientConnection, Connections } from '../http/connections.ts'
 import type { IncomingRequest, OutgoingResponse } from '../http/messages.ts'
 import type { Log } from '../record/log.ts'
@@ -148,7 +147,7 @@ export class Exchange {
 
   // take-turn
   /** The client's turns, one of which the request has taken; undefined before. */
-  turn: ClientTurns | undefined
+  turn: { giveBack(): void } | undefined
 
   // receive-body
   /** Beginning of the body, read before a backend was chosen; undefined without a body, or when all of it is streamed. */

@@ -1,23 +1,97 @@
-/** Takes a turn among the client's requests: none has more of them under way than its plan's `concurrent`, so none holds everything. */
-import type { TurnsOfClients } from './client-turns.ts'
+/**
+ * Takes a turn among the client's requests: none has more of them under way in this process than its plan's `concurrent`, so none
+ * holds everything. Those beyond wait in a line of the client's own.
+ */
 import type { Caller } from '../rules/credentials.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import type { Exchange } from './exchange.ts'
 
+/** This is long enough for a burst to pass, short enough not to look like an answer that hangs. */
+export const LONGEST_WAIT_MS = 250
+/** A line takes as many requests as may be under way, and at least as many as a client may send on one connection without waiting. */
+const SHORTEST_LINE = 32
+const CLIENTS_KEPT = 1_000
+
+interface Waiting {
+  readonly limit: number
+  decide(isTaken: boolean): void
+}
+
+/** The turns of one client. */
+export class ClientTurns {
+  /** Number of requests under way. Written here only. */
+  taken = 0
+  /** Requests that wait, the first to come first. */
+  readonly #line: Waiting[] = []
+
+  /** Returns a promise when the request has to wait, and false at once when the line is full. */
+  take(limit: number): boolean | Promise<boolean> {
+    if (this.taken < limit && this.#line.length === 0) {
+      this.taken++
+      return true
+    }
+    if (this.#line.length >= Math.max(limit, SHORTEST_LINE)) return false
+    return new Promise((resolve) => {
+      // All wait equally long, so the time is up for the first in line.
+      const timer = setTimeout(() => this.#line.shift()?.decide(false), LONGEST_WAIT_MS)
+      const decide = (isTaken: boolean): void => {
+        clearTimeout(timer)
+        resolve(isTaken)
+      }
+      this.#line.push({ limit, decide })
+    })
+  }
+
+  /** Called once for each turn taken. */
+  giveBack(): void {
+    this.taken--
+    const next = this.#line[0]
+    if (next === undefined || this.taken >= next.limit) return
+    this.#line.shift()
+    this.taken++
+    next.decide(true)
+  }
+}
+
+export class TurnsOfClients {
+  readonly #clients = new Map<string, ClientTurns>()
+  #keptClients = CLIENTS_KEPT
+
+  of(clientId: string): ClientTurns {
+    const known = this.#clients.get(clientId)
+    if (known !== undefined) return known
+    if (this.#clients.size >= this.#keptClients) this.#forgetIdle()
+    const client = new ClientTurns()
+    this.#clients.set(clientId, client)
+    return client
+  }
+
+  /** Requests of the client that are under way now. */
+  takenBy(clientId: string): number {
+    return this.#clients.get(clientId)?.taken ?? 0
+  }
+
+  #forgetIdle(): void {
+    for (const [id, { taken }] of this.#clients) if (taken === 0) this.#clients.delete(id)
+    this.#keptClients = Math.max(CLIENTS_KEPT, 2 * this.#clients.size)
+  }
+}
+
 type Turn = Refusal | undefined
 
 /** The turn ends with the exchange. A refusal here is no strike, as no 429 came before it. */
-export function createTakeTurn(turns: Pick<TurnsOfClients, 'of' | 'take'>) {
-  const refusals = new WeakMap<Caller, Refusal>()
+export function createTakeTurn(turns: {
+  of(clientId: string): Pick<ClientTurns, 'take' | 'giveBack'>
+}) {
   return function takeTurn(exchange: Exchange, caller: Caller): Turn | Promise<Turn> {
     if (exchange.isOver) return undefined
     const client = turns.of(caller.clientId)
-    const taken = turns.take(client, caller.concurrent)
+    const taken = client.take(caller.concurrent)
     if (taken instanceof Promise) exchange.wait()
     return whenKnown(taken, (isTaken) => {
       exchange.goOn()
-      if (!isTaken) return tooMany(refusals, caller)
+      if (!isTaken) return tooMany(caller.concurrent)
       if (exchange.recorded) client.giveBack()
       else exchange.turn = client
       return undefined
@@ -25,12 +99,13 @@ export function createTakeTurn(turns: Pick<TurnsOfClients, 'of' | 'take'>) {
   }
 }
 
-function tooMany(refusals: WeakMap<Caller, Refusal>, caller: Caller): Refusal {
-  const known = refusals.get(caller)
-  if (known !== undefined) return known
-  const detail = `Limit: ${caller.concurrent} at once. Retry in 1 s.`
-  const limited = { limit: caller.concurrent }
-  const refusal = refuse('concurrency_limit_exceeded', { detail, retryAfterSeconds: 1, limited })
-  refusals.set(caller, refusal)
-  return refusal
+/** The refusals of each limit, which a flood is answered with. */
+const refusals: Refusal[] = []
+
+function tooMany(limit: number): Refusal {
+  return (refusals[limit] ??= refuse('concurrency_limit_exceeded', {
+    detail: `Limit: ${limit} at once. Retry in 1 s.`,
+    retryAfterSeconds: 1,
+    limited: { limit },
+  }))
 }

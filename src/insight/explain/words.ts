@@ -1,6 +1,6 @@
 /** Wording of times, bans and processes in explanations. */
 import { clock, count, duration } from '../format.js'
-import { LONGEST_WAIT_MS } from '../../core/pipeline/client-turns.ts'
+import { LONGEST_WAIT_MS } from '../../core/pipeline/take-turn.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { CallerStanding } from './question.ts'

@@ -36,7 +36,7 @@ export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 export type DecidingParts = Charges &
   Pick<LastingParts, 'epochMs' | 'bans' | 'addresses'> &
   Partial<Pick<LastingParts, 'shadow'>> & {
-    readonly turns: Pick<LastingParts['turns'], 'of' | 'take'>
+    readonly turns: Parameters<typeof createTakeTurn>[0]
     readonly load: Lateness
     readonly keyRing: Pick<KeyRing, 'find'>
   }

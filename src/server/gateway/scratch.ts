@@ -11,7 +11,6 @@ import {
 } from '../../state/bans.ts'
 import type { Config, Limits } from '../../config/config.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
-import { ClientTurns } from '../../core/pipeline/client-turns.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
@@ -62,17 +61,18 @@ export function createScratch(options: ScratchOptions) {
   const addresses = createAddressCounter({ now })
   let turnsTaken = 0
   // No request waits for others of its client.
-  const turns = {
-    of: () => new ClientTurns(),
-    take: (_: unknown, limit: number) => turnsTaken < limit,
-  }
+  const turn = { take: (limit: number) => turnsTaken < limit, giveBack: () => {} }
   const { structuredQuotaHeaders: isStructured } = config.server
   const { keyRing = createKeyRing(config.clients, new Map(), isStructured) } = options
   const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
-  const parts = { ...charges, epochMs: now, bans, addresses, turns, load: { shed }, keyRing }
+  const parts = { ...charges, epochMs: now, bans, addresses, load: { shed }, keyRing }
   return {
     lessee,
-    stages: createDecidingStages(config, parts, { upstream: {}, verifier }),
+    stages: createDecidingStages(
+      config,
+      { ...parts, turns: { of: () => turn } },
+      { upstream: {}, verifier },
+    ),
     /** Sets the state; only the owner of the scratch calls these. */
     seed: {
       use: createSeedUse(authority, countedAtMs),

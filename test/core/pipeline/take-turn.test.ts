@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { TurnsOfClients } from '../../../src/core/pipeline/client-turns.ts'
+import { TurnsOfClients } from '../../../src/core/pipeline/take-turn.ts'
 
 describe('the turns of clients', () => {
   const started = (limit: number, requests: number) => {
     const turns = new TurnsOfClients()
     const client = turns.of('a')
-    const taken = Array.from({ length: requests }, () => turns.take(client, limit))
+    const taken = Array.from({ length: requests }, () => client.take(limit))
     return { turns, client, taken }
   }
 
@@ -32,7 +32,7 @@ describe('the turns of clients', () => {
     for (const each of taken.slice(40, 80)) expect(await each).toBe(false)
     expect(performance.now() - startedMs).toBeGreaterThan(200)
     // Another client has its own.
-    expect(turns.take(turns.of('b'), 1)).toBe(true)
+    expect(turns.of('b').take(1)).toBe(true)
   })
 
   it('leave room in the line for what one connection may pipeline', () => {
@@ -42,11 +42,11 @@ describe('the turns of clients', () => {
   })
 
   it('follow a limit that was lowered meanwhile', async () => {
-    const { turns, client } = started(3, 3)
-    const waiting = turns.take(client, 2)
+    const { client } = started(3, 3)
+    const waiting = client.take(2)
     client.giveBack()
     // Two are under way still.
-    const late = turns.take(client, 2)
+    const late = client.take(2)
     client.giveBack()
     expect(await waiting).toBe(true)
     expect(await late).toBe(false)
@@ -55,11 +55,11 @@ describe('the turns of clients', () => {
   it('are remembered of clients with requests under way, however many others come and go', () => {
     const turns = new TurnsOfClients()
     const busy = turns.of('busy')
-    void turns.take(busy, 1)
+    void busy.take(1)
     const idle = turns.of('client-0')
     for (let nth = 0; nth < 5_000; nth++) {
       const client = turns.of(`client-${nth}`)
-      void turns.take(client, 1)
+      void client.take(1)
       client.giveBack()
     }
     expect(turns.of('busy')).toBe(busy)
