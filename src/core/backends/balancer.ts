@@ -1,11 +1,15 @@
 /** The balancer gives each request a permit for one backend, or a place in line, and judges backends by the results. */
 import type { Config } from '../../config/config.ts'
-import { couldNotConnect, isGatewayFault, speaksAgainstBackend } from '../rules/backend-failure.ts'
-import { Choice, type Asker } from './choice.ts'
+import {
+  couldNotConnect,
+  isGatewayFault,
+  isIdempotent,
+  speaksAgainstBackend,
+} from '../rules/backend-failure.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
-import { Line, type Waiter } from './line.ts'
+import { Line, type Asker, type Waiter } from './line.ts'
 import { countOutcome, type Backend, type Outcome, type Sender } from './backend.ts'
-import type { ClientFailure } from './standing.ts'
+import { restMs, type ClientFailure, type Standing } from './standing.ts'
 
 /** connections: the number of permits of each backend. */
 export type BalancerOptions = Pick<
@@ -16,24 +20,28 @@ export type BalancerOptions = Pick<
 /** A backend that sends surplus bytes is reported again when it has not sent any for this long. */
 const NAMED_EVERY_MS = 60_000
 
+/** Extra rest of a failed backend for requests that may not be sent twice, or whose client has failed there: other requests try it first. */
+const moreForOthersMs = 1_000
+
 /** Each change of a backend's health is reported once. */
 export interface BackendObserver {
   /** forMs: how long the backend is ejected; undefined: it is not ejected. */
-  down(line: { backend: string; cause: string; forMs: number | undefined }): void
-  up(line: { backend: string; downMs: number }): void
+  backendDown(line: { backend: string; cause: string; forMs: number | undefined }): void
+  backendUp(line: { backend: string; downMs: number }): void
   /** The backend sent bytes that no request had asked for. */
-  surplus(line: { backend: string }): void
+  backendSurplus(line: { backend: string }): void
 }
 
 export class Balancer {
   readonly backends: readonly Backend[]
   readonly #options: BalancerOptions
   readonly #observer: BackendObserver | undefined
-  readonly #choice: Choice
   readonly #line = new Line()
   /** Number of permits each client holds, one for each request and tunnel under way. Clients without any have no entry. */
   readonly #permits = new Map<string, number>()
   readonly #clock = new CoarseClock((nowMs) => this.#onTick(nowMs))
+  /** Index of the backend that is considered first. */
+  #turn = 0
 
   /** Throws if there are no backends. */
   constructor(backends: readonly Backend[], options: BalancerOptions, observer?: BackendObserver) {
@@ -41,7 +49,6 @@ export class Balancer {
     this.backends = backends
     this.#options = options
     this.#observer = observer
-    this.#choice = new Choice(backends, options)
   }
 
   /** Number of requests that wait. */
@@ -50,8 +57,9 @@ export class Balancer {
   }
 
   /**
-   * Grants a permit, which one report() or giveBack() must return; undefined: the request has to wait. A client whose earlier requests wait gets no permit for a later one. A client that
-   * has none in line may pass the line, as those who wait there either hold too many permits or find none free.
+   * Grants a permit, which one report() or giveBack() must return; undefined: the request has to wait. A client whose earlier
+   * requests wait gets no permit for a later one. A client that has none in line may pass the line, as those who wait there
+   * either hold too many permits or find none free.
    */
   take(asker: Asker): Backend | undefined {
     return this.#line.has(asker.clientId) ? undefined : this.#grant(asker)
@@ -108,7 +116,7 @@ export class Balancer {
   /** A connection was closed because the backend sent bytes that no request had asked for. */
   surplus({ name, surplus }: Backend): void {
     const nowMs = performance.now()
-    if (nowMs - surplus.lastMs >= NAMED_EVERY_MS) this.#observer?.surplus({ backend: name })
+    if (nowMs - surplus.lastMs >= NAMED_EVERY_MS) this.#observer?.backendSurplus({ backend: name })
     surplus.connections++
     surplus.lastMs = nowMs
   }
@@ -150,10 +158,10 @@ export class Balancer {
     act(nowMs)
     if (isDown === standing.isDown) return
     if (isDown)
-      return this.#observer?.up({ backend: name, downMs: Math.round(nowMs - faultSinceMs) })
+      return this.#observer?.backendUp({ backend: name, downMs: Math.round(nowMs - faultSinceMs) })
     const { fault = '', ejectedUntilMs } = standing
     const forMs = ejectedUntilMs === undefined ? undefined : Math.round(ejectedUntilMs - nowMs)
-    this.#observer?.down({ backend: name, cause: fault, forMs })
+    this.#observer?.backendDown({ backend: name, cause: fault, forMs })
   }
 
   #serveLine(): void {
@@ -182,7 +190,7 @@ export class Balancer {
 
   #grant(asker: Asker): Backend | undefined {
     const permits = this.#permitsOf(asker.clientId)
-    const backend = this.#choice.next(asker, permits)
+    const backend = this.#choose(asker, permits)
     if (backend === undefined) return undefined
     backend.inUse++
     this.#permits.set(asker.clientId, permits + 1)
@@ -192,4 +200,62 @@ export class Balancer {
   #permitsOf(clientId: string): number {
     return this.#permits.get(clientId) ?? 0
   }
+
+  /**
+   * Prefers healthy backends to resting ones and those to ejected ones, even if the request then has to wait.
+   * Yet one request a second tries a resting backend. Any other backend of equal health is preferred to `avoid` of the asker.
+   * permits: how many the client already holds, of all backends.
+   */
+  #choose(asker: Asker, permits: number): Backend | undefined {
+    const { backends } = this
+    const { connections, balance } = this.#options
+    const areWell = backends.every(isWell)
+    const nowMs = areWell ? 0 : performance.now()
+    const level = areWell
+      ? 0
+      : Math.min(...backends.map(({ standing }) => levelOf(standing, nowMs)))
+    let best: Backend | undefined
+    let bestRank = Infinity
+    const turn = this.#turn
+    for (let tried = 0; tried < backends.length; tried++) {
+      const at = (turn + tried) % backends.length
+      const backend = backends[at]
+      if (backend === undefined || !mayTake(permits, connections - backend.inUse, connections))
+        continue
+      let rank = balance === 'least-requests' ? backend.inUse : 0
+      if (!backend.standing.isWell) {
+        if (isDue(backend.standing, nowMs, asker)) rank = -1
+        else if (levelOf(backend.standing, nowMs) > level) continue
+      }
+      if (backend === asker.avoid) rank += connections
+      if (rank >= bestRank) continue
+      best = backend
+      bestRank = rank
+      this.#turn = at + 1
+    }
+    if (best !== undefined && bestRank < 0) best.standing.restsUntilMs = nowMs + restMs
+    return best
+  }
+}
+
+/**
+ * The last eighth of the permits is reserved for clients that hold few: fewer than a quarter of what is free.
+ * So a few clients that keep their permits for long leave one for a client without any.
+ */
+const mayTake = (permits: number, free: number, connections: number): boolean =>
+  8 * free > connections || 4 * permits < free
+
+const isWell = ({ standing }: Backend): boolean => standing.isWell
+
+const levelOf = (standing: Standing, nowMs: number): number => {
+  if (standing.isOut(nowMs)) return 2
+  return standing.isWell ? 0 : 1
+}
+
+/** The backend's rest is over, and this request may try it. */
+function isDue(standing: Standing, nowMs: number, { method, clientId }: Asker): boolean {
+  if (standing.restsUntilMs === undefined || standing.isOut(nowMs)) return false
+  if (nowMs < standing.restsUntilMs) return false
+  const isGoodToTry = isIdempotent(method) && !standing.isBetterTriedByOthers(clientId, nowMs)
+  return isGoodToTry || nowMs >= standing.restsUntilMs + moreForOthersMs
 }

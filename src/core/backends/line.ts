@@ -1,8 +1,15 @@
 /** Requests wait for a backend in one line: clients take turns, and each client's requests keep their order. */
 import type { Backend } from './backend.ts'
-import type { Asker } from './choice.ts'
 
-/** A request that asks for a permit, and waits in line where there is none. */
+/** A request that asks for a permit. */
+export interface Asker {
+  readonly clientId: string
+  readonly method: string
+  /** The backend where the request has just failed. */
+  readonly avoid?: Backend | undefined
+}
+
+/** It waits in line where no permit is free. */
 export interface Waiter extends Asker {
   /** Limit for all waits of the request together. */
   readonly longestWaitMs: number

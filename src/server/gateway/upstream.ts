@@ -48,11 +48,7 @@ export class Upstream {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
-    this.balancer = new Balancer(backends, upstream, {
-      down: (line) => log.backendDown(line),
-      up: (line) => log.backendUp(line),
-      surplus: (line) => log.backendSurplus(line),
-    })
+    this.balancer = new Balancer(backends, upstream, log)
     const { balancer } = this
     this.probe = createBackendProbe(balancer, upstream)
     const engine = engines[upstream.engine]({

@@ -24,10 +24,10 @@ function start(letters: string, options: Partial<BalancerOptions> = {}) {
     letters.split('').map((letter) => `http://${letter}`),
     options,
     {
-      down: ({ backend, cause, forMs }) =>
+      backendDown: ({ backend, cause, forMs }) =>
         told.push(`${backend} down, ${cause}, ${forMs === undefined ? 'kept' : Math.round(forMs)}`),
-      up: ({ backend }) => told.push(`${backend} up`),
-      surplus: ({ backend }) => told.push(`${backend} surplus`),
+      backendUp: ({ backend }) => told.push(`${backend} up`),
+      backendSurplus: ({ backend }) => told.push(`${backend} surplus`),
     },
   )
   const get = (letter: string) => {
