@@ -219,12 +219,11 @@ export function describeConnections(stage: Stage): void {
     })
   })
 
-  it('closing lets the request under way finish, and closes its connection', async () => {
-    const { backend, front } = await open(() => [200, answer(200, 'ok')])
-    const outcome = front.send('/')
-    await until(() => backend.requests.length === 1, 'the request')
-    await front.forwarder.close()
-    expect(outcome.calls).toEqual(['head', 'data', 'end'])
+  it('closing closes the connections', async () => {
+    const { backend, front } = await open()
+    await front.get('/')
+    expect(backend.openConnections()).toBe(1)
+    front.forwarder.engine.close()
     await until(() => backend.openConnections() === 0, 'the connection to close')
   })
 }

@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import type { Engine, EngineOptions, ForwardJob } from '../../src/core/forwarding/engine.ts'
 import type { Backend } from '../../src/core/backends/backend.ts'
-import { Forwarder, Forwarding } from '../../src/core/forwarding/attempts.ts'
+import { Forwarding, type Forwarder } from '../../src/core/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/core/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../support/ending.ts'
@@ -149,15 +149,15 @@ function startFront(create: CreateEngine, urls: string[], { timeouts, ...rest }:
     ...rest,
   }
   const balancer = balancerOf(urls, options)
-  const forwarder = new Forwarder(balancer, retriesOf(balancer), create(options))
+  const forwarder = { balancer, retries: retriesOf(balancer), engine: create(options) }
   const outcomes: Outcome[] = []
   const keep = (outcome: Outcome): Outcome => {
     outcomes.push(outcome)
     return outcome
   }
-  gatewayEnds(async () => {
+  gatewayEnds(() => {
     for (const { handle } of outcomes) handle?.abort()
-    await forwarder.close()
+    forwarder.engine.close()
   })
   const front = {
     forwarder,

@@ -16,35 +16,10 @@ const overdue: BackendFailure = {
   cause: "no connection became free within upstream.timeouts.response or the route's",
 }
 
-export class Forwarder {
+export interface Forwarder {
   readonly balancer: Balancer
   readonly retries: Retries
   readonly engine: Engine
-  /** Number of requests and tunnels under way. Written by begun() and settled() only. */
-  underWay = 0
-  #onIdle: (() => void) | undefined
-
-  constructor(balancer: Balancer, retries: Retries, engine: Engine) {
-    this.balancer = balancer
-    this.retries = retries
-    this.engine = engine
-  }
-
-  begun(): void {
-    this.underWay++
-    this.retries.begun()
-  }
-
-  settled(): void {
-    this.underWay--
-    if (this.underWay === 0) this.#onIdle?.()
-  }
-
-  /** Resolves when the requests under way have finished and the engine is closed. */
-  async close(): Promise<void> {
-    if (this.underWay > 0) await new Promise<void>((resolve) => (this.#onIdle = resolve))
-    await this.engine.close()
-  }
 }
 
 /**
@@ -98,7 +73,7 @@ export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
 
   /** Starts the request; never throws. */
   begin(): void {
-    this.forwarder.begun()
+    this.forwarder.retries.begun()
     this.#start()
   }
 
@@ -184,13 +159,13 @@ export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
   }
 
   #fail(failure: BackendFailure): void {
-    this.#finish()
+    this.settled = true
     this.refuse(failure)
   }
 
   #settle(outcome: Outcome): void {
     this.#giveBack(outcome)
-    this.#finish()
+    this.settled = true
   }
 
   #giveBack(outcome: Outcome): void {
@@ -200,10 +175,5 @@ export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
     if (backend === undefined) balancer.leave(this)
     else if (this.#isNoted) balancer.giveBack(backend, this.clientId)
     else balancer.report(backend, outcome, this)
-  }
-
-  #finish(): void {
-    this.settled = true
-    this.forwarder.settled()
   }
 }

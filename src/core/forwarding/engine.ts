@@ -54,7 +54,7 @@ export interface Engine {
   /** Never throws; the sink is called only after this call has returned. The handle's abort() reports on this attempt. */
   send(backend: Backend, job: ForwardJob, sink: AttemptSink): ForwardHandle
   /** Closes all connections; called when no request is under way. */
-  close(): Promise<void>
+  close(): void
 }
 
 /**

@@ -41,7 +41,7 @@ export class Revision {
   /** Closes the parts of a revision that was never in force, except those shared with `other`. */
   abandon(other: Revision | undefined): void {
     if (this.verifier !== other?.verifier) this.verifier?.close()
-    if (this.upstream !== other?.upstream) void this.upstream.close()
+    if (this.upstream !== other?.upstream) this.upstream.close()
   }
 }
 

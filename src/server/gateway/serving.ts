@@ -131,7 +131,8 @@ export class Serving implements WorkerLink {
     this.#revision.verifier?.close()
     this.#door.close()
     this.parts.load.close()
-    await Promise.allSettled([this.#upstreams.close(), this.parts.bans.close()])
+    this.#upstreams.close()
+    await this.parts.bans.close().catch(() => {})
     await this.parts.tracing.close()
     await this.#stores.close()
   }

@@ -5,7 +5,7 @@ import { Balancer } from '../../core/backends/balancer.ts'
 import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
 import type { Config } from '../../config/config.ts'
-import { Forwarder } from '../../core/forwarding/attempts.ts'
+import type { Forwarder } from '../../core/forwarding/attempts.ts'
 import { createDirectEngine } from '../../core/forwarding/direct/engine.ts'
 import { createHttpProxyEngine } from '../../core/forwarding/http-proxy-3/engine.ts'
 import { Retries } from '../../core/forwarding/retries.ts'
@@ -55,7 +55,7 @@ export class Upstream {
       ...upstream,
       onSurplus: (backend) => balancer.surplus(backend),
     })
-    this.forwarder = new Forwarder(balancer, new Retries(upstream), engine)
+    this.forwarder = { balancer, retries: new Retries(upstream), engine }
     this.upgrades = new UpgradeEngine(upstream, tunnelIdleMs)
   }
 
@@ -78,11 +78,11 @@ export class Upstream {
     this.#checks?.stop()
   }
 
-  /** Waits for requests under way, cuts tunnels, closes connections. */
-  async close(): Promise<void> {
+  /** Cuts tunnels and closes connections; no request is under way. */
+  close(): void {
     this.retire()
     this.upgrades.close()
-    await this.forwarder.close()
+    this.forwarder.engine.close()
   }
 }
 
@@ -126,9 +126,9 @@ export class Upstreams {
   /** Closes retired upstreams that nothing uses any more. isNeeded: by a request under way, which may reach it late. */
   closeUnused(isNeeded: (upstream: Upstream) => boolean): void {
     for (const upstream of this.#retired) {
-      if (upstream.forwarder.underWay > 0 || isNeeded(upstream)) continue
+      if (!upstream.balancer.isIdle || isNeeded(upstream)) continue
       this.#retired.delete(upstream)
-      void upstream.close()
+      upstream.close()
     }
   }
 
@@ -138,8 +138,8 @@ export class Upstreams {
     for (const { upgrades } of this.#all()) upgrades.drain()
   }
 
-  async close(): Promise<void> {
-    await Promise.all(this.#all().map((upstream) => upstream.close()))
+  close(): void {
+    for (const upstream of this.#all()) upstream.close()
   }
 
   #all(): Upstream[] {

@@ -2,8 +2,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../src/core/backends/backend.ts'
-import { Forwarder, Forwarding } from '../../../src/core/forwarding/attempts.ts'
-import type { AttemptSink, ForwardJob } from '../../../src/core/forwarding/engine.ts'
+import { Forwarding } from '../../../src/core/forwarding/attempts.ts'
+import type { AttemptSink, Engine, ForwardJob } from '../../../src/core/forwarding/engine.ts'
 import type { BackendFailure, FailedAttempt } from '../../../src/core/rules/backend-failure.ts'
 import { jobWith } from '../../contract/forwarding.ts'
 import { balancerOf, retriesOf } from '../../support/balancer.ts'
@@ -52,16 +52,16 @@ function start(
     report(backend, outcome, sender)
   }
   let tried = ''
-  let closed = false
-  const forwarder = new Forwarder(balancer, retriesOf(balancer, retry), {
+  const engine: Engine = {
     send: ({ host }, _job, sink) => {
       tried += host
       const step = steps.shift()
       queueMicrotask(() => step?.(sink))
       return { abort: () => aborted.push(host) > 0, resume: () => told.push(`resume ${host}`) }
     },
-    close: async () => void (closed = true),
-  })
+    close: () => {},
+  }
+  const forwarder = { balancer, retries: retriesOf(balancer, retry), engine }
   class Told extends Forwarding {
     protected sentTo = (backend: string): void => void told.push(backend)
     override head(status: number, headers: string[]): void {
@@ -83,12 +83,10 @@ function start(
   return {
     handle: forward(),
     forward,
-    forwarder,
     heard,
     told,
     aborted,
     tried: () => tried,
-    closed: () => closed,
   }
 }
 
@@ -189,16 +187,6 @@ describe('a request', () => {
     expect(tried()).toBe('ab')
     handle.resume()
     expect(handle.abort()).toBe(true)
-  })
-
-  it('under way is waited for by close', async () => {
-    const { handle, forwarder, closed } = start('a', [])
-    const ended = forwarder.close()
-    await settle()
-    expect(closed()).toBe(false)
-    handle.abort()
-    await ended
-    expect(closed()).toBe(true)
   })
 })
 

@@ -9,7 +9,6 @@ import {
   type Admitted,
   type ForwardDeps,
 } from '../../../src/core/pipeline/forward.ts'
-import { Forwarder } from '../../../src/core/forwarding/attempts.ts'
 import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
@@ -89,8 +88,8 @@ async function startFront(
   }: { responseMs?: number; tunnelIdleMs?: number } = {},
 ) {
   const balancer = balancerOf([url].flat())
-  const engine = { send: () => expect.unreachable(), close: async () => {} }
-  const forwarder = new Forwarder(balancer, retriesOf(balancer), engine)
+  const engine = { send: () => expect.unreachable(), close: () => {} }
+  const forwarder = { balancer, retries: retriesOf(balancer), engine }
   const timeouts = { connectMs: 2_000, responseMs, idleMs: 10_000 }
   const upgrades = new UpgradeEngine({ timeouts }, tunnelIdleMs)
   const passages: Passage[] = []
@@ -118,12 +117,11 @@ async function startFront(
   const reviews = setInterval(() => upgrades.review(() => front.judge()), 20)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
-  gatewayEnds(async () => {
+  gatewayEnds(() => {
     clearInterval(reviews)
     upgrades.close()
     for (const { socket } of passages) socket.destroy()
     server.close()
-    await forwarder.close()
   })
   return Object.assign(front, { port, passages, upgrades })
 }

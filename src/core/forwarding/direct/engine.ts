@@ -23,7 +23,7 @@ export function createDirectEngine(options: EngineOptions): Engine {
       if (pool === undefined) pools.set(backend, (pool = new Http1Pool(backend, options, clock)))
       return new Http1Exchange(job, sink, pool)
     },
-    close: async () => {
+    close: () => {
       for (const pool of pools.values()) pool.closeAll()
       clock.stop()
     },

@@ -34,7 +34,7 @@ export function createHttpProxyEngine(options: EngineOptions): Engine {
   return {
     send: (backend, job, sink) =>
       new HttpProxyExchange(job, sink, links.get(backend) ?? open(backend), send),
-    close: async () => {
+    close: () => {
       for (const { agent } of links.values()) agent?.destroy()
     },
   }
