@@ -135,7 +135,7 @@ export function createSimulatedProcess(
       authority: link(process),
       processId: id,
       clock: {
-        nowMs: quota.createSteadyClock({ monotonicMs: nowMs, epochMs }),
+        nowMs: quota.createSteadyClock(nowMs, epochMs),
         epochMs,
       },
       timers,

@@ -59,7 +59,7 @@ export class Http2Connection implements ProtocolConnection, Sharer {
     this.#parts = parts
     // A connection may fail while it is being closed.
     socket.on('error', () => {})
-    const { limits } = parts.config()
+    const { limits } = parts.config
     const session = performServerHandshake(socket, optionsOf(limits, this.isShared))
     this.session = session
     endHandOver(session, socket)
@@ -187,7 +187,7 @@ export class Http2Connection implements ProtocolConnection, Sharer {
       this.#busyMs = nowMs
       return
     }
-    const { headersMs, idleMs } = this.#parts.config().timeouts
+    const { headersMs, idleMs } = this.#parts.config.timeouts
     const waitMs = this.#streams === 0 ? headersMs : idleMs
     if (!session.closed && nowMs - this.#busyMs < waitMs) return
     this.#endedMs = nowMs
@@ -195,7 +195,7 @@ export class Http2Connection implements ProtocolConnection, Sharer {
   }
 
   #isFlood(nowMs: number): boolean {
-    const { headerBytes, urlBytes } = this.#parts.config().limits
+    const { headerBytes, urlBytes } = this.#parts.config.limits
     const use = {
       ageMs: nowMs - this.#startedMs,
       streams: this.#streams,

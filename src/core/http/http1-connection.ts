@@ -65,7 +65,7 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     this.#parts = parts
     this.share = new Share(parts.connections.turn)
     this.#isSecured = 'encrypted' in socket
-    const { maxHeadBytes, headersMs } = parts.http1Limits()
+    const { maxHeadBytes, headersMs } = parts.http1Limits
     this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
     this.#deadlineMs = performance.now() + headersMs
     parts.connections.turn.enter(this)
@@ -87,7 +87,7 @@ export class Http1Connection implements ProtocolConnection, Sharer {
   }
 
   get keepAliveFields(): string {
-    return this.#parts.http1Limits().keepAliveFields
+    return this.#parts.http1Limits.keepAliveFields
   }
 
   closeIdle(): void {
@@ -154,12 +154,12 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     if (movedBytes !== this.#movedBytes || this.#movedMs === 0) {
       this.#movedBytes = movedBytes
       this.#movedMs = nowMs
-    } else if (nowMs - this.#movedMs > this.#parts.http1Limits().inactivityMs) this.destroy()
+    } else if (nowMs - this.#movedMs > this.#parts.http1Limits.inactivityMs) this.destroy()
   }
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#phase === OVER) return this.#discard()
-    if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.http1Limits().headersMs
+    if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.http1Limits.headersMs
     this.#reader.add(bytes)
     this.#advance()
   }
@@ -323,7 +323,7 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     response.closed(true)
     if (!response.shouldKeepAlive || this.#phase === OVER) return this.#linger()
     if (this.#phase === IN_ANSWER) this.#awaitNext()
-    else this.#deadlineMs = performance.now() + this.#parts.http1Limits().requestMs
+    else this.#deadlineMs = performance.now() + this.#parts.http1Limits.requestMs
     this.#advance()
   }
 
@@ -331,7 +331,7 @@ export class Http1Connection implements ProtocolConnection, Sharer {
   #awaitNext(): void {
     this.#request = undefined
     this.#phase = IN_HEAD
-    const { maxHeadBytes, idleMs, headersMs } = this.#parts.http1Limits()
+    const { maxHeadBytes, idleMs, headersMs } = this.#parts.http1Limits
     this.#reader.maxHeadBytes = maxHeadBytes
     this.#deadlineMs = performance.now() + (this.#reader.heldBytes === 0 ? idleMs : headersMs)
   }

@@ -7,12 +7,7 @@ import { createServer, type AddressInfo, type Server } from 'node:net'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import type { Connections } from './connections.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
-import {
-  http1Limits,
-  type Http1Limits,
-  type ServerEvents,
-  type ServerParts,
-} from './server-parts.ts'
+import { http1Limits, type ServerEvents, type ServerParts } from './server-parts.ts'
 import { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import type { TlsIdentity } from './tls-server.ts'
@@ -33,28 +28,24 @@ export class PublicServer {
   readonly #server: Server
   readonly #secret: ReturnType<typeof keepDaily>
   readonly #looks: NodeJS.Timeout
-  /** Written by the constructor and by the function that prepare() returns, as are the two fields below. */
-  #config: Config
-  #http1Limits: Http1Limits
+  /** Written by the constructor and by the function that prepare() returns. */
   #way: WayIn
 
   /** Throws Node's error if the identity cannot be used. */
   constructor(config: Config, { connections, identity, secret, events }: PublicServerParts) {
-    this.#config = config
-    this.#http1Limits = http1Limits(config)
     this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
     this.#parts = {
       connections,
       penalties: new Penalties(),
       events,
-      config: () => this.#config.server,
-      http1Limits: () => this.#http1Limits,
+      config: config.server,
+      http1Limits: http1Limits(config),
     }
     this.#way = this.#build(config, identity)
     // Same options as http's: a client that ends its side still gets its answers.
     const options = { allowHalfOpen: true, noDelay: true }
     this.#server = createServer(options, (transport) => this.#way.accept(transport))
-    const { headersMs, requestMs } = this.#http1Limits
+    const { headersMs, requestMs } = this.#parts.http1Limits
     // A wait may be shorter than the usual interval.
     this.#looks = setInterval(
       () => {
@@ -73,7 +64,7 @@ export class PublicServer {
 
   /** fd: a bound socket of this process to listen on, instead of server.listen. */
   async listen(fd?: number): Promise<ListenAddress> {
-    const { listen } = this.#config.server
+    const { listen } = this.#parts.config
     this.#server.listen(fd === undefined ? { ...listen } : { fd })
     await once(this.#server, 'listening')
     const { address: host, port } = this.#server.address() as AddressInfo
@@ -92,8 +83,8 @@ export class PublicServer {
         for (const connection of this.#http2()) connection.closeIdle()
       }
       this.#way = next
-      this.#config = config
-      this.#http1Limits = http1Limits(config)
+      this.#parts.config = config.server
+      this.#parts.http1Limits = http1Limits(config)
       // A new day may have begun since next was built.
       next.renew(this.#secret.today())
     }

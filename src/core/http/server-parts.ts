@@ -37,9 +37,9 @@ export interface ServerParts {
   readonly connections: Connections
   readonly penalties: Penalties
   readonly events: ServerEvents
-  /** The settings in force, which also apply to open connections: a connection asks again at each use. */
-  readonly config: () => Config['server']
-  readonly http1Limits: () => Http1Limits
+  /** The settings in force, which also apply to open connections. These two are written by PublicServer alone. */
+  config: Config['server']
+  http1Limits: Http1Limits
 }
 
 /** Serves a connection whose protocol is known. socket: its TLS socket, or its transport. */

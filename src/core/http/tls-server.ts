@@ -3,7 +3,8 @@ import { constants } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { createServer, type Server, type TLSSocket } from 'node:tls'
 import type { ClientConnection } from './connections.ts'
-import { transportOf } from './node-internals.ts'
+import { isHttp2Safe, transportOf } from './node-internals.ts'
+import type { WayInOptions } from './way-in.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
 import { serve, type ServerParts } from './server-parts.ts'
 
@@ -48,19 +49,13 @@ const CIPHERS = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':')
 
-export interface TlsServerOptions {
-  readonly identity: TlsIdentity
-  readonly secret: SecretOfDay
-  /** Longest handshake. */
-  readonly handshakeMs: number
-  /** Clients may choose HTTP/2, which is preferred (ALPN, RFC 7301). */
-  readonly offersHttp2: boolean
-}
+type TlsServerOptions = WayInOptions & { readonly identity: TlsIdentity }
 
 /** Throws Node's error if the identity cannot be used. */
 export function createTlsServer(options: TlsServerOptions, parts: ServerParts) {
   const clients: Clients = new WeakMap()
-  const names = options.offersHttp2 ? ['h2', 'http/1.1'] : ['http/1.1']
+  const offersHttp2 = isHttp2Safe && options.config.server.http2 !== 'false'
+  const names = offersHttp2 ? ['h2', 'http/1.1'] : ['http/1.1']
   const server = createServerOf(options, parts, { clients, names })
   // TLS chooses the first of these names that the client also offers.
   const heldServer = createServerOf(options, parts, { clients, names: names.toReversed() })
@@ -99,7 +94,7 @@ function createServerOf(
     ciphers: CIPHERS,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
     ALPNProtocols: names,
-    handshakeTimeout: options.handshakeMs,
+    handshakeTimeout: options.config.server.timeouts.headersMs,
     ticketKeys: keysOf(identity, options.secret),
     // Node's default depends on the command line, but any worker must resume a session.
     sessionIdContext: 'tollgate',

@@ -22,12 +22,11 @@ export interface WayInOptions {
 export type WayIn = ReturnType<typeof createWayIn>
 
 /** Throws Node's error if the identity cannot be used, and an error if HTTP/2 without TLS is not safe. */
-export function createWayIn({ config, identity, secret, door }: WayInOptions, parts: ServerParts) {
+export function createWayIn(options: WayInOptions, parts: ServerParts) {
+  const { config, identity, door } = options
   const { connections, events } = parts
-  const { proxyProtocol, http2, timeouts } = config.server
-  const handshakeMs = timeouts.headersMs
-  const offersHttp2 = http2 !== 'false' && isHttp2Safe
-  const tls = identity && createTlsServer({ identity, secret, handshakeMs, offersHttp2 }, parts)
+  const { proxyProtocol, timeouts } = config.server
+  const tls = identity && createTlsServer({ ...options, identity }, parts)
   const take = tls?.take ?? takerInClear(config, parts)
   const turnAway = (transport: Socket, address: string, reason: ConnectionRefusal): undefined => {
     transport.resetAndDestroy()

@@ -38,7 +38,7 @@ export function createCheckBan(bans: BanBook, { lessee, tally, timestamps }: Cha
 }
 
 function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number): BanAnswer {
-  const { clientId, limits, policy } = caller
+  const { clientId, limits } = caller
   const { untilMs } = ban
   const view = lessee.known(clientId, limits)
   const banSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000))
@@ -48,7 +48,7 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
   return {
     ban,
     goodUntilMs: Math.min(nextSecondMs, untilMs - (banSeconds - 1) * 1000),
-    headers: banHeaders({ limits, policy, endsAtSeconds: endsAtSeconds(ban), view }),
+    headers: banHeaders(caller, endsAtSeconds(ban), view),
     refusal: refuse('api_key_banned', {
       detail: `Retry in ${retryAfterSeconds} s.`,
       retryAfterSeconds,

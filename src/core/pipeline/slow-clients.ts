@@ -50,11 +50,11 @@ export class SlowClients {
         // The kernel has taken this much of the answer's body.
         const before = Math.max(0, responseBytes - response.writableLength)
         const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
-        if (isTooSlow(pace, { bytes, rateBytes, waitedMs })) cutOff(this.#parts, exchange)
+        if (isTooSlow(pace, bytes, rateBytes, waitedMs)) cutOff(this.#parts, exchange)
       } else if (isBodyWanted(exchange)) {
         const bytes = request.receivedBytes
         const pace = paceOf(this.#sending, exchange, bytes, rateBytes)
-        if (isTooSlow(pace, { bytes, rateBytes, waitedMs }))
+        if (isTooSlow(pace, bytes, rateBytes, waitedMs))
           refuseSlow(this.#parts, exchange, 'sends below the minimum rate')
       }
     }
@@ -66,13 +66,9 @@ function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number)
   return hasBody && !request.complete && nowMs - startedMs > terms.requestMs
 }
 
-function isTooSlow(
-  pace: Pace,
-  { bytes, ...look }: { bytes: number; rateBytes: number; waitedMs: number },
-): boolean {
-  const movedBytes = bytes - pace.bytes
+function isTooSlow(pace: Pace, bytes: number, rateBytes: number, waitedMs: number): boolean {
+  pace.creditBytes = creditAfter(pace.creditBytes, rateBytes, bytes - pace.bytes, waitedMs)
   pace.bytes = bytes
-  pace.creditBytes = creditAfter(pace.creditBytes, { ...look, movedBytes })
   return pace.creditBytes < 0
 }
 

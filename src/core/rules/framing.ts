@@ -27,9 +27,8 @@ export class Framing {
   /** undefined if there are several. */
   forwardedProto: 'http' | 'https' | undefined = undefined
   protoCount = 0
-  /** X-Request-Id, unchecked; undefined if there are several. */
+  /** X-Request-Id, unchecked; '' if there are several. */
   requestId: string | undefined = undefined
-  requestIdCount = 0
   contentLength: string | undefined = undefined
   transferEncoding: string | undefined = undefined
 }
@@ -160,8 +159,7 @@ function readField(framing: Framing, kind: Kind, name: string, value: string): s
     }
     case 'x-request-id':
       if (isLookAlike(name, kind)) break
-      framing.requestId = framing.requestIdCount === 0 ? value : undefined
-      framing.requestIdCount++
+      framing.requestId = framing.requestId === undefined ? value : ''
   }
   return undefined
 }

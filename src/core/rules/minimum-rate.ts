@@ -14,11 +14,9 @@ export const initialCredit = (rateBytes: number): number => GRACE_SECONDS * rate
 /** The next credit; below zero the client is too slow. waitedMs: how long the gateway waited for the client while movedBytes moved. */
 export function creditAfter(
   creditBytes: number,
-  {
-    rateBytes,
-    movedBytes,
-    waitedMs,
-  }: { readonly rateBytes: number; readonly movedBytes: number; readonly waitedMs: number },
+  rateBytes: number,
+  movedBytes: number,
+  waitedMs: number,
 ): number {
   const mostBytes = Math.max(MOST_BYTES, initialCredit(rateBytes))
   return Math.min(mostBytes, creditBytes + movedBytes) - (rateBytes * waitedMs) / 1000

@@ -2,6 +2,7 @@
 import type { Limits } from '../../config/config.ts'
 import { windows, type WindowName } from '../../config/time.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
+import type { Caller } from './credentials.ts'
 
 /** RateLimit-Policy of a client (draft-ietf-httpapi-ratelimit-headers): quota and length in seconds of each window. */
 export function policyHeader(limits: Limits): string {
@@ -15,7 +16,7 @@ function policyOf({ name, lengthMs }: (typeof windows)[number], quota: number): 
 /** Returns a fresh flat array. policy: the client's policyHeader; undefined leaves RateLimit and RateLimit-Policy out. */
 export function quotaHeaders(view: QuotaView, policy: string | undefined): string[] {
   const rateLimit = policy === undefined ? undefined : standings(view)
-  return fields({ shown: refusesFirst(view), rateLimit, policy })
+  return fields(refusesFirst(view), rateLimit, policy)
 }
 
 /** Builds the fields of a 429. window: the exhausted one with the longest wait; it counts as empty whatever the view says. */
@@ -25,8 +26,7 @@ export function refusedHeaders(
   policy: string | undefined,
 ): string[] {
   const shown = { ...view[window], remaining: 0 }
-  const rateLimit = standings({ ...view, [window]: shown })
-  return fields({ shown, rateLimit, policy })
+  return fields(shown, standings({ ...view, [window]: shown }), policy)
 }
 
 /** Whether both give the same header fields. */
@@ -46,33 +46,23 @@ function isSameWindow(one: WindowView, other: WindowView): boolean {
 
 /** Builds the fields for a caller without a valid credential, who has only a minute window. isStructured: with RateLimit and RateLimit-Policy. */
 export function anonymousHeaders(minute: WindowView, isStructured: boolean): string[] {
-  return fields({
-    shown: minute,
-    rateLimit: standing('minute', minute),
-    policy: isStructured ? policyOf(windows[0], minute.limit) : undefined,
-  })
+  const policy = isStructured ? policyOf(windows[0], minute.limit) : undefined
+  return fields(minute, standing('minute', minute), policy)
 }
 
-export interface BanStanding {
-  readonly limits: Limits
-  readonly policy: string | undefined
-  /** Unix time at which the ban ends. */
-  readonly endsAtSeconds: number
-  /** The client's quota, if it is known. */
-  readonly view: QuotaView | undefined
-}
-
-/** Builds the fields for a banned key: X-RateLimit-* say when requests can succeed again; RateLimit says what the windows hold. */
-export function banHeaders({
-  limits,
-  policy,
-  endsAtSeconds: resetAtSeconds,
-  view,
-}: BanStanding): string[] {
+/**
+ * Builds the fields for a banned key: X-RateLimit-* say when requests can succeed again; RateLimit says what the windows hold.
+ * resetAtSeconds: Unix time at which the ban ends. view: undefined if it is not known.
+ */
+export function banHeaders(
+  { limits, policy }: Pick<Caller, 'limits' | 'policy'>,
+  resetAtSeconds: number,
+  view: QuotaView | undefined,
+): string[] {
   const ban = { limit: limits.perMinute, remaining: 0, resetAtSeconds }
   const window = view && usedUp(view)
   const shown = window !== undefined && window.resetAtSeconds > resetAtSeconds ? window : ban
-  return fields({ shown, rateLimit: view && standings(view), policy })
+  return fields(shown, view && standings(view), policy)
 }
 
 /** The exhausted window that ends last; undefined: neither is exhausted. */
@@ -99,15 +89,12 @@ function standing(
   return `"${name}";r=${remaining};t=${resetAfterSeconds}`
 }
 
-interface QuotaFields {
-  /** The window that X-RateLimit-* describe. */
-  readonly shown: Pick<WindowView, 'limit' | 'remaining' | 'resetAtSeconds'>
-  /** undefined: it is not known, so it is left out. */
-  readonly rateLimit: string | undefined
-  readonly policy: string | undefined
-}
-
-function fields({ shown, rateLimit, policy }: QuotaFields): string[] {
+/** shown: the window that X-RateLimit-* describe. rateLimit: undefined if it is not known. */
+function fields(
+  shown: Pick<WindowView, 'limit' | 'remaining' | 'resetAtSeconds'>,
+  rateLimit: string | undefined,
+  policy: string | undefined,
+): string[] {
   const limit = String(shown.limit)
   const remaining = String(shown.remaining)
   const reset = String(shown.resetAtSeconds)

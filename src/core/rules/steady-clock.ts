@@ -7,13 +7,7 @@
 const DRIFT_MS = 4
 
 /** monotonicMs and epochMs: clocks of this machine. The result never goes back. */
-export function createSteadyClock({
-  monotonicMs,
-  epochMs,
-}: {
-  monotonicMs(): number
-  epochMs(): number
-}): () => number {
+export function createSteadyClock(monotonicMs: () => number, epochMs: () => number): () => number {
   let epochAheadMs = epochMs() - monotonicMs()
   let suspendedMs = 0
   return () => {

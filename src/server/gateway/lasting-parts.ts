@@ -80,7 +80,7 @@ const holder = () => ({
   // Unique per boot: a restarted process must not be taken for its predecessor.
   processId: randomBytes(9).toString('base64url'),
   clock: {
-    nowMs: createSteadyClock({ monotonicMs: () => performance.now(), epochMs: Date.now }),
+    nowMs: createSteadyClock(() => performance.now(), Date.now),
     epochMs: Date.now,
   },
 })

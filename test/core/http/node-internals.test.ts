@@ -216,7 +216,7 @@ describe('endHandOver', () => {
       destroyed += 1
     }
     const config = parseConfigText(configText({ upstreams: ['http://x'] }), { file: '', env: {} })
-    const parts = { connections, config: () => config.server } as unknown as ServerParts
+    const parts = { connections, config: config.server } as unknown as ServerParts
     const origin = {
       address: '',
       isNamed: false,

@@ -26,10 +26,10 @@ describe('the clock of leases', () => {
     ],
   ])('when %s', (_, steps, passedMs) => {
     const time = { monotonicMs: 7.25, epochMs: START_MS }
-    const nowMs = createSteadyClock({
-      monotonicMs: () => time.monotonicMs,
-      epochMs: () => time.epochMs,
-    })
+    const nowMs = createSteadyClock(
+      () => time.monotonicMs,
+      () => time.epochMs,
+    )
     const beganMs = nowMs()
     let lastMs = beganMs
     for (const [monotonicMs = 0, epochMs = 0] of steps) {

@@ -7,7 +7,7 @@ const KiB = 1024
 function tooSlowAt(rateBytes: number, bytesPerSecond: readonly number[]): number | undefined {
   let credit = initialCredit(rateBytes)
   for (const [at, movedBytes] of bytesPerSecond.entries()) {
-    credit = creditAfter(credit, { rateBytes, movedBytes, waitedMs: 1_000 })
+    credit = creditAfter(credit, rateBytes, movedBytes, 1_000)
     if (credit < 0) return at + 1
   }
   return undefined
@@ -41,6 +41,6 @@ describe('a client of a high minimum rate', () => {
   })
 
   it('is not charged for time in which it was not waited for', () => {
-    expect(creditAfter(100, { rateBytes: 512, movedBytes: 0, waitedMs: 0 })).toBe(100)
+    expect(creditAfter(100, 512, 0, 0)).toBe(100)
   })
 })

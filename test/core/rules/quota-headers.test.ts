@@ -56,7 +56,7 @@ describe('quota headers', () => {
   })
 
   it('of a ban speak of its end, and tell what the windows hold', () => {
-    const headers = banHeaders({ limits, policy, endsAtSeconds: 11, view: view(12, 940) })
+    const headers = banHeaders({ limits, policy }, 11, view(12, 940))
     expect(told(headers)).toEqual(['60', '0', '11', '"minute";r=12;t=42, "day";r=940;t=4242'])
     expect(headers).toContain(policy)
   })
@@ -68,12 +68,12 @@ describe('quota headers', () => {
     ['the ban, though the minute is used up', view(0, 940), ['60', '0', '661'], 661],
     ['the ban, though the day is used up', view(0, 0, 660), ['60', '0', '661'], 661],
   ])('of a ban speak of what ends last: %s', (_, standing, first, endsAtSeconds = 11) => {
-    const headers = banHeaders({ limits, policy, endsAtSeconds, view: standing })
+    const headers = banHeaders({ limits, policy }, endsAtSeconds, standing)
     expect(told(headers).slice(0, 3)).toEqual(first)
   })
 
   it('of a ban leave RateLimit out where the windows are not known', () => {
-    const headers = banHeaders({ limits, policy, endsAtSeconds: 10, view: undefined })
+    const headers = banHeaders({ limits, policy }, 10, undefined)
     const first = 'X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 10'
     expect(headers).toEqual([...fields(first), 'RateLimit-Policy', policy])
   })
