@@ -226,7 +226,7 @@ async function families(): Promise<Map<string, Set<string>>> {
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone(...finished({ route, deprecated: true }))
-  metrics.quota.shadowRefused('pro', 'minute')
+  metrics.requests.shadowRefused('pro', 'minute')
   const found = new Map<string, Set<string>>()
   for (const line of (await metrics.render()).body.split('\n')) {
     const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []

@@ -1,7 +1,6 @@
 /** Every metric of one process by name, with its labels: the number behind it, what writes it, and how a scrape reads it. */
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
-import { windowNames, type WindowName } from '../../config/time.ts'
 import type { QuotaObserver } from '../../state/quota.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
@@ -36,21 +35,18 @@ export function createMetrics({
   readonly whole?: WholeGateway
 }) {
   const registry = new MetricRegistry()
-  const [requests, quota] = [requestMetrics(registry, names), quotaMetrics(registry)]
+  const requests = requestMetrics(registry, names)
   if (whole !== undefined) addWholeGateway(registry, whole)
   return {
     ...requests,
     ...connectionMetrics(registry),
     ...backendMetrics(registry),
-    ...quota,
+    ...quotaMetrics(registry),
     ...credentialMetrics(registry),
     ...processMetrics(registry, version),
     ...lossMetrics(registry),
     /** Takes the names of a new configuration. */
-    use(next: ConfigNames): void {
-      requests.requests.use(next)
-      quota.forgetPlansBut(next.plans)
-    },
+    use: (next: ConfigNames) => requests.requests.use(next),
     render: () => registry.render(),
     snapshot: () => registry.snapshot(),
   }
@@ -208,7 +204,6 @@ function quotaMetrics(registry: MetricRegistry) {
       ['local', 'open', 'closed'],
     ),
   }
-  const { shadowRefused, forgetPlansBut } = shadowMetrics(registry)
   return {
     storeSeconds,
     quota: {
@@ -218,33 +213,6 @@ function quotaMetrics(registry: MetricRegistry) {
         isUp = available
         if (!available) outages++
       },
-      shadowRefused,
-    },
-    forgetPlansBut,
-  }
-}
-
-function shadowMetrics(registry: MetricRegistry) {
-  const byPlan = new Map<string, Record<WindowName | 'unjudged', number>>()
-  registry.counter(
-    'tollgate_shadow_refusals_total',
-    'Requests that limits which are only tried would have refused.',
-    () => [...byPlan].flatMap(([plan, { minute, day }]) => by('window', { minute, day }, { plan })),
-  )
-  registry.counter(
-    'tollgate_shadow_unjudged_total',
-    'Requests of which limits that are only tried cannot say whether they would have refused them.',
-    () => [...byPlan].map(([plan, { unjudged }]) => sample(unjudged, { plan })),
-  )
-  return {
-    /** Counts a request that shadow limits would have refused, or could not judge. */
-    shadowRefused(plan: string, reason: WindowName | 'unjudged'): void {
-      const counts = byPlan.get(plan) ?? zeros([...windowNames, 'unjudged'])
-      counts[reason]++
-      byPlan.set(plan, counts)
-    },
-    forgetPlansBut(plans: readonly string[]): void {
-      for (const plan of byPlan.keys()) if (!plans.includes(plan)) byPlan.delete(plan)
     },
   }
 }

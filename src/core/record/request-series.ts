@@ -4,7 +4,7 @@ import { backendBounds, gatewayBounds, HistogramSeries } from '../backends/histo
 import type { Exchange } from '../pipeline/exchange.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { RequestTimes } from './access-record.ts'
-import { sample, zeros, type MetricRegistry, type Sample } from './metric-registry.ts'
+import { by, sample, zeros, type MetricRegistry, type Sample } from './metric-registry.ts'
 
 /** The names allowed as labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
@@ -34,6 +34,8 @@ class PlanSeries {
   /** Requests by method and status class. */
   readonly requests = new Float64Array(methods.length * statuses.length)
   deprecated = 0
+  /** What limits that are only tried said of requests; kept for no route. undefined before the first one. */
+  shadow: Record<WindowName | 'unjudged', number> | undefined
 }
 
 class RouteSeries {
@@ -76,6 +78,16 @@ export class RequestSeries {
     registry.counter('tollgate_refusals_total', 'Requests the gateway answered itself.', () =>
       this.#readRefusals(),
     )
+    registry.counter(
+      'tollgate_shadow_refusals_total',
+      'Requests that limits which are only tried would have refused.',
+      () => this.#shadow((plan, { minute, day }) => by('window', { minute, day }, { plan })),
+    )
+    registry.counter(
+      'tollgate_shadow_unjudged_total',
+      'Requests of which limits that are only tried cannot say whether they would have refused them.',
+      () => this.#shadow((plan, { unjudged }) => [sample(unjudged, { plan })]),
+    )
   }
 
   /** Takes new names and drops the series of those that are gone, as names may come and go for ever. */
@@ -110,6 +122,19 @@ export class RequestSeries {
 
   refusedUnparsed(code: RefusalCode): void {
     this.#countRefusal(this.#plan(this.#unmatched, undefined), code, 'none')
+  }
+
+  /** Counts a request that shadow limits would have refused, or could not judge. */
+  shadowRefused(plan: string, reason: WindowName | 'unjudged'): void {
+    const series = this.#plan(this.#unmatched, plan)
+    series.shadow ??= zeros([...windowNames, 'unjudged'])
+    series.shadow[reason]++
+  }
+
+  #shadow(read: (plan: string, counts: NonNullable<PlanSeries['shadow']>) => Sample[]): Sample[] {
+    return [...this.#unmatched.plans].flatMap(([plan, { shadow }]) =>
+      shadow === undefined ? [] : read(plan, shadow),
+    )
   }
 
   #plan(route: RouteSeries, name: string | undefined): PlanSeries {

@@ -47,15 +47,12 @@ export class TallyRow {
   minuteLimit = NaN
   dayUsed = NaN
   dayLimit = NaN
-  /** Row of the same key on another day, or under another client or plan. */
-  readonly other: TallyRow | undefined
 
-  constructor({ clientId, keyId, plan }: Owner, dayIndex: number, other?: TallyRow) {
+  constructor({ clientId, keyId, plan }: Owner, dayIndex: number) {
     this.client = clientId
     this.key = keyId
     this.plan = plan
     this.dayIndex = dayIndex
-    this.other = other
   }
 }
 
@@ -88,9 +85,10 @@ const MAX_ROWS = 100_000
 
 /** Each method costs a map look-up and an addition, and allocates only for the first request of a key in a second. */
 export class Tally {
-  /** Keyed by API key; a key's rows of another day or client are linked to its latest. */
+  /** Keyed by API key. */
   #rows = new Map<string, TallyRow>()
-  #size = 0
+  /** Rows of keys that have another now: of another day, client or plan. */
+  #earlier: TallyRow[] = []
   readonly deprecated = new DeprecatedCallers()
   /** Charges and refusals not counted for lack of room. Written by #add. */
   lost = 0
@@ -138,8 +136,7 @@ export class Tally {
   done(caller: Caller, totalMs: number | undefined, refusal: RefusalCode | undefined): void {
     // Where there is no room, its charge already counts as lost.
     const row =
-      this.#rows.get(caller.keyId) ??
-      this.#add(caller, Math.floor(Date.now() / DAY_MS), undefined, 0)
+      this.#rows.get(caller.keyId) ?? this.#add(caller, Math.floor(Date.now() / DAY_MS), 0)
     row.requests += 1
     if (refusal === undefined) {
       if (totalMs === undefined) return
@@ -150,36 +147,28 @@ export class Tally {
       row.refusedOther += 1
   }
 
-  /** Removes and returns all rows; a key may have several, of two days or plans, the oldest first: lists of clients show the plan of the last. */
+  /** Removes and returns all rows; a key may have several, the oldest first: lists of clients show the plan of the last. */
   take(): TallyRow[] {
-    const taken: TallyRow[] = []
-    for (const latest of this.#rows.values()) {
-      const from = taken.length
-      for (let row: TallyRow | undefined = latest; row !== undefined; row = row.other)
-        taken.splice(from, 0, row)
-    }
+    const taken = [...this.#earlier, ...this.#rows.values()]
     this.#rows = new Map()
-    this.#size = 0
+    this.#earlier = []
     return taken
   }
 
   /** A reload may have changed the client and the plan of a key. */
   #of(caller: Owner, dayIndex: number, lost = 1): TallyRow {
     const { keyId, clientId, plan } = caller
-    const latest = this.#rows.get(keyId)
-    for (let row = latest; row !== undefined; row = row.other)
-      if (row.dayIndex === dayIndex && row.client === clientId && row.plan === plan) return row
-    return this.#add(caller, dayIndex, latest, lost)
+    const row = this.#rows.get(keyId)
+    if (row?.dayIndex === dayIndex && row.client === clientId && row.plan === plan) return row
+    const added = this.#add(caller, dayIndex, lost)
+    if (row !== undefined && this.#rows.get(keyId) === added) this.#earlier.push(row)
+    return added
   }
 
-  #add(caller: Owner, dayIndex: number, other: TallyRow | undefined, lost: number): TallyRow {
-    const row = new TallyRow(caller, dayIndex, other)
-    if (this.#size >= MAX_ROWS) {
-      this.lost += lost
-      return row
-    }
-    this.#size += 1
-    this.#rows.set(caller.keyId, row)
+  #add(caller: Owner, dayIndex: number, lost: number): TallyRow {
+    const row = new TallyRow(caller, dayIndex)
+    if (this.#rows.size + this.#earlier.length >= MAX_ROWS) this.lost += lost
+    else this.#rows.set(caller.keyId, row)
     return row
   }
 }

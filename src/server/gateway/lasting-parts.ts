@@ -110,7 +110,7 @@ function createShadow({ config, metrics, stores }: LastingPartsOptions, tally: T
       return new Lessee({ ...holder(), ...own, lease, observe: { storeCall } })
     },
     tally,
-    refused: metrics.quota.shadowRefused,
+    refused: (plan, by) => metrics.requests.shadowRefused(plan, by),
   })
 }
 
