@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join, normalize } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { renderSnapshots } from '../src/core/record/metric-registry.ts'
 import { createMetrics } from '../src/core/record/metrics.ts'
 import { refuseDemoKeys } from '../src/cli/usable-config.ts'
 import { loadConfig } from '../src/config/clients/load.ts'
@@ -228,7 +229,7 @@ async function families(): Promise<Map<string, Set<string>>> {
   metrics.requestDone(...finished({ route, deprecated: true }))
   metrics.requests.shadowRefused('pro', 'minute')
   const found = new Map<string, Set<string>>()
-  for (const line of (await metrics.render()).body.split('\n')) {
+  for (const line of (await renderSnapshots([await metrics.snapshot()])).split('\n')) {
     const [, name = '', labels = ''] = /^([a-z_0-9]+)(?:\{(.*)\})? /.exec(line) ?? []
     const names = Array.from(labels.matchAll(/([a-z_]+)="/g), ([, label = '']) => label)
     if (name !== '') found.set(name, new Set([...(found.get(name) ?? []), ...names]))

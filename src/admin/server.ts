@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { AdminConfig, ListenAddress } from '../config/config.ts'
+import { METRICS_TYPE } from '../core/record/metric-registry.ts'
 import { json, type Answer } from './answers.ts'
 import { answerApi, type AdminApiParts } from './api.ts'
 import { callerOf, isOwnHost, isOwnOrigin } from './authentication.ts'
@@ -15,7 +16,7 @@ import { send } from './send.ts'
 import { WayIn, type AdminIdentity } from './way-in.ts'
 
 interface PageParts {
-  readonly renderMetrics: () => Promise<{ contentType: string; body: string }>
+  readonly renderMetrics: () => Promise<string>
   readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
 }
 
@@ -80,9 +81,11 @@ export async function startAdminServer(given: AdminServerOptions) {
   }
 }
 
+const metricsPage = (body: string): Answer => ({ status: 200, contentType: METRICS_TYPE, body })
+
 /** Pages besides the API and the operators' page. */
 const pages = new Map<string, (parts: PageParts) => Answer | Promise<Answer>>([
-  ['/metrics', async ({ renderMetrics }) => ({ status: 200, ...(await renderMetrics()) })],
+  ['/metrics', async ({ renderMetrics }) => metricsPage(await renderMetrics())],
   // An answer is the whole check; what the process depends on belongs to /readyz.
   ['/healthz', () => json(200, { status: 'alive' })],
   [
@@ -132,7 +135,7 @@ async function answer(
     if (path.startsWith('/api/')) return await answerApi(options, request, caller)
     if (refused !== undefined) return refused
     if (path === '/metrics' && typeof caller !== 'string')
-      return openMetrics ? { status: 200, ...(await options.openMetrics()) } : caller
+      return openMetrics ? metricsPage(await options.openMetrics()) : caller
     const asset = pageAsset(request, path)
     if (asset !== undefined) return asset
     const page = pages.get(path)

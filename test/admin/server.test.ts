@@ -31,8 +31,7 @@ async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
     reloads: { config: config('admin: {}'), reload: unasked },
     audit: () => {},
     auditRefused: () => {},
-    renderMetrics: () =>
-      Promise.resolve({ contentType: 'text/plain; version=0.0.4', body: 'a 1\n' }),
+    renderMetrics: () => Promise.resolve('a 1\n'),
     readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
     onError: () => {},
     ...more,
@@ -51,7 +50,7 @@ describe('the admin listener', () => {
     const head = await fetch(`${await start()}/metrics`, { method: 'HEAD' })
     const { headers } = head
     expect([head.status, headers.get('content-length')]).toEqual([200, '4'])
-    expect(headers.get('content-type')).toBe('text/plain; version=0.0.4')
+    expect(headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
     expect(await head.text()).toBe('')
   })
 
@@ -62,7 +61,7 @@ describe('the admin listener', () => {
         config: config(`admin: { openMetrics: true, tokenSha256: ${'0'.repeat(64)} }`),
         reload: unasked,
       },
-      renderMetrics: () => Promise.resolve({ contentType: 'text/plain', body: `${++made}` }),
+      renderMetrics: () => Promise.resolve(`${++made}`),
     })
     const beganMs = performance.now()
     for (let at = 0; at < 30; at++) expect((await fetch(`${url}/metrics`)).status).toBe(200)
@@ -192,8 +191,7 @@ describe('an admin listener with all its connections taken', () => {
     ],
     ['slow to read an answer', 'GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n'],
   ])('answers a probe while 140 are %s', async (_what, bytes) => {
-    const body = '#'.repeat(4 * 1024 * 1024)
-    const page = { contentType: 'text/plain', body }
+    const page = '#'.repeat(4 * 1024 * 1024)
     const url = await start({ renderMetrics: () => Promise.resolve(page) })
     await crowd(url, bytes)
     for (let probe = 0; probe < 3; probe++)

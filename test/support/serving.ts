@@ -5,6 +5,7 @@ import { configNames } from '../../src/server/gateway/lasting-parts.ts'
 import { Serving } from '../../src/server/gateway/serving.ts'
 import { openStores } from '../../src/server/gateway/stores.ts'
 import { createLog } from '../../src/core/record/log.ts'
+import { renderSnapshots } from '../../src/core/record/metric-registry.ts'
 import { createMetrics } from '../../src/core/record/metrics.ts'
 import { gatewayEnds } from './ending.ts'
 import { configText } from './gateway.ts'
@@ -55,7 +56,7 @@ export async function openServing(upstreams: readonly string[], blocks: Blocks =
       lines
         .filter((line) => line.startsWith('{'))
         .map((line) => JSON.parse(line) as Record<string, unknown>),
-    metrics: async () => (await metrics.render()).body.split('\n'),
+    metrics: async () => (await renderSnapshots([await metrics.snapshot()])).split('\n'),
     stop,
   }
 }

@@ -22,11 +22,6 @@ type Read = () => number | Sample[]
 /** How the values of several workers are merged. */
 type Aggregator = 'sum' | 'min' | 'max' | 'first'
 
-export interface MetricsPage {
-  readonly contentType: string
-  readonly body: string
-}
-
 /** The values of one process at one moment; plain data. */
 export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
@@ -80,12 +75,7 @@ export class MetricRegistry {
     return (next) => void (current = next)
   }
 
-  /** Renders the page for a scrape. Rejects only if one of the Node.js collectors fails. */
-  async render(): Promise<MetricsPage> {
-    return { contentType: this.#registry.contentType, body: await this.#registry.metrics() }
-  }
-
-  /** Returns all values, for renderSnapshots in another process. Rejects as render does. */
+  /** Returns all values. Rejects only if one of the Node.js collectors fails. */
   snapshot(): Promise<MetricsSnapshot> {
     return snapshot(this.#registry)
   }
@@ -166,11 +156,13 @@ async function* mergedFamilies(snapshots: readonly MetricsSnapshot[]): AsyncGene
   }
 }
 
-/** One page for several processes: counters and histograms are summed, gauges by their meaning. */
-export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Promise<MetricsPage> {
+export const METRICS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE
+
+/** The page of one process or of several: counters and histograms are summed, gauges by their meaning. */
+export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Promise<string> {
   const pages: string[] = []
   for await (const family of mergedFamilies(snapshots)) pages.push(await family.metrics())
-  return { contentType: new Registry().contentType, body: pages.join('\n') }
+  return pages.join('\n')
 }
 
 /** Merges several snapshots into one, by the same rules. */

@@ -47,7 +47,6 @@ export function createMetrics({
     ...lossMetrics(registry),
     /** Takes the names of a new configuration. */
     use: (next: ConfigNames) => requests.requests.use(next),
-    render: () => registry.render(),
     snapshot: () => registry.snapshot(),
   }
 }

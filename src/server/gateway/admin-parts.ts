@@ -5,6 +5,7 @@ import { createReadiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
 import type { StateNeeds } from '../../admin/system/operations.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
+import { renderSnapshots } from '../../core/record/metric-registry.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
 import { overview } from '../../insight/live/overview.ts'
@@ -49,7 +50,7 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     state: createStateParts(gateway),
     audit: log.audit,
     auditRefused: log.auditRefused,
-    renderMetrics: () => workers.renderMetrics(),
+    renderMetrics: async () => renderSnapshots(await workers.measure()),
     readiness: createReadiness({
       reloads,
       logFault,

@@ -28,7 +28,6 @@ function createLocalWorker(gateway: Gateway): Workers {
       return [{ number: 1, pid: now.pid, state, sinceMs, restarts: 0, now }]
     },
     measure: async () => [await metrics.snapshot()],
-    renderMetrics: () => metrics.render(),
     probeBackends: () => serving.probeBackends(),
     listenToDecisions: (isWanted) =>
       serving.parts.recent.listen(isWanted ? live.events.decisions : undefined),

@@ -4,7 +4,7 @@ import type { ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
 import type { KeySetFault } from '../../core/credentials/key-source.ts'
-import type { MetricsPage, MetricsSnapshot } from '../../core/record/metric-registry.ts'
+import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import { LISTED_DECISIONS, type Decision, type RequestQuery } from '../../core/record/recent.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
@@ -55,10 +55,8 @@ export interface Workers extends Reloadable {
   readonly processes: readonly WorkerState[]
   /** Workers started in place of one that crashed. */
   readonly restarts: number
-  /** Values of all workers, with the counters of those that have ended. */
+  /** The metrics of the whole gateway: values of all its processes, with the counters of workers that have ended. */
   measure(): Promise<readonly MetricsSnapshot[]>
-  /** The page of metrics of the whole gateway. */
-  renderMetrics(): Promise<MetricsPage>
   /** See BackendProbe. */
   probeBackends(): Promise<readonly BackendHealth[]>
   listenToDecisions(isWanted: boolean): void

@@ -11,7 +11,6 @@ import { openListenSockets, type ListenSockets } from '../../core/http/bound-soc
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
   countersOf,
-  renderSnapshots,
   sumSnapshots,
   type MetricsSnapshot,
 } from '../../core/record/metric-registry.ts'
@@ -212,12 +211,9 @@ class Supervisor implements Workers {
     // Both are read at once: the own answer of a worker that ends meanwhile has its values already.
     const [dead, workers] = [this.#retired.snapshots(), this.links]
     const latest = await Promise.all(workers.map((worker) => worker.measure()))
-    return [...latest.filter((one) => one !== undefined), ...(await dead)]
+    const known = latest.filter((one) => one !== undefined)
+    return [...known, ...(await dead), await this.#metrics.snapshot()]
   })
-
-  readonly renderMetrics = oneAtATime(async () =>
-    renderSnapshots([...(await this.measure()), await this.#metrics.snapshot()]),
-  )
 
   probeBackends(): Promise<readonly BackendHealth[]> {
     return this.#probe(seenBy(this.links).backendsOfEach)

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { refusalKinds } from '../../../src/core/rules/refusals.ts'
 import { UniqueTimestamps } from '../../../src/core/record/access-record.ts'
+import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
 import { createMetrics, type Metrics } from '../../../src/core/record/metrics.ts'
 import { finished, type Finished } from '../../support/finished.ts'
 
@@ -9,7 +10,7 @@ const create = (): Metrics => createMetrics({ version: '1.2.3', ...names })
 
 /** The samples of the page as a map from `name{labels}` to the value. */
 async function samples(metrics: Metrics): Promise<Map<string, number>> {
-  const { body } = await metrics.render()
+  const body = await renderSnapshots([await metrics.snapshot()])
   return new Map(
     body
       .split('\n')
@@ -91,7 +92,7 @@ describe('metrics of requests', () => {
 it('escapes names from the configuration', async () => {
   const metrics = createMetrics({ version: '1', plans: [], routes: ['a"b\\c\nd'] })
   done(metrics, { route: 'a"b\\c\nd', plan: undefined })
-  const { body } = await metrics.render()
+  const body = await renderSnapshots([await metrics.snapshot()])
   expect(body).toContain('route="a\\"b\\\\c\\nd",plan="none"')
 })
 

@@ -2,6 +2,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createLog } from '../../../src/core/record/log.ts'
+import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { Tracing } from '../../../src/core/record/tracing.ts'
@@ -32,7 +33,10 @@ async function tracingTo(url: string) {
   }
   await use(url)
   const spans = async (outcome: string) =>
-    sumOf((await metrics.render()).body, `tollgate_trace_spans_total{outcome="${outcome}"`)
+    sumOf(
+      await renderSnapshots([await metrics.snapshot()]),
+      `tollgate_trace_spans_total{outcome="${outcome}"`,
+    )
   const events = (): unknown[] =>
     lines.map((line) => (JSON.parse(line) as { event: unknown }).event)
   return { tracing, use, spans, events, close: () => tracing.close() }

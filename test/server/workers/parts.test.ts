@@ -177,7 +177,7 @@ describe('the metrics of several workers', () => {
   const names = { plans: ['pro'], routes: ['listPets'] }
   const worker = () => createMetrics({ version: '1', ...names })
   const lines = async (...snapshots: Parameters<typeof renderSnapshots>[0]) => {
-    const { body } = await renderSnapshots(snapshots)
+    const body = await renderSnapshots(snapshots)
     const values = body.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
     return new Map(
       values.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]),
