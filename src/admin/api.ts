@@ -35,11 +35,11 @@ export interface AdminApiParts extends ApiNeeds {
 }
 
 /** caller: name for the audit log, or the answer that refuses the caller; it does not reveal what exists. */
-export function answerApi(
+export async function answerApi(
   parts: AdminApiParts,
   request: IncomingMessage,
   caller: string | Answer,
-): Answer | Promise<Answer> {
+): Promise<Answer> {
   const { url = '', method: written = '' } = request
   const path = url.split('?', 1)[0] ?? ''
   const method = written === 'HEAD' ? 'GET' : written
@@ -62,39 +62,28 @@ export function answerApi(
   if (asked === undefined)
     return found.length === 0 ? fault('not_found') : methodNotAllowed(allowed(found))
   const { params, operation } = asked
-  const { action, handle } = operation
   const query = Object.fromEntries(new URLSearchParams(url.slice(path.length + 1)))
   const call = { request, params, query, audit: {} }
-  return run(
-    () => handle(parts, call),
-    (status) => {
-      if (action !== undefined)
-        parts.audit({ who: caller, action, ...params, ...call.audit, status })
-    },
-  )
-}
-
-/** end: called with the status of the answer, whatever it is. */
-async function run(
-  make: () => Answer | Promise<Answer>,
-  end: (status: number) => void,
-): Promise<Answer> {
+  let status = 500
   try {
-    const made = await make()
-    end(made.status)
+    const made = await operation.handle(parts, call)
+    status = made.status
     return made
   } catch (error) {
     const refusal = refusalOf(error)
-    end(refusal?.status ?? 500)
-    if (refusal === undefined) throw error
+    status = refusal.status
     return refusal
+  } finally {
+    const { action } = operation
+    if (action !== undefined) parts.audit({ who: caller, action, ...params, ...call.audit, status })
   }
 }
 
-/** Numbers of which the store does not have all would be too low. */
-function refusalOf(error: unknown): Answer | undefined {
+/** Throws what is no refusal. Numbers of which the store does not have all would be too low. */
+function refusalOf(error: unknown): Answer {
   if (error instanceof Refused) return error.answer
-  return error instanceof StoreUnavailable ? fault('store_unavailable') : undefined
+  if (error instanceof StoreUnavailable) return fault('store_unavailable')
+  throw error
 }
 
 const allowed = (found: readonly { readonly operation: Operation }[]): string =>

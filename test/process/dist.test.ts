@@ -61,6 +61,8 @@ describe('the build', () => {
       const answer = await decided(() => gateway.call(keys.pro))
       expect([answer.status, answer.body]).toEqual([200, 'ok'])
       expect(answer.headers.get('x-ratelimit-remaining')).toBe('299')
+      for (const path of pageFiles.keys())
+        expect((await fetch(gateway.adminOrigin + path)).status, path).toBe(200)
       gateway.signal('SIGTERM')
       expect((await gateway.finished).code).toBe(0)
       if (where === 'Redis')

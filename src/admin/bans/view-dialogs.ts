@@ -48,12 +48,6 @@ const effect = (length: string) => {
 export function askToBan(client: string, keys: readonly string[], after: () => unknown) {
   const names = keys.join(', ')
   const what = keys.length === 1 ? `key ${names}` : `${keys.length} keys`
-  const before = new Map<string, { ban: Ban; endMs: number }>()
-  /** Restores the earlier ban, if there was one. */
-  const undo = (key: string) => {
-    const earlier = before.get(key)
-    return earlier ? again(earlier.ban, earlier.endMs) : lift(key)
-  }
   return confirmed({
     title: `Ban ${what} of ${client}`,
     values: { for: '1h', reason: '' },
@@ -70,20 +64,13 @@ export function askToBan(client: string, keys: readonly string[], after: () => u
     busy: 'Banning…',
     isReady: ({ reason = '' }) => reason.trim() !== '',
     act: async ({ for: length = '', reason = '' }) => {
-      for (const key of keys) {
-        const { before: ban, asOf } = await impose(key, length, reason.trim())
-        if (ban !== null) before.set(key, { ban, endMs: endOf(ban, asOf) })
-      }
+      for (const key of keys) await impose(key, length, reason.trim())
     },
     done: () => {
       changed(after)
-      const [label, said] =
-        before.size > 0
-          ? ['Back to the ban before it', 'As before']
-          : ['Lift (strikes are forgotten too)', 'Lifted']
       toast(`Banned: ${names}.`, {
-        label,
-        act: () => void settle(Promise.all(keys.map(undo)), `${said}: ${names}.`, after),
+        label: 'Lift (strikes are forgotten too)',
+        act: () => void settle(Promise.all(keys.map(lift)), `Lifted: ${names}.`, after),
       })
     },
   })

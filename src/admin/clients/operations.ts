@@ -62,22 +62,20 @@ export const clientOperations: readonly Operation[] = [
       recentRefusals: requests,
     } satisfies ClientDetail)
   }),
-  change('POST', 'resetUsage')('/api/clients/{id}/reset', async (needs, call) => {
-    const {
-      params: { id },
-      audit,
-      request,
-    } = call
-    const { window } = checked(await readJson(request), resetBody, RESET_FORM)
-    const client = knownClient(needs, id)
-    Object.assign(audit, { client: id, window })
-    const windows = window === 'both' ? windowNames : [window]
-    const done = await acted(needs.counters.reset(client, windows))
-    needs.live.clients.forgetUse(id, window)
-    const what = { before: usedOf(done.before), after: usedOf(done.after) }
-    Object.assign(audit, what)
-    return json(200, { ...seen('store'), client: id, window, ...what } satisfies ResetDone)
-  }),
+  change('POST', 'resetUsage')(
+    '/api/clients/{id}/reset',
+    async (needs, { params: { id }, audit, request }) => {
+      const { window } = checked(await readJson(request), resetBody, RESET_FORM)
+      const client = knownClient(needs, id)
+      Object.assign(audit, { client: id, window })
+      const windows = window === 'both' ? windowNames : [window]
+      const done = await acted(needs.counters.reset(client, windows))
+      needs.live.clients.forgetUse(id, window)
+      const what = { before: usedOf(done.before), after: usedOf(done.after) }
+      Object.assign(audit, what)
+      return json(200, { ...seen('store'), client: id, window, ...what } satisfies ResetDone)
+    },
+  ),
 ]
 
 function knownClient({ reloads, live }: ApiNeeds, id: string): ShownClient {

@@ -111,7 +111,7 @@ function planText({ plan, limits: { perMinute, perDay } }: ClientRow) {
 export function Client({ id }: Place) {
   const { answer, note, load } = useAnswer<ClientDetail>(`/api/clients/${encodeURIComponent(id)}`)
   const row = answer?.client
-  const keys = (row?.keys ?? []).map((key) => key.id)
+  const free = row?.keys.filter(({ bannedUntil }) => bannedUntil === null) ?? []
   return html`
     ${note}
     <p class="says">${row && sentence(row)}</p>
@@ -120,7 +120,16 @@ export function Client({ id }: Place) {
     <p class="muted">${answer && scopeText(answer)}</p>
     <p class="actions">
       ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}
-      ${keys.length > 1 && button('Ban keys', () => askToBan(id, keys, load))}
+      ${
+        free.length > 1 &&
+        button('Ban keys', () =>
+          askToBan(
+            id,
+            free.map((key) => key.id),
+            load,
+          ),
+        )
+      }
     </p>
     ${section('Keys', html`<${Table} ...${keyListing(id, load)} rows=${row?.keys} />`)}
     <${History} client=${id} limit=${row?.limits.perDay} />

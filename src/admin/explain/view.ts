@@ -16,8 +16,7 @@ const methodNames = Object.fromEntries(methods.map((name) => [name, name]))
 type Stage = ReturnType<typeof wordsOf>['stages'][number]
 
 function verdictOf({ verdict, decides }: Stage) {
-  const kind = verdict === 'refuse' ? 'bad' : verdict === '–' ? 'none' : 'ok'
-  return state(kind, `${verdict}${decides ? ', decides' : ''}`)
+  return state(verdict === 'refuse' ? 'bad' : 'ok', `${verdict}${decides ? ', decides' : ''}`)
 }
 
 const stages: Listing<Stage> = {
@@ -105,10 +104,13 @@ function Explained({ body }: { body: ExplainQuery }) {
 
 function explained({ explanation, scope, asOf }: ExplainAnswer) {
   const { asked, answer, stages: rows, more } = wordsOf(explanation, now())
+  const isReached = ({ verdict }: Stage) => verdict !== '–'
+  const unreached = rows.filter((row) => !isReached(row)).map(({ stage }) => stage)
   return html`
     <p class="asked">${asked.join('  ')}</p>
     <p class="says">${state(explanation.code === null ? 'ok' : 'bad', answer)}</p>
-    <${Table} ...${stages} rows=${rows} />
+    <${Table} ...${stages} rows=${rows.filter(isReached)} />
+    <p class="muted">${unreached.length > 0 && `Not reached: ${unreached.join(', ')}.`}</p>
     ${more.map(([name, text]) => html`<p><strong>${name}: </strong>${text}</p>`)}
     <p class="muted">By the ${scope}, ${asOf.slice(11, 19)}Z</p>`
 }

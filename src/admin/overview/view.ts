@@ -41,11 +41,9 @@ function refusedTile(latest: Tick | null) {
 }
 
 function bannedTile(overview: Moment | null) {
-  const unit = 'keys banned now'
-  if (overview === null) return tile(UNKNOWN, unit, null)
-  const { bannedKeys, limitedClients, clients } = overview.counts
-  const of = `${compact(clients)} ${clients === 1 ? 'client' : 'clients'}`
-  return tile(count(bannedKeys), unit, `${count(limitedClients)} of ${of} limited, 10 s`)
+  const { bannedKeys = null, limitedClients = null, clients = null } = overview?.counts ?? {}
+  const limited = `${count(limitedClients)} of ${compact(clients)} clients limited, 10 s`
+  return tile(count(bannedKeys), bannedKeys === 1 ? 'key banned now' : 'keys banned now', limited)
 }
 
 function Tiles() {
@@ -78,7 +76,7 @@ const latest: Course = {
   seconds,
   columns,
   moment: (at) => `${utc(seconds[at] ?? 0, 8)}Z`,
-  tick: (second) => utc(second, 5),
+  tick: (second) => utc(second, second % 60 === 0 ? 5 : 8),
   sum: (values) => values[latestPlace()],
   inAll: 'now',
   part: 'minute',

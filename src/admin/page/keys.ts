@@ -5,25 +5,18 @@ import { live, pause } from './live.ts'
 import { views } from './places.ts'
 import { button, html } from './ui.ts'
 
-/** Reads a setting of this browser, if it keeps any. */
-function setting(name: string) {
+/** Settings of this browser; undefined: it keeps none, and they last as long as the page. */
+function settings() {
   try {
-    return localStorage.getItem(`tollgate.${name}`)
+    return localStorage
   } catch {
-    return null
-  }
-}
-function setSetting(name: string, value: string) {
-  try {
-    localStorage.setItem(`tollgate.${name}`, value)
-  } catch {
-    // The setting then lasts as long as the page.
+    return undefined
   }
 }
 
 function setTheme(theme: string) {
   document.documentElement.style.colorScheme = theme
-  setSetting('theme', theme)
+  settings()?.setItem('tollgate.theme', theme)
   redrawCharts()
 }
 export function toggleTheme() {
@@ -34,10 +27,10 @@ export function toggleTheme() {
   setTheme(isDark ? 'light' : 'dark')
 }
 
-let areOn = setting('keys') !== 'off'
+let areOn = settings()?.getItem('tollgate.keys') !== 'off'
 function turnKeys({ currentTarget: { checked } }: { currentTarget: HTMLInputElement }) {
   areOn = checked
-  setSetting('keys', checked ? 'on' : 'off')
+  settings()?.setItem('tollgate.keys', checked ? 'on' : 'off')
 }
 
 const keys: Record<string, readonly [does: string, act: () => void]> = {
@@ -93,7 +86,7 @@ function press(event: KeyboardEvent) {
 }
 
 export function startKeys() {
-  const theme = setting('theme')
-  if (theme !== null) setTheme(theme)
+  const theme = settings()?.getItem('tollgate.theme')
+  if (theme) setTheme(theme)
   document.addEventListener('keydown', press)
 }

@@ -11,7 +11,6 @@ import { Refused } from '../faults.ts'
 import { checked } from '../input.ts'
 import { look, type Operation } from '../operation.ts'
 
-const CSV_HEADER = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban\r\n'
 const DEFAULT_DAYS = 30
 
 const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10)
@@ -50,20 +49,9 @@ export const usageOperations: readonly Operation[] = [
     // The first page is read before the answer begins: an error can then still be answered.
     const first = (await pages.next()).value ?? []
     const name = nameOf(day)
-    if (wantsCsv(request))
-      return {
-        status: 200,
-        contentType: 'text/csv; charset=utf-8; header=present',
-        body: () =>
-          pieces(first, pages, { head: CSV_HEADER, line: csvOf(name), between: '', end: '' }),
-      }
-    const fields: Omit<DayUsage, 'clients'> = { ...seen(usage.scope), day: name }
-    const head = `${JSON.stringify(fields).slice(0, -1)},"clients":[\n`
-    return {
-      status: 200,
-      contentType: 'application/json; charset=utf-8',
-      body: () => pieces(first, pages, { head, line: jsonOf, between: ',\n', end: '\n]}\n' }),
-    }
+    const form = wantsCsv(request) ? csvForm(name) : jsonForm({ ...seen(usage.scope), day: name })
+    const body = () => pieces(first, pages, form)
+    return { status: 200, contentType: form.contentType, body }
   }),
   /** Use of one client, day by day. */
   look('/api/clients/{id}/usage', async ({ usage, reloads }, { params: { id }, query }) => {
@@ -103,20 +91,30 @@ const countsOf = (row: DayRow): PlanTotals => ({
   refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },
 })
 
-const jsonOf = (row: DayRow): string => JSON.stringify({ client: row.client, ...countsOf(row) })
-
-const csvOf = (day: string) => (row: DayRow) => {
-  const { admitted, refused } = countsOf(row)
-  const { minute, day: byDay, ban } = refused
-  return `${csvLine([day, row.client, row.plan, admitted, minute, byDay, ban])}\r\n`
-}
-
 interface Form {
+  readonly contentType: string
   readonly head: string
   line(row: DayRow): string
   readonly between: string
   readonly end: string
 }
+
+const jsonForm = (fields: Omit<DayUsage, 'clients'>): Form => ({
+  contentType: 'application/json; charset=utf-8',
+  head: `${JSON.stringify(fields).slice(0, -1)},"clients":[\n`,
+  line: (row) => JSON.stringify({ client: row.client, ...countsOf(row) }),
+  between: ',\n',
+  end: '\n]}\n',
+})
+
+const csvForm = (day: string): Form => ({
+  contentType: 'text/csv; charset=utf-8; header=present',
+  head: 'day,client,plan,admitted,refused_minute,refused_day,refused_ban\r\n',
+  line: ({ client, plan, admitted, ...row }) =>
+    `${csvLine([day, client, plan, admitted, row.refusedMinute, row.refusedDay, row.refusedBan])}\r\n`,
+  between: '',
+  end: '',
+})
 
 async function* pieces(
   first: readonly DayRow[],

@@ -5,7 +5,6 @@ import type { Framing } from '../rules/framing.ts'
 import { HeadWriter } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
-import { takenBytes } from './node-internals.ts'
 import type { RequestHead } from './request-head.ts'
 
 export class Http1Request implements IncomingRequest {
@@ -13,7 +12,7 @@ export class Http1Request implements IncomingRequest {
   readonly url: string
   readonly httpVersion: '1.0' | '1.1'
   readonly rawHeaders: string[]
-  readonly #connection: Http1Connection
+  readonly socket: Http1Connection
   receivedBytes = 0
   /** The end of the body has come. Written by the connection. */
   complete = false
@@ -25,16 +24,16 @@ export class Http1Request implements IncomingRequest {
     this.url = head.target
     this.httpVersion = head.httpVersion
     this.rawHeaders = head.rawHeaders
-    this.#connection = connection
+    this.socket = connection
   }
 
   framed(framing: Framing | undefined): void {
-    if (framing !== undefined && framing.body !== 'none') this.body = new Body(this.#connection)
-    this.#connection.frame(framing)
+    if (framing !== undefined && framing.body !== 'none') this.body = new Body(this.socket)
+    this.socket.frame(framing)
   }
 
   takeOver(): ReturnType<Http1Connection['takeOver']> {
-    return this.#connection.takeOver()
+    return this.socket.takeOver()
   }
 
   /** Passes on a piece of the body, or null for its end; returns false when no more is wanted until the body is read. */
@@ -86,7 +85,7 @@ export class Http1Response implements OutgoingResponse {
 
   constructor(
     connection: Http1Connection,
-    { method, httpVersion }: Pick<RequestHead, 'method' | 'httpVersion'>,
+    { method, httpVersion }: RequestHead,
     persists: boolean,
   ) {
     this.#connection = connection
@@ -97,10 +96,6 @@ export class Http1Response implements OutgoingResponse {
 
   get writableLength(): number {
     return this.#connection.socket.writableLength
-  }
-
-  get takenBytes(): number {
-    return takenBytes(this.#connection.socket)
   }
 
   writeContinue(): void {
@@ -216,7 +211,7 @@ export class Http1Response implements OutgoingResponse {
 let dateSecond = 0
 let dateText = ''
 /** Returns the line of the field Date (RFC 9110 5.6.7), which is made at most once a second. */
-function dateField(): string {
+export function dateField(): string {
   const second = Math.floor(Date.now() / 1000)
   if (second !== dateSecond) {
     dateSecond = second

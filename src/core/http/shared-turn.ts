@@ -2,7 +2,6 @@
  * All connections share a turn of the event loop: this limits what they start and take in together, for every protocol.
  * The excess waits: connections with parsed requests take turns, other bytes stay unread in their connections.
  */
-import type { ClientConnection } from './connections.ts'
 
 /** Requests that may begin in one turn. */
 const REQUESTS = 64
@@ -30,7 +29,8 @@ const CUT_BYTES = 32 * PIECE_BYTES_AT_LEAST
 /** A connection that shares the turn with others. */
 export interface Sharer {
   readonly share: Share
-  readonly client: Pick<ClientConnection, 'isProven'>
+  /** It has carried a valid credential. */
+  readonly isKnown: boolean
   /** Continues with what waited for its turn. Never throws. */
   goOn(): void
   /** Stops reading at once, even of bytes that have arrived. */
@@ -184,12 +184,11 @@ export class SharedTurn {
     }
   }
 
-  /** Stops all connections but the proven ones that have used little: who sends too much shows only after reading. */
+  /** Stops all connections but the known ones that have used little: who sends too much shows only after reading. */
   #stopOthers(): void {
     if (this.#hasStopped) return
     this.#hasStopped = true
-    for (const sharer of this.#sharers)
-      if (!sharer.client.isProven || isHeavy(sharer)) this.#stop(sharer)
+    for (const sharer of this.#sharers) if (!sharer.isKnown || isHeavy(sharer)) this.#stop(sharer)
     this.endSoon()
   }
 
