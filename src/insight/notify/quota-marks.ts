@@ -89,14 +89,14 @@ export class QuotaMarks {
   }
 
   /** Returns the clients to look up now. Each is returned only once, until it is seen again or put back. */
-  due(count = LOOKS_PER_SECOND): Suspect[] {
+  due(): Suspect[] {
     for (const [id, at] of this.#looked) {
       if (this.#latest - at < REST_SECONDS) break
       this.#looked.delete(id)
     }
     const due: Suspect[] = []
     for (const suspect of this.#suspects.values()) {
-      if (due.length >= count) break
+      if (due.length >= LOOKS_PER_SECOND) break
       if (!this.#looked.has(suspect.id)) due.push(suspect)
     }
     for (const { id } of due) {
@@ -172,12 +172,6 @@ export class QuotaMarks {
     this.#suspects.set(id, { id, limits, row, own, open: 0 })
   }
 }
-
-/** Use as the row has it, which is exact where no other process holds tokens. */
-export const asSeen = ({ row }: Suspect): CurrentUse => ({
-  minute: { index: indexOf(row, MINUTE_MS), taken: row.minuteUsed, used: row.minuteUsed },
-  day: { index: indexOf(row, DAY_MS), taken: row.dayUsed, used: row.dayUsed },
-})
 
 const indexOf = ({ lastUsedMs }: TallyRow, lengthMs: number): number =>
   Math.floor(lastUsedMs / lengthMs)

@@ -4,6 +4,13 @@ import { BanBook } from '../../core/bans/ban-book.ts'
 import type { Config } from '../../config/config.ts'
 import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { TurnsOfClients } from '../../core/pipeline/take-turn.ts'
+import {
+  afterLook,
+  LOOK_EVERY_MS,
+  NO_LOAD,
+  type Look,
+  type Shed,
+} from '../../core/rules/overload.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -13,7 +20,6 @@ import { UniqueTimestamps } from '../../core/record/access-record.ts'
 import { RecentDecisions } from '../../core/record/recent.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import { createSteadyClock } from '../../core/rules/steady-clock.ts'
-import { LoadWatch } from './load-watch.ts'
 import { Shadow } from '../../core/record/shadow.ts'
 import { Tally } from '../../core/record/tally.ts'
 import type { OwnState, State } from '../../state/contract.ts'
@@ -147,3 +153,43 @@ export const configNames = (config: Config): ConfigNames => ({
   plans: [...config.plans.keys()],
   routes: config.routes.map(({ name }) => name),
 })
+
+/** Measures how late the event loop is, and decides what is refused for it. */
+class LoadWatch {
+  /** server.overload.lag */
+  limitMs: number
+  /** All arrivals so far. Whoever counts them writes this field. */
+  arrivals: Omit<Look, 'lateMs'> = { keyed: 0, others: 0 }
+  #counted = this.arrivals
+  readonly #timer: NodeJS.Timeout
+  #load = NO_LOAD
+  #lookedMs = performance.now()
+
+  constructor(limitMs: number, { log, metrics }: { log: Log; metrics: Metrics }) {
+    this.limitMs = limitMs
+    this.#timer = setInterval(() => {
+      const nowMs = performance.now()
+      const before = this.#load
+      const { keyed, others } = this.arrivals
+      const look = {
+        lateMs: nowMs - this.#lookedMs - LOOK_EVERY_MS,
+        keyed: keyed - this.#counted.keyed,
+        others: others - this.#counted.others,
+      }
+      this.#load = afterLook(before, look, this.limitMs)
+      this.#lookedMs = nowMs
+      this.#counted = { keyed, others }
+      const { shed, lagMs } = this.#load
+      metrics.eventLoopLag(lagMs)
+      if (shed !== before.shed) log.shedding({ refused: shed, lagMs: Math.round(lagMs) })
+    }, LOOK_EVERY_MS).unref()
+  }
+
+  get shed(): Shed {
+    return this.#load.shed
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+  }
+}

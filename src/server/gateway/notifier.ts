@@ -1,7 +1,7 @@
 /** Sends configured notices to a receiver: what clients have used, and changes of bans, backends, store and configuration. */
 import { randomUUID } from 'node:crypto'
 import { Outbox } from '../../insight/notify/outbox.ts'
-import { asSeen, QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
+import { QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
 import {
   post,
   type Notice,
@@ -33,12 +33,9 @@ export function startNotifier({ reloads, live, log, workers }: Gateway): void {
     data,
   })
   const marks = new QuotaMarks()
-  // Where each request is one call, or one in this process, nobody holds unspent tokens.
-  const { server, store } = reloads.config
-  const isExact = store.lease === 'off' || (store.redis === undefined && server.workers === 1)
   const askFor = truthBy(marks, counters)
   const look = async (suspect: Suspect, wanted: readonly number[]): Promise<void> => {
-    const truth = isExact ? asSeen(suspect) : await askFor(suspect, wanted)
+    const truth = await askFor(suspect, wanted)
     if (truth === undefined) return
     for (const { untilMs, ...data } of marks.reached(suspect, truth, wanted)) {
       const name = `quota:${data.client}:${data.window}:${untilMs}:${data.mark}`
@@ -51,8 +48,7 @@ export function startNotifier({ reloads, live, log, workers }: Gateway): void {
     if (!wants('quota')) return
     marks.see(second, wanted)
     // No notices are sent while the store is away, as they might be false.
-    for (const suspect of marks.due(isExact ? Infinity : undefined))
-      look(suspect, wanted).catch(() => marks.putBack(suspect))
+    for (const suspect of marks.due()) look(suspect, wanted).catch(() => marks.putBack(suspect))
   })
   live.events.subscribe({
     wants: (type) => type !== 'tick' && type !== 'decision' && wants(type),

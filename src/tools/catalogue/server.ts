@@ -1,7 +1,7 @@
 /** The catalogue service: an HTTP listener in front of the animals in one SQLite file. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { inspect } from 'node:util'
 import { Fault, type Answer } from './answer.ts'
 import { answerRequest } from './operations.ts'
@@ -42,8 +42,6 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
   const { host, port, file, seed = false, log = toStandardError } = options
   const store = openPetStore(file)
   let closing: Promise<void> | undefined
-  /** Connections without a request so far; on close, Node 22 does not treat them as idle. */
-  const unused = new Set<Socket>()
   const server = createServer(
     {
       keepAliveTimeout: keepAliveTimeoutMs,
@@ -51,16 +49,11 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
       maxHeaderSize: maxHeaderBytes,
     },
     (request, response) => {
-      unused.delete(request.socket)
       void answerOrFail(store, request, log).then((answer) => {
         send(response, answer, closing !== undefined)
       })
     },
   )
-  server.on('connection', (socket) => {
-    unused.add(socket)
-    socket.once('close', () => unused.delete(socket))
-  })
   try {
     if (seed && store.isEmpty()) for (const pet of firstPets) store.add(pet)
     await once(server.listen({ host, port }), 'listening')
@@ -71,7 +64,7 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
   const { address, port: realPort } = server.address() as AddressInfo
   return {
     address: { host: address, port: realPort },
-    close: () => (closing ??= drain(server, unused).finally(() => store.close())),
+    close: () => (closing ??= drain(server).finally(() => store.close())),
   }
 }
 
@@ -109,14 +102,13 @@ function send(
 }
 
 /** Closes idle connections at once; resolves when the last connection is gone. */
-function drain(server: Server, unused: ReadonlySet<Socket>): Promise<void> {
+function drain(server: Server): Promise<void> {
   return new Promise((resolve) => {
     const cutOff = setTimeout(() => server.closeAllConnections(), drainTimeoutMs)
     server.close(() => {
       clearTimeout(cutOff)
       resolve()
     })
-    for (const socket of unused) socket.destroy()
   })
 }
 

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { Live } from '../../../src/insight/live/live.ts'
 import { Outbox } from '../../../src/insight/notify/outbox.ts'
-import { asSeen, QuotaMarks, type CurrentUse } from '../../../src/insight/notify/quota-marks.ts'
+import { QuotaMarks, type CurrentUse } from '../../../src/insight/notify/quota-marks.ts'
 import { post } from '../../../src/insight/notify/webhook.ts'
 import { noClaims } from '../../../src/state/memory/home.ts'
 import { redisClaims } from '../../../src/state/redis/claims.ts'
@@ -153,11 +153,17 @@ describe('webhooks', () => {
     const marks = new QuotaMarks()
     const wanted = [0.8, 1]
     const at = (lastUsedMs: number, used: number) => {
+      const windowOf = (lengthMs: number) => ({
+        index: Math.floor(lastUsedMs / lengthMs),
+        taken: used,
+        used,
+      })
+      const found = { minute: windowOf(60_000), day: windowOf(86_400_000) }
       const rows = [row('acme', { lastUsedMs, minuteUsed: used })]
       marks.see({ at: lastUsedMs / 1_000, rows }, wanted)
       return marks
         .due()
-        .flatMap((suspect) => marks.reached(suspect, asSeen(suspect), wanted))
+        .flatMap((suspect) => marks.reached(suspect, found, wanted))
         .map(({ mark, untilMs }) => [mark, untilMs])
     }
     expect(at(1_000, 7)).toEqual([])
