@@ -70,7 +70,7 @@ export async function startGateway({
         watcher?.close()
         return gateway.drain()
       },
-      reload: async () => void (await gateway.reload()),
+      reload: async () => void (await gateway.reloads.reload()),
       ...(roll && abandon && { roll, abandon }),
     },
     origin,
@@ -87,10 +87,10 @@ function refuseFewFiles(): void {
   )
 }
 
-const watchFiles = (file: string, gateway: Pick<Gateway, 'config' | 'reload'>): FileWatch =>
+const watchFiles = (file: string, { reloads }: Gateway): FileWatch =>
   new FileWatch({
-    files: () => filesOf(file, gateway.config()),
-    take: async (wish) => (await gateway.reload(wish)).outcome !== 'refused',
+    files: () => filesOf(file, reloads.config),
+    take: async (wish) => (await reloads.reload(wish)).outcome !== 'refused',
   })
 
 /** The files of a configuration: itself, and each that it names. In a Config each path has a name that ends in File. */

@@ -101,7 +101,7 @@ export async function gatewayHere(
   const [origin, adminOrigin] = [listen, admin].map(({ port }) => `http://127.0.0.1:${port}`)
   const here = {
     ...asked({ origin: String(origin), adminOrigin: String(adminOrigin), stderr: () => logged }),
-    reload: async () => void (await gateway.reload()),
+    reload: async () => void (await gateway.reloads.reload()),
     stop,
   }
   if (waitForStore) await storeInUse(here)

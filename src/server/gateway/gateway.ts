@@ -1,7 +1,6 @@
 /** The composition root: what there is once in a gateway, above the workers that serve, be it this process alone or several. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
-import type { ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import type { ReadSettingLocations } from '../../config/clients/aside.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { storeInWords } from '../../config/hosts.ts'
@@ -39,6 +38,9 @@ export class ListenError extends Error {
 
 /** The system calls that fail where an address cannot be had, in this process or in a worker. */
 const LISTEN_CALLS: ReadonlySet<unknown> = new Set(['getaddrinfo', 'bind', 'listen'])
+
+/** Time that workers have to report a second that is over. */
+const WORKERS_LATE_MS = 250
 
 /** How long connections without a request stay open at a stop; a client that receives "Connection: close" with its next answer loses nothing. */
 const IDLE_AT_MOST_MS = 200
@@ -91,10 +93,7 @@ export class Gateway {
     live.events.onDecisionsWanted((isWanted) => workers.listenToDecisions(isWanted))
     const parts = createAdminParts(this)
     this.#startAdmin = () => startAdminServer(parts)
-    this.#stopSeconds = everySecond((at) => {
-      workers.sample?.(at)
-      live.close(at)
-    }, workers.reportsLateMs)
+    this.#stopSeconds = everySecond((at) => live.close(at), WORKERS_LATE_MS)
   }
 
   /** Resolves with the real addresses once both listeners are up; rejects with ListenError when one cannot be had. */
@@ -110,7 +109,7 @@ export class Gateway {
       this.isListening = true
       const admin = this.#admin.address
       // The admin listener is up already, so a reload may have changed the configuration.
-      const { revision, store, warnings } = this.config()
+      const { revision, store, warnings } = this.reloads.config
       this.log.configTaken({ revision, store: storeInWords(store) })
       for (const problem of warnings) this.log.configWarning({ problem })
       this.log.listening({ listener: 'public', ...listen })
@@ -122,20 +121,11 @@ export class Gateway {
     }
   }
 
-  /** Configuration in force. */
-  config(): Config {
-    return this.reloads.config
-  }
-
-  reload(wish?: ReloadWish): Promise<ReloadOutcome> {
-    return this.reloads.reload(wish)
-  }
-
   /** Answers what is in flight within server.timeouts.drain, hands quota back and closes everything. Never rejects. */
   async drain(): Promise<void> {
     this.isListening = false
     this.reloads.close()
-    const { drainDelayMs: delayMs, drainMs } = this.config().server.timeouts
+    const { drainDelayMs: delayMs, drainMs } = this.reloads.config.server.timeouts
     // The load balancer must have seen that this gateway is not ready before connections are refused.
     if (delayMs > 0) {
       this.log.drainDelayed({ delayMs })
@@ -147,7 +137,6 @@ export class Gateway {
 
   async #close(): Promise<void> {
     this.#stopSeconds()
-    this.workers.sample?.(Math.floor(Date.now() / 1000))
     this.live.end()
     await this.#admin?.close()
     await this.usage.close()
@@ -181,7 +170,7 @@ export class Gateway {
       unsavedSeconds: () =>
         Math.max(this.workers.stores.embedded?.unsaved?.seconds ?? 0, this.usage.unsavedSeconds),
       reloads: () => this.reloads,
-      topClients: () => this.live.top.busiest(this.config().admin.topClients),
+      topClients: () => this.live.top.busiest(this.reloads.config.admin.topClients),
       deprecatedCallers: () => this.live.deprecated.clientsByRoute(),
     }
   }

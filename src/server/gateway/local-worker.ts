@@ -1,6 +1,7 @@
 /** A gateway of one process: it is the only worker itself. */
 import type { Config } from '../../config/config.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
+import { everySecond } from '../../insight/live/second.ts'
 import { Gateway, type GatewayOptions } from './gateway.ts'
 import { configNames } from './lasting-parts.ts'
 import { Serving } from './serving.ts'
@@ -17,6 +18,8 @@ function createLocalWorker(gateway: Gateway): Workers {
   metrics.watchUsage(() => gateway.usage.dropped)
   const stores = openStores({ config, log, metrics })
   const serving = new Serving({ version, config, log, metrics, stores, addresses })
+  const report = (at: number): void => gateway.addSecond(serving.takeSecond(at))
+  const stopReports = everySecond(report)
   return {
     stores,
     operatorBans: serving.parts.bans,
@@ -31,12 +34,16 @@ function createLocalWorker(gateway: Gateway): Workers {
     probeBackends: () => serving.probeBackends(),
     listenToDecisions: (isWanted) =>
       serving.parts.recent.listen(isWanted ? live.events.decisions : undefined),
-    reportsLateMs: 0,
-    sample: (at) => gateway.addSecond(serving.takeSecond(at)),
     ready: () => serving.ready(),
     listen: () => serving.listen(),
     prepare: (next) => serving.prepare(next),
-    drain: (times) => serving.drain(times),
-    close: () => serving.close(),
+    async drain(times) {
+      await serving.drain(times)
+      report(Math.floor(Date.now() / 1000))
+    },
+    close() {
+      stopReports()
+      return serving.close()
+    },
   }
 }

@@ -60,10 +60,6 @@ export interface Workers extends Reloadable {
   /** See BackendProbe. */
   probeBackends(): Promise<readonly BackendHealth[]>
   listenToDecisions(isWanted: boolean): void
-  /** How long after the end of a second the workers may still report it. */
-  readonly reportsLateMs: number
-  /** Reports what has happened so far, as this second; workers that are processes of their own report by themselves. */
-  sample?(at: number): void
   /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
   ready(): Promise<void>
   /** Resolves when all take requests; rejects with the error of the system if the address cannot be had. */

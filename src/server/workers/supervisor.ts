@@ -44,13 +44,10 @@ export interface SupervisorOptions extends GatewayOptions {
 export const createSupervisor = (config: Config, options: SupervisorOptions): Gateway =>
   new Gateway(config, options, (gateway) => new Supervisor(gateway, options))
 
-/** Time that workers have to report a second that is over. */
-const WORKERS_LATE_MS = 250
 /** A worker reports each second; its state is unknown after so long a silence. */
 const SILENT_MS = 3_000
 
 class Supervisor implements Workers {
-  readonly reportsLateMs = WORKERS_LATE_MS
   /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
   readonly stores: OwnState
   readonly operatorBans: BanTable
@@ -106,7 +103,7 @@ class Supervisor implements Workers {
   }
 
   async listen(): Promise<ListenAddress> {
-    const { server } = this.#gateway.config()
+    const { server } = this.#gateway.reloads.config
     try {
       const sockets = await openListenSockets(server.listen)
       this.#sockets = sockets
@@ -232,7 +229,7 @@ class Supervisor implements Workers {
   #slot(number: number, sockets: ListenSockets): Slot {
     return new Slot(number, {
       sockets,
-      drainMs: () => this.#gateway.config().server.timeouts.drainMs,
+      drainMs: () => this.#gateway.reloads.config.server.timeouts.drainMs,
       startWorker: (listenFd) => this.#startWorker(number, listenFd),
       onEnded: ({ latest }) => this.#retired.add(latest),
       log: (line) => this.#options.log.supervision(line),
@@ -245,7 +242,7 @@ class Supervisor implements Workers {
     const worker: WorkerProcess = new WorkerProcess({
       entry,
       start: { number, version, ticketSecret: this.#tickets.today() },
-      config: this.#round.then(() => gateway.config()),
+      config: this.#round.then(() => gateway.reloads.config),
       listenFd,
       onLines: (lines) => log.relay(lines),
       handlers: this.#state.handlers(

@@ -28,7 +28,7 @@ export interface WorkerProcessOptions {
   /** The configuration to begin with; the process is started meanwhile. */
   readonly config: Promise<Config>
   readonly listenFd: number
-  /** Takes whole lines of the worker's stderr, such as what Node.js reports there. */
+  /** Takes what Node.js reports on the worker's stderr; what comes in parts has a line for each. */
   onLines(lines: string): void
   /** They answer the calls of the worker. */
   readonly handlers: CallHandlers<SharedCalls>
@@ -119,14 +119,12 @@ export class WorkerProcess implements WorkerLink {
     })
     this.pid = this.#child.pid
     this.listening.catch(() => undefined)
-    const relay = createLineRelay(options.onLines)
-    this.#child.stderr?.setEncoding('utf8').on('data', relay.take)
+    this.#child.stderr
+      ?.setEncoding('utf8')
+      .on('data', (text: string) => options.onLines(text.endsWith('\n') ? text : `${text}\n`))
     this.#child.on('message', (message) => this.#receive(message as ToSupervisor))
     // This event comes after the worker's last line, and 'exit' may come before.
-    this.#child.on('close', (code, signal) => {
-      relay.end()
-      this.#end(code, signal)
-    })
+    this.#child.on('close', (code, signal) => this.#end(code, signal))
     this.#child.on('error', ({ message }) => {
       // The event also reports a message that found no process; only a process that never began has no pid.
       if (this.pid !== undefined) return
@@ -260,31 +258,5 @@ export class WorkerProcess implements WorkerLink {
     const message = `worker ${this.number} ended before it took requests: ${howEnded(exit)}`
     this.#listening.reject(Object.assign(new Error(message), exit.fault))
     this.#ended.resolve(exit)
-  }
-}
-
-/** The length at which a line that never ends is cut. */
-const LINE_CHARS = 256 * 1024
-
-/** Passes on a worker's output in whole lines, so that lines of several workers never mix. write: takes whole lines with their ends. */
-export function createLineRelay(write: (lines: string) => void) {
-  let begun = ''
-  return {
-    take: (text: string) => {
-      const end = text.lastIndexOf('\n') + 1
-      if (end > 0) {
-        write(begun + text.slice(0, end))
-        begun = ''
-      }
-      begun += text.slice(end)
-      if (begun.length < LINE_CHARS) return
-      write(`${begun}\n`)
-      begun = ''
-    },
-    /** Passes on the incomplete last line. */
-    end: () => {
-      if (begun !== '') write(`${begun}\n`)
-      begun = ''
-    },
   }
 }

@@ -16,7 +16,7 @@ import { newSecret } from '../../../src/core/http/ticket-secret.ts'
 import { openListenSockets } from '../../../src/core/http/bound-sockets.ts'
 import { createSharedState } from '../../../src/server/workers/shared-state.ts'
 import { createRetiredCounters } from '../../../src/server/workers/supervisor.ts'
-import { createLineRelay, WorkerProcess } from '../../../src/server/workers/worker-process.ts'
+import { WorkerProcess } from '../../../src/server/workers/worker-process.ts'
 import { finished } from '../../support/finished.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { storeClock } from '../../support/store-clock.ts'
@@ -145,31 +145,6 @@ describe('the wait before a worker is started again', () => {
   it('begins anew with a worker that ran well for a minute', () => {
     expect([0, 500, 59_999].reduce(crashesAfter, 0)).toBe(3)
     expect(crashesAfter(3, 60_000)).toBe(1)
-  })
-})
-
-describe('lines of a worker', () => {
-  const relay = (...chunks: string[]): string[] => {
-    const written: string[] = []
-    const lines = createLineRelay((text) => written.push(text))
-    for (const chunk of chunks) lines.take(chunk)
-    lines.end()
-    return written
-  }
-
-  it('are passed on whole, however they come', () => {
-    expect(relay('{"a":1}\n{"b"', ':2}', '\n{"c":3}\n')).toEqual([
-      '{"a":1}\n',
-      '{"b":2}\n{"c":3}\n',
-    ])
-    expect(relay('last words')).toEqual(['last words\n'])
-    expect(relay('', '\n')).toEqual(['\n'])
-  })
-
-  it('never grow without end', () => {
-    const written = relay(...Array.from({ length: 40 }, () => 'x'.repeat(64 * 1024)))
-    expect(written.join('').replaceAll('\n', '')).toHaveLength(40 * 64 * 1024)
-    for (const line of written) expect(line.length).toBeLessThanOrEqual(320 * 1024)
   })
 })
 
