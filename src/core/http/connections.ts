@@ -1,7 +1,7 @@
 /** Keeps what is known of each client connection from its acceptance to its close, and all requests in flight. */
 import type { Socket } from 'node:net'
 import { ConnectionLimits, type ConnectionBound, type Use } from './connection-limits.ts'
-import type { IncomingRequest, OutgoingResponse } from './messages.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
 import { SharedTurn } from './shared-turn.ts'
 
 /** Connections accepted with the same client authorities, or all without TLS, share a door. */
@@ -34,25 +34,6 @@ export interface ProtocolConnection {
   destroy(): void
 }
 
-/** A connection keeps this of a request in flight. */
-export interface InFlight {
-  readonly connection: ClientConnection
-  readonly request: IncomingRequest
-  readonly response: OutgoingResponse
-  /** The request announced a body. */
-  readonly hasBody: boolean
-  /** Key of the client's address in the anonymous limit. */
-  readonly addressKey: string
-  /** Caller with a valid credential; undefined: the request carries none, or the check is not finished. */
-  readonly caller: object | undefined
-  /** Reason of the gateway's refusal; undefined: it has not refused the request. */
-  readonly refusal: string | undefined
-  /** Index of the request in Connections.inFlight. Written by Connections only. */
-  slot: number | undefined
-  /** Number of refused requests in a row before it on the same connection. Written by Connections only. */
-  refusedBefore: number
-}
-
 /** An accepted connection, which is counted until it closes. Written by Connections, unless a member names another writer. */
 export class ClientConnection {
   /** The accepted socket, below TLS. */
@@ -74,7 +55,7 @@ export class ClientConnection {
   /** Number of streams that the client ended before their answers. */
   brokenOff = 0
   /** The pending request, with HTTP/1.1. */
-  current: InFlight | undefined
+  current: Exchange | undefined
 
   constructor(transport: Socket, origin: Origin, addressKey: string | undefined) {
     this.transport = transport
@@ -100,12 +81,12 @@ export class ClientConnection {
   }
 }
 
-export class Connections<Request extends InFlight> extends ConnectionLimits {
+export class Connections extends ConnectionLimits {
   /**
    * All requests without a complete answer, in no order. This is no Set: V8 chains the old tables of a busy Set, and with
    * them every exchange ever in it, until a full collection. Copying dead objects took a quarter of the CPU per request.
    */
-  readonly inFlight: Request[] = []
+  readonly inFlight: Exchange[] = []
   readonly turn = new SharedTurn()
   /** keyed: requests with a valid credential. others: other requests, and connections without a valid credential so far. Also written by the way in. */
   readonly arrivals = { keyed: 0, others: 0 }
@@ -129,7 +110,7 @@ export class Connections<Request extends InFlight> extends ConnectionLimits {
     this.arrivals.others -= 1
   }
 
-  began(exchange: Request): void {
+  began(exchange: Exchange): void {
     const { connection } = exchange
     exchange.refusedBefore = connection.refused
     connection.current = exchange
@@ -138,9 +119,9 @@ export class Connections<Request extends InFlight> extends ConnectionLimits {
     exchange.slot = this.inFlight.push(exchange) - 1
   }
 
-  ended(exchange: Request): void {
+  ended(exchange: Exchange): void {
     const last = this.inFlight.pop()
-    const { slot, connection, request, response } = exchange
+    const { slot, connection, response } = exchange
     if (last !== undefined && last !== exchange && slot !== undefined) {
       this.inFlight[slot] = last
       last.slot = slot
@@ -149,6 +130,6 @@ export class Connections<Request extends InFlight> extends ConnectionLimits {
     connection.current = undefined
     connection.refused = exchange.refusal === undefined ? 0 : connection.refused + 1
     this.arrivals[exchange.caller === undefined ? 'others' : 'keyed'] += 1
-    if (!response.writableFinished && request.socket.isCutOff === false) connection.brokenOff += 1
+    if (!response.writableFinished && response.isCutOff === false) connection.brokenOff += 1
   }
 }

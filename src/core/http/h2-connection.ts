@@ -11,7 +11,8 @@ import {
 import type { Socket } from 'node:net'
 import type { Config } from '../../config/config.ts'
 import { allowedBytes, type Http2Abuse } from '../rules/http2-abuse.ts'
-import type { ClientConnection, InFlight, ProtocolConnection } from './connections.ts'
+import type { Exchange } from '../pipeline/exchange.ts'
+import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import { endHandOver, isWriting, outliveFaults, readOn, stopReading } from './node-internals.ts'
 import type { ServerEvents, ServerParts } from './server-parts.ts'
@@ -80,10 +81,6 @@ export class Http2Connection implements ProtocolConnection, Sharer {
 
   get proto(): 'http' | 'https' {
     return this.client.origin.proto
-  }
-
-  get isKnown(): boolean {
-    return this.client.isProven
   }
 
   /** The peer is a trusted proxy, which serves many clients: abuse by one must not end the requests of others. */
@@ -214,7 +211,7 @@ export class Http2Connection implements ProtocolConnection, Sharer {
  * Ends the connection with the most unsent bytes, or, behind trusted proxies, the requests of the client with the most, where
  * the answers of all clients together have too many. Must be called several times a second.
  */
-export function boundUnsent(inFlight: readonly InFlight[], events: ServerEvents): void {
+export function boundUnsent(inFlight: readonly Exchange[], events: ServerEvents): void {
   const held = new Map<Http2Connection | string, number>()
   let heldBytes = 0
   for (const one of inFlight) {
@@ -233,7 +230,7 @@ export function boundUnsent(inFlight: readonly InFlight[], events: ServerEvents)
 }
 
 /** Returns the connection or client address that an HTTP/2 answer waits for; undefined: it is not HTTP/2. */
-function holderOf({ addressKey, connection }: InFlight): Http2Connection | string | undefined {
+function holderOf({ addressKey, connection }: Exchange): Http2Connection | string | undefined {
   const { protocol } = connection
   if (!(protocol instanceof Http2Connection)) return undefined
   return protocol.isShared ? addressKey : protocol

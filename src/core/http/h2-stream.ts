@@ -1,11 +1,11 @@
-/** Presents an HTTP/2 stream (RFC 9113) as a request, which is its own channel, and a response. */
+/** Presents an HTTP/2 stream (RFC 9113) as a request and a response. */
 import { constants, type ServerHttp2Stream } from 'node:http2'
 import type { Http2Connection } from './h2-connection.ts'
-import type { ClientChannel, IncomingRequest, OutgoingResponse } from './messages.ts'
+import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
 
-export class StreamRequest implements IncomingRequest, ClientChannel {
+export class StreamRequest implements IncomingRequest {
   readonly httpVersion = '2.0'
   readonly method: string | undefined
   readonly url: string
@@ -15,8 +15,6 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
   receivedBytes = 0
   /** The body's own share of the turn, on a connection of many clients; undefined: the connection's share counts. Written by its carrier. */
   share: Share | undefined
-  /** Bytes given to the stream. Written by StreamResponse only. */
-  writtenBytes = 0
   readonly stream: ServerHttp2Stream
   readonly carrier: Http2Connection
 
@@ -41,19 +39,6 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     })
   }
 
-  /** Each request is its own channel: its end does not end others. */
-  get socket(): ClientChannel {
-    return this
-  }
-
-  get bytesRead(): number {
-    return this.receivedBytes
-  }
-
-  get takenBytes(): number {
-    return this.writtenBytes - this.stream.writableLength
-  }
-
   get complete(): boolean {
     return !this.bodyFollows || (this.stream.state.remoteClose === 1 && !this.stream.aborted)
   }
@@ -66,16 +51,8 @@ export class StreamRequest implements IncomingRequest, ClientChannel {
     return this.stream.destroyed
   }
 
-  get isCutOff(): boolean {
-    return this.stream.errored === CUT_OFF
-  }
-
   destroy(): void {
     cutOff(this.stream)
-  }
-
-  endConnection(): void {
-    this.carrier.leave()
   }
 }
 
@@ -86,6 +63,7 @@ export class StreamResponse implements OutgoingResponse {
   readonly #stream: ServerHttp2Stream
   readonly #request: StreamRequest
   #hasBody = true
+  #writtenBytes = 0
   #isEnded = false
 
   constructor(request: StreamRequest) {
@@ -113,6 +91,18 @@ export class StreamResponse implements OutgoingResponse {
     return this.#stream.writableLength
   }
 
+  get takenBytes(): number {
+    return this.#writtenBytes - this.#stream.writableLength
+  }
+
+  get isCutOff(): boolean {
+    return this.#stream.errored === CUT_OFF
+  }
+
+  endConnection(): void {
+    this.#request.carrier.leave()
+  }
+
   writeContinue(): void {
     if (!this.destroyed) this.#stream.additionalHeaders({ ':status': 100 })
   }
@@ -124,7 +114,7 @@ export class StreamResponse implements OutgoingResponse {
 
   write(chunk: Buffer): boolean {
     if (!this.#hasBody || this.destroyed) return true
-    this.#request.writtenBytes += chunk.length
+    this.#writtenBytes += chunk.length
     return this.#stream.write(chunk)
   }
 
@@ -153,7 +143,7 @@ export class StreamResponse implements OutgoingResponse {
   #finish(body?: Buffer): void {
     if (this.destroyed) return
     if (body !== undefined && body.length > 0 && this.#hasBody) {
-      this.#request.writtenBytes += body.length
+      this.#writtenBytes += body.length
       this.#stream.end(body)
     } else if (this.#hasBody) this.#stream.end()
     if (!this.#request.bodyFollows) return

@@ -5,7 +5,7 @@ import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { Http1Request, Http1Response } from './http1-messages.ts'
 import type { ServerParts } from './server-parts.ts'
-import type { ClientChannel, Tunnel } from './messages.ts'
+import type { Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
 import { requestSyntax, type RequestHead } from './request-head.ts'
@@ -24,13 +24,15 @@ const INCOMPLETE = refuse('invalid_request', { cause: 'the connection ended befo
 const LATE = refuse('request_timeout', { cause: 'the head did not arrive in time' })
 const TINY_CHUNKS = refuse('invalid_request', { cause: 'a body of more framing than content' })
 
+const UNREAD = { method: '', httpVersion: '1.1' } as const
+
 /** IN_HEAD: a request is awaited. IN_BODY: its body is being read. IN_ANSWER: it is complete. OVER: nothing more is parsed. */
 const IN_HEAD = 0
 const IN_BODY = 1
 const IN_ANSWER = 2
 const OVER = 3
 
-export class Http1Connection implements ClientChannel, ProtocolConnection, Sharer {
+export class Http1Connection implements ProtocolConnection, Sharer {
   readonly socket: Socket
   readonly share: Share
   readonly client: ClientConnection
@@ -74,22 +76,6 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
     if (socket.isPaused()) socket.resume()
   }
 
-  get destroyed(): boolean {
-    return this.socket.destroyed
-  }
-
-  get bytesRead(): number {
-    return this.socket.bytesRead
-  }
-
-  get takenBytes(): number {
-    return takenBytes(this.socket)
-  }
-
-  get isKnown(): boolean {
-    return this.client.isProven
-  }
-
   /** No request is under way, and none has begun to arrive. */
   get isIdle(): boolean {
     return this.#phase === IN_HEAD && this.#reader.heldBytes === 0
@@ -110,13 +96,6 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
 
   destroy(): void {
     this.socket.destroy()
-  }
-
-  /** Writes an answer to what could not be read, and closes the connection. text: latin1. */
-  answerUnread(text: string): void {
-    if (!this.socket.writable) return
-    this.socket.write(text, 'latin1')
-    this.#linger()
   }
 
   /** undefined: the framing is not sound, so nothing behind the head is read. */
@@ -171,7 +150,7 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
   }
 
   #lookForProgress(nowMs: number): void {
-    const movedBytes = this.socket.bytesRead + this.takenBytes
+    const movedBytes = this.socket.bytesRead + takenBytes(this.socket)
     if (movedBytes !== this.#movedBytes || this.#movedMs === 0) {
       this.#movedBytes = movedBytes
       this.#movedMs = nowMs
@@ -312,8 +291,10 @@ export class Http1Connection implements ClientChannel, ProtocolConnection, Share
     const seen = isInBody ? '' : this.#reader.unread()
     this.#stop()
     this.#deadlineMs = performance.now() + LINGER_MS
+    if (!isInBody) this.#response = new Http1Response(this, UNREAD, false)
     // A refused request whose body breaks off has had its answer.
-    if (!isInBody || !this.#isAnswered) this.#parts.events.unreadable(this, refusal, seen)
+    if (this.#response !== undefined && !this.#isAnswered)
+      this.#parts.events.unreadable(this.client, this.#response, refusal, seen)
     else if (this.#response === undefined) this.#linger()
   }
 

@@ -5,6 +5,7 @@ import type { Framing } from '../rules/framing.ts'
 import { HeadWriter } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
+import { takenBytes } from './node-internals.ts'
 import type { RequestHead } from './request-head.ts'
 
 export class Http1Request implements IncomingRequest {
@@ -12,7 +13,7 @@ export class Http1Request implements IncomingRequest {
   readonly url: string
   readonly httpVersion: '1.0' | '1.1'
   readonly rawHeaders: string[]
-  readonly socket: Http1Connection
+  readonly #connection: Http1Connection
   receivedBytes = 0
   /** The end of the body has come. Written by the connection. */
   complete = false
@@ -24,16 +25,16 @@ export class Http1Request implements IncomingRequest {
     this.url = head.target
     this.httpVersion = head.httpVersion
     this.rawHeaders = head.rawHeaders
-    this.socket = connection
+    this.#connection = connection
   }
 
   framed(framing: Framing | undefined): void {
-    if (framing !== undefined && framing.body !== 'none') this.body = new Body(this.socket)
-    this.socket.frame(framing)
+    if (framing !== undefined && framing.body !== 'none') this.body = new Body(this.#connection)
+    this.#connection.frame(framing)
   }
 
   takeOver(): ReturnType<Http1Connection['takeOver']> {
-    return this.socket.takeOver()
+    return this.#connection.takeOver()
   }
 
   /** Passes on a piece of the body, or null for its end; returns false when no more is wanted until the body is read. */
@@ -85,7 +86,7 @@ export class Http1Response implements OutgoingResponse {
 
   constructor(
     connection: Http1Connection,
-    { method, httpVersion }: RequestHead,
+    { method, httpVersion }: Pick<RequestHead, 'method' | 'httpVersion'>,
     persists: boolean,
   ) {
     this.#connection = connection
@@ -96,6 +97,10 @@ export class Http1Response implements OutgoingResponse {
 
   get writableLength(): number {
     return this.#connection.socket.writableLength
+  }
+
+  get takenBytes(): number {
+    return takenBytes(this.#connection.socket)
   }
 
   writeContinue(): void {
@@ -211,7 +216,7 @@ export class Http1Response implements OutgoingResponse {
 let dateSecond = 0
 let dateText = ''
 /** Returns the line of the field Date (RFC 9110 5.6.7), which is made at most once a second. */
-export function dateField(): string {
+function dateField(): string {
   const second = Math.floor(Date.now() / 1000)
   if (second !== dateSecond) {
     dateSecond = second

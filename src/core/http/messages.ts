@@ -9,27 +9,12 @@ export interface Tunnel {
   readonly head: Buffer
 }
 
-/** The channel of a request: its HTTP/1.1 connection, or its HTTP/2 stream. */
-export interface ClientChannel {
-  readonly destroyed: boolean
-  /** Bytes received on the channel. */
-  readonly bytesRead: number
-  /** Written bytes that the kernel or the connection's protocol has taken. */
-  readonly takenBytes: number
-  destroy(): unknown
-  /** The gateway, not the client, destroyed the stream; undefined: this is a connection. */
-  readonly isCutOff?: boolean | undefined
-  /** Refuses new requests on the stream's connection; undefined: this is a connection, which the response ends. */
-  readonly endConnection?: (() => void) | undefined
-}
-
 export interface IncomingRequest {
   readonly method?: string | undefined
   readonly url?: string | undefined
   readonly httpVersion: string
   /** Flat name, value array, in the order and spelling received. */
   readonly rawHeaders: string[]
-  readonly socket: ClientChannel
   /** Whether a body follows, where the protocol says so whatever the fields say: HTTP/2 (RFC 9113 8.1). */
   readonly bodyFollows?: boolean | undefined
   /** Bytes of the body that have come. */
@@ -51,6 +36,12 @@ export interface OutgoingResponse {
   readonly destroyed: boolean
   readonly writableFinished: boolean
   readonly writableLength: number
+  /** Written bytes that the kernel, or HTTP/2, has taken. HTTP/1.1 counts all of the connection. */
+  readonly takenBytes: number
+  /** The gateway, not the client, ended the answer early. HTTP/2 alone. */
+  readonly isCutOff?: boolean | undefined
+  /** Refuses new requests on the connection; those under way finish. HTTP/2 alone: HTTP/1.1 has shouldKeepAlive. */
+  readonly endConnection?: (() => void) | undefined
   writeContinue(): void
   /** Sends a whole answer. body: with a declared length, or none. */
   send(status: number, headers: string[], body?: Buffer): void

@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import type { Connections, InFlight } from './connections.ts'
+import type { Connections } from './connections.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
 import { http1Limits, type ServerEvents, type ServerParts } from './server-parts.ts'
 import { Penalties } from './penalties.ts'
@@ -14,7 +14,7 @@ import type { TlsIdentity } from './tls-server.ts'
 import { createWayIn, type WayIn } from './way-in.ts'
 
 export interface PublicServerParts {
-  readonly connections: Connections<InFlight>
+  readonly connections: Connections
   /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay

@@ -4,7 +4,7 @@ import type { Config } from '../../config/config.ts'
 import type { Http2Abuse } from '../rules/http2-abuse.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import type { ConnectionRefusal } from './connection-limits.ts'
-import type { ClientConnection, Connections, InFlight } from './connections.ts'
+import type { ClientConnection, Connections } from './connections.ts'
 import type { StreamRequest } from './h2-stream.ts'
 import { Http2Connection } from './h2-connection.ts'
 import { Http1Connection } from './http1-connection.ts'
@@ -22,14 +22,19 @@ export interface ServerEvents {
   /** Must call framed() of the request before it returns. */
   request(request: IncomingRequest, response: OutgoingResponse, connection: ClientConnection): void
   /** What came is no request, or came too late. seen: the beginning of the head, as latin1; '' in a body. */
-  unreadable(connection: Http1Connection, refusal: Refusal, seen: string): void
+  unreadable(
+    connection: ClientConnection,
+    response: OutgoingResponse,
+    refusal: Refusal,
+    seen: string,
+  ): void
   abuse(kind: Http2Abuse): void
   /** The body of a request comes in pieces that are too small. */
   inPieces(request: StreamRequest): void
 }
 
 export interface ServerParts {
-  readonly connections: Connections<InFlight>
+  readonly connections: Connections
   readonly penalties: Penalties
   readonly events: ServerEvents
   /** The settings in force, which also apply to open connections. These two are written by PublicServer alone. */

@@ -2,6 +2,7 @@
  * All connections share a turn of the event loop: this limits what they start and take in together, for every protocol.
  * The excess waits: connections with parsed requests take turns, other bytes stay unread in their connections.
  */
+import type { ClientConnection } from './connections.ts'
 
 /** Requests that may begin in one turn. */
 const REQUESTS = 64
@@ -29,8 +30,7 @@ const CUT_BYTES = 32 * PIECE_BYTES_AT_LEAST
 /** A connection that shares the turn with others. */
 export interface Sharer {
   readonly share: Share
-  /** It has carried a valid credential. */
-  readonly isKnown: boolean
+  readonly client: Pick<ClientConnection, 'isProven'>
   /** Continues with what waited for its turn. Never throws. */
   goOn(): void
   /** Stops reading at once, even of bytes that have arrived. */
@@ -184,11 +184,12 @@ export class SharedTurn {
     }
   }
 
-  /** Stops all connections but the known ones that have used little: who sends too much shows only after reading. */
+  /** Stops all connections but the proven ones that have used little: who sends too much shows only after reading. */
   #stopOthers(): void {
     if (this.#hasStopped) return
     this.#hasStopped = true
-    for (const sharer of this.#sharers) if (!sharer.isKnown || isHeavy(sharer)) this.#stop(sharer)
+    for (const sharer of this.#sharers)
+      if (!sharer.client.isProven || isHeavy(sharer)) this.#stop(sharer)
     this.endSoon()
   }
 

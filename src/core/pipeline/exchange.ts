@@ -24,7 +24,7 @@ import type { UniqueTimestamps } from '../record/access-record.ts'
 
 /** Parts that all requests share, whatever configuration they began under. */
 export interface PipelineParts {
-  readonly connections: Connections<Exchange>
+  readonly connections: Connections
   readonly requestId: RequestIdOf
   readonly log: Log
   readonly metrics: Metrics

@@ -1,20 +1,19 @@
 /** Answers what came on an HTTP/1.1 connection and is no request, or did not arrive in time. */
-import type { Http1Connection } from '../http/http1-connection.ts'
+import type { ServerEvents } from '../http/server-parts.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
 import type { Stages } from './pipeline.ts'
-import type { Refusal } from '../rules/refusals.ts'
-import { answerText, respond } from './respond.ts'
+import { VIA } from '../rules/field-names.ts'
+import { refusalKinds, type Refusal } from '../rules/refusals.ts'
+import { respond } from './respond.ts'
 import { giveUp, type Charges } from './take-quota.ts'
 
-/** seen: the beginning of the head, as latin1; '' in a body. Nothing more is read on the connection. */
+/** Nothing more is read on the connection. */
 export async function refuseUnparsed(
   parts: PipelineParts,
   policy: Stages,
-  connection: Http1Connection,
-  { refusal, seen }: { refusal: Refusal; seen: string },
+  [{ current, origin }, response, refusal, seen]: Parameters<ServerEvents['unreadable']>,
 ): Promise<void> {
-  const { current, origin } = connection.client
-  if (current !== undefined) return interrupt(parts, current as Exchange, refusal)
+  if (current !== undefined) return interrupt(parts, current, refusal)
   parts.metrics.refusedUnparsed(refusal.code)
   const { address, proto } = origin
   const id = parts.requestId(undefined)
@@ -24,7 +23,9 @@ export async function refuseUnparsed(
   const { hsts } = policy.terms
   const strict = hsts !== undefined && proto === 'https' ? ['Strict-Transport-Security', hsts] : []
   const cors = policy.cors?.answerHeaders(originIn(seen)) ?? []
-  connection.answerUnread(answerText(refusal, ['X-Request-Id', id, ...quota, ...cors, ...strict]))
+  const { body, headers } = refusal.answer
+  const fields = ['X-Request-Id', id, ...quota, ...cors, ...strict, 'Via', VIA, ...headers]
+  response.send(refusalKinds[refusal.code].status, fields, body)
 }
 
 /** Ends a request already being served whose body broke off or took too long. */

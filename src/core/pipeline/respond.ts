@@ -1,6 +1,4 @@
 /** Writes every answer that the gateway itself makes. */
-import { STATUS_CODES } from 'node:http'
-import { dateField } from '../http/http1-messages.ts'
 import type { Exchange } from './exchange.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { VIA } from '../rules/field-names.ts'
@@ -39,19 +37,9 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   for (const text of fields) headers.push(text)
   const unwelcome = isUnwelcome(exchange, refusal)
   if (kind.close || hasUnreadBody(exchange) || unwelcome) response.shouldKeepAlive = false
-  if (unwelcome) exchange.request.socket.endConnection?.()
+  if (unwelcome) response.endConnection?.()
   exchange.responseBytes = exchange.request.method === 'HEAD' ? 0 : body.length
   response.send(kind.status, headers, body)
-}
-
-/** Returns the last answer of an HTTP/1.1 connection on which no request could be read, as latin1. headers: quota fields and request id, flat. */
-export function answerText(refusal: Refusal, headers: readonly string[]): string {
-  const { status } = refusalKinds[refusal.code]
-  const { body, headers: own } = refusal.answer
-  const fields = [...headers, 'Via', VIA, ...own]
-  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`
-  for (let at = 0; at < fields.length; at += 2) head += `${fields[at]}: ${fields[at + 1]}\r\n`
-  return `${head}${dateField()}Connection: close\r\n\r\n${body.toString('latin1')}`
 }
 
 /** Answers OPTIONS *, which asks what the gateway itself can do (RFC 9110 9.3.7); it concerns no backend and no quota. */

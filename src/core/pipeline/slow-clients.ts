@@ -46,13 +46,13 @@ export class SlowClients {
         refuseSlow(this.#parts, exchange, 'the body did not arrive in time')
       else if (rateBytes === 0) continue
       else if (isAnswerBlocked(exchange)) {
-        const bytes = request.socket.takenBytes
+        const bytes = response.takenBytes
         // The kernel has taken this much of the answer's body.
         const before = Math.max(0, responseBytes - response.writableLength)
         const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
         if (isTooSlow(pace, bytes, rateBytes, waitedMs)) cutOff(this.#parts, exchange)
       } else if (isBodyWanted(exchange)) {
-        const bytes = request.socket.bytesRead
+        const bytes = request.receivedBytes
         const pace = paceOf(this.#sending, exchange, bytes, rateBytes)
         if (isTooSlow(pace, bytes, rateBytes, waitedMs))
           refuseSlow(this.#parts, exchange, 'sends below the minimum rate')

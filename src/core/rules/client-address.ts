@@ -72,7 +72,7 @@ function withoutPort(entry: string): string {
 }
 
 /** An IP address as RFC 5952 writes it, without its zone, IPv4-mapped IPv6 as IPv4; undefined if the text is no address. */
-function readAddress(text: string): string | undefined {
+export function readAddress(text: string): string | undefined {
   if (isIPv4(text)) return text
   if (isIP(text) !== 6) return undefined
   // A zone would be looked up among this machine's interfaces.

@@ -1,5 +1,6 @@
 /** Reads the PROXY header, versions 1 and 2, in which a TCP load balancer names the client of a connection. */
-import { isIPv4, isIPv6, SocketAddress } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
+import { readAddress } from './client-address.ts'
 
 export interface ProxyHeader {
   /** Length of the header; bytes behind it are the client's. */
@@ -38,7 +39,7 @@ function readText(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
     /^PROXY TCP([46]) (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n$/.exec(line) ?? []
   const isAddress = version === '4' ? isIPv4 : isIPv6
   const isSound = isAddress(from) && isAddress(to) && ports.length === 2 && ports.every(isPort)
-  return isSound && !line.includes('%') ? { bytes: end + 1, address: canonical(from) } : undefined
+  return isSound && !line.includes('%') ? { bytes: end + 1, address: readAddress(from) } : undefined
 }
 
 const isPort = (text: string): boolean => Number(text) < 65_536 && String(Number(text)) === text
@@ -58,9 +59,5 @@ function readBinary(bytes: Buffer): ProxyHeader | 'incomplete' | undefined {
   if (isUnknown) return { bytes: length, address: undefined }
   const from = bytes.subarray(V2_HEAD_BYTES, V2_HEAD_BYTES + addressBytes)
   const text = addressBytes === 4 ? from.join('.') : from.toString('hex').match(/.{4}/g)?.join(':')
-  return { bytes: length, address: canonical(text ?? '') }
+  return { bytes: length, address: readAddress(text ?? '') }
 }
-
-/** The address as RFC 5952 writes it. */
-const canonical = (address: string): string =>
-  isIPv4(address) ? address : new SocketAddress({ address, family: 'ipv6' }).address

@@ -29,7 +29,8 @@ export interface Walked {
 /** Stands for the secret of the named key; no key has this text. */
 export const STAND_IN = 'stands-for-the-key-that-was-named'
 
-const UNSENT = { begin: () => true, send: () => {} }
+const NO_SOCKET = new Socket()
+const UNSENT = { begin: () => true, send: () => {}, takenBytes: 0 }
 const ID = createRequestId({ bootMs: 0, random: new Uint8Array(8) })
 
 export interface WalkOptions {
@@ -51,9 +52,9 @@ export async function walkThrough(
   const address = question.address ?? '127.0.0.1'
   const origin = { address, isNamed: true, proto, door: { isClosed: false } }
   const arrival = {
-    connection: new ClientConnection(request.socket, origin, undefined),
+    connection: new ClientConnection(NO_SOCKET, origin, undefined),
     request,
-    response: Object.assign(new ServerResponse(new IncomingMessage(request.socket)), UNSENT),
+    response: Object.assign(new ServerResponse(new IncomingMessage(NO_SOCKET)), UNSENT),
   }
   const exchange = new Exchange(ID, arrival, framing, stages)
   onAddress(exchange.addressKey)
@@ -123,7 +124,6 @@ function requestOf({ method, target, headers, keyId }: Question) {
     rawHeaders,
     complete: true,
     body: undefined,
-    socket: Object.assign(new Socket(), { takenBytes: 0 }),
     receivedBytes: 0,
   }
 }

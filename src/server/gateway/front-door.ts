@@ -10,7 +10,7 @@ import { Connections } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
 import { PublicServer } from '../../core/http/public-server.ts'
 import type { ServerEvents } from '../../core/http/server-parts.ts'
-import type { Exchange, PipelineParts } from '../../core/pipeline/exchange.ts'
+import type { PipelineParts } from '../../core/pipeline/exchange.ts'
 import { handle } from '../../core/pipeline/pipeline.ts'
 import { interrupt, refuseUnparsed } from '../../core/pipeline/refuse-unparsed.ts'
 import { SlowClients } from '../../core/pipeline/slow-clients.ts'
@@ -39,7 +39,7 @@ export class FrontDoor {
   /** policy: the first one. Throws an Error that names key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
     const { log, metrics } = lasting
-    const connections = new Connections<Exchange>(roomFor(config, log), metrics.connectionDisplaced)
+    const connections = new Connections(roomFor(config, log), metrics.connectionDisplaced)
     metrics.watchConnections(() => connections.size)
     lasting.load.arrivals = connections.arrivals
     this.#parts = { ...lasting, connections, isDraining: false }
@@ -76,8 +76,7 @@ export class FrontDoor {
       },
       request: (request, response, connection) =>
         void handle(this.#parts, this.#policy, { connection, request, response }),
-      unreadable: (connection, refusal, seen) =>
-        void refuseUnparsed(this.#parts, this.#policy, connection, { refusal, seen }),
+      unreadable: (...unread) => void refuseUnparsed(this.#parts, this.#policy, unread),
       abuse: (kind) => metrics.http2Abuse(kind),
       inPieces: (request) => {
         const exchange = connections.inFlight.find((one) => one.request === request)
@@ -159,7 +158,7 @@ export class FrontDoor {
       giveUp(this.#parts, exchange)
       if (exchange.status === 0)
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
-      else exchange.request.socket.destroy()
+      else exchange.response.destroy()
     }
   }
 }

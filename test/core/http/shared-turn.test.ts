@@ -7,7 +7,7 @@ function sharing(shared: SharedTurn, isKnown: boolean) {
   const happened: string[] = []
   const sharer: Sharer = {
     share: new Share(shared),
-    isKnown,
+    client: { isProven: isKnown },
     goOn: () => happened.push('goes on'),
     stopReading: () => happened.push('stops'),
     readOn: () => happened.push('reads on'),
