@@ -63,7 +63,6 @@ export class ClientConnection {
     this.addressKey = addressKey
   }
 
-  /** More has come behind the request under way. */
   get hasMore(): boolean {
     return this.protocol?.hasMore === true
   }

@@ -38,10 +38,7 @@ export class Http2Connection implements ProtocolConnection, Sharer {
   readonly hasMore = false
   readonly #parts: ServerParts
   readonly #startedMs = performance.now()
-  /** Number of requests begun; #bodies counts those with a body. */
-  #streams = 0
-  #bodies = 0
-  #bodyBytes = 0
+  readonly #use = { streams: 0, bodies: 0, bodyBytes: 0 }
   /** Time at which a look last found a request under way. */
   #busyMs = this.#startedMs
   /** Time at which its last frame was sent; undefined: it is open. */
@@ -51,7 +48,6 @@ export class Http2Connection implements ProtocolConnection, Sharer {
   /** Requests that are parsed but have not begun. */
   readonly #parsed: StreamRequest[] = []
 
-  /** socket: the TLS socket of the client's connection, or its transport. */
   constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {
     this.client = client
     this.socket = socket
@@ -79,16 +75,11 @@ export class Http2Connection implements ProtocolConnection, Sharer {
     client.transport.once('close', () => turn.leave(this))
   }
 
-  get proto(): 'http' | 'https' {
-    return this.client.origin.proto
-  }
-
   /** The peer is a trusted proxy, which serves many clients: abuse by one must not end the requests of others. */
   get isShared(): boolean {
     return this.client.addressKey === undefined
   }
 
-  /** Starts a request, or lets it wait for its turn. */
   #arrived(request: StreamRequest): void {
     const { turn } = this.#parts.connections
     if (this.#parsed.length === 0 && turn.mayBegin(this.share)) return this.#begin(request)
@@ -114,8 +105,8 @@ export class Http2Connection implements ProtocolConnection, Sharer {
     // The client has reset the stream before its request began.
     if (request.stream.closed || request.destroyed) return events.abuse('reset')
     turn.began(this.share)
-    this.#streams += 1
-    if (request.bodyFollows) this.#bodies += 1
+    this.#use.streams += 1
+    if (request.bodyFollows) this.#use.bodies += 1
     events.request(request, new StreamResponse(request), this.client)
   }
 
@@ -131,10 +122,8 @@ export class Http2Connection implements ProtocolConnection, Sharer {
   /** A piece of the body of one of its requests has come. */
   took(request: StreamRequest, bytes: number): void {
     const { events, connections } = this.#parts
-    const { turn } = connections
-    this.#bodyBytes += bytes
-    turn.took(bytes)
-    const share = this.isShared ? (request.share ??= new Share(turn)) : this.share
+    this.#use.bodyBytes += bytes
+    const share = this.isShared ? (request.share ??= new Share(connections.turn)) : this.share
     if (share.take(bytes)) return
     if (this.isShared) events.inPieces(request)
     else this.endFor('flood')
@@ -147,7 +136,6 @@ export class Http2Connection implements ProtocolConnection, Sharer {
     this.#parts.events.abuse('refused')
   }
 
-  /** Refuses new requests; those under way finish. */
   closeIdle(): void {
     this.session.close()
   }
@@ -188,7 +176,7 @@ export class Http2Connection implements ProtocolConnection, Sharer {
       return
     }
     const { headersMs, idleMs } = this.#parts.config.timeouts
-    const waitMs = this.#streams === 0 ? headersMs : idleMs
+    const waitMs = this.#use.streams === 0 ? headersMs : idleMs
     if (!session.closed && nowMs - this.#busyMs < waitMs) return
     this.#endedMs = nowMs
     session.close()
@@ -196,14 +184,9 @@ export class Http2Connection implements ProtocolConnection, Sharer {
 
   #isFlood(nowMs: number): boolean {
     const { headerBytes, urlBytes } = this.#parts.config.limits
-    const use = {
-      ageMs: nowMs - this.#startedMs,
-      streams: this.#streams,
-      bodies: this.#bodies,
-      bodyBytes: this.#bodyBytes,
-      writtenBytes: this.socket.bytesWritten,
-    }
-    return this.socket.bytesRead > allowedBytes(use, headerBytes + urlBytes)
+    const { bytesRead, bytesWritten } = this.socket
+    const use = { ...this.#use, ageMs: nowMs - this.#startedMs, writtenBytes: bytesWritten }
+    return bytesRead > allowedBytes(use, headerBytes + urlBytes)
   }
 }
 

@@ -20,13 +20,14 @@ export class StreamRequest implements IncomingRequest {
 
   constructor(stream: ServerHttp2Stream, carrier: Http2Connection, rawHeaders: readonly string[]) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
+    const { proto } = carrier.client.origin
     this.stream = stream
     this.carrier = carrier
     this.method = method
     this.rawHeaders = fields
     // A scheme other than the connection's names another origin; it is judged like the absolute form of a target.
     this.url =
-      scheme === undefined || scheme === carrier.proto || path === undefined
+      scheme === undefined || scheme === proto || path === undefined
         ? (path ?? authority ?? '')
         : `${scheme}://${authority ?? ''}${path}`
     this.bodyFollows = !stream.endAfterHeaders

@@ -58,7 +58,6 @@ export class Http1Connection implements ProtocolConnection, Sharer {
   #movedBytes = 0
   #movedMs = 0
 
-  /** socket: the TLS socket of the client's connection, or its transport. */
   constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {
     this.socket = socket
     this.client = client
@@ -81,7 +80,6 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     return this.#phase === IN_HEAD && this.#reader.heldBytes === 0
   }
 
-  /** More has come behind the request under way. */
   get hasMore(): boolean {
     return this.#reader.heldBytes > 0
   }
@@ -119,7 +117,6 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     return { socket: this.socket, head }
   }
 
-  /** The stream of the body wants more. */
   readBody(): void {
     this.#isBodyWanted = true
     this.#advance()
@@ -139,7 +136,6 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     this.#controlReading()
   }
 
-  /** Looks whether the present wait is too long. */
   onLook(nowMs: number): void {
     if (this.#isTunnel) return
     if (this.#response !== undefined) return this.#lookForProgress(nowMs)
@@ -276,7 +272,6 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     const { piece, pieceChunks } = this.#reader
     const request = this.#request
     if (request !== undefined) request.receivedBytes += piece.length
-    this.#parts.connections.turn.took(piece.length, pieceChunks)
     if (!this.share.take(piece.length, pieceChunks)) {
       this.#fail(TINY_CHUNKS)
       return false
@@ -327,7 +322,6 @@ export class Http1Connection implements ProtocolConnection, Sharer {
     this.#advance()
   }
 
-  /** The next request may begin. */
   #awaitNext(): void {
     this.#request = undefined
     this.#phase = IN_HEAD

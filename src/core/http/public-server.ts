@@ -57,7 +57,6 @@ export class PublicServer {
     ).unref()
   }
 
-  /** Number of HTTP/2 connections. */
   get http2Size(): number {
     return [...this.#http2()].length
   }
@@ -117,7 +116,6 @@ export class PublicServer {
     }
   }
 
-  /** Destroys all connections. */
   destroy(): void {
     for (const { protocol, transport } of this.#parts.connections.all())
       (protocol ?? transport).destroy()

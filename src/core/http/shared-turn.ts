@@ -68,8 +68,9 @@ export class Share {
     if (this.#begun === OWN_REQUESTS / 2) this.#turn.endSoon()
   }
 
-  /** Counts pieces of a body; returns false if they are more framing than content. */
+  /** Counts pieces of a body, here and for all connections; returns false if they are more framing than content. */
   take(bytes: number, pieces = 1): boolean {
+    this.#turn.took(bytes, pieces)
     this.#renew()
     const before = this.#pieces
     this.#pieces += pieces
@@ -141,7 +142,6 @@ export class SharedTurn {
     this.endSoon()
   }
 
-  /** Counts pieces of a body of any connection. */
   took(bytes: number, pieces = 1): void {
     if (bytes >= SMALL_BYTES * pieces) return
     this.#smallPieces += pieces

@@ -101,7 +101,7 @@ export function walk(
   if (isRefusal(framing)) return beforeAuthentication(stages, exchange, framing)
   const target = stages.checkTarget(exchange.request, framing.host, exchange.proto)
   if (isRefusal(target)) return beforeAuthentication(stages, exchange, target)
-  if (target.asterisk) {
+  if (target.path === '*') {
     return whenKnown(stages.peekAnonymous(exchange.addressKey), (headers) => {
       exchange.quotaHeaders = headers
       answerAsterisk(exchange)

@@ -3,12 +3,10 @@ import type { IncomingMessage } from 'node:http'
 import { refuse, type Refusal } from './refusals.ts'
 
 export interface Target {
-  /** The part before the query, not decoded: routed, logged and counted under this very text. */
+  /** The part before the query, not decoded: routed, logged and counted under this very text. `*` asks about the gateway itself. */
   readonly path: string
   /** Path and query as received, without scheme and authority; goes to the backend byte for byte. */
   readonly raw: string
-  /** `OPTIONS *`: asks about the gateway itself, names no path. */
-  readonly asterisk: boolean
 }
 
 export type CheckTarget = ReturnType<typeof createCheckTarget>
@@ -36,7 +34,7 @@ export function createCheckTarget(urlBytes: number) {
   }
 }
 
-const ASTERISK: Target = { path: '*', raw: '*', asterisk: true }
+const ASTERISK: Target = { path: '*', raw: '*' }
 const NO_FORM = refuse('invalid_request', { cause: 'target is in no form that is served' })
 const NOT_OURS = refuse('invalid_request', { cause: 'target is of another origin than Host' })
 
@@ -68,7 +66,7 @@ function checkPath(target: string): Target | Refusal {
     (plainPath.test(path) ? undefined : (faultOf(path, pathFaults) ?? utf8Fault(path))) ??
     (mark === -1 ? undefined : faultOf(target.slice(mark + 1), queryFaults))
   if (fault !== undefined) return refuse('invalid_request', { cause: fault })
-  return { path, raw: target, asterisk: false }
+  return { path, raw: target }
 }
 
 type Faults = readonly (readonly [RegExp, string])[]

@@ -31,7 +31,7 @@ export const STAND_IN = 'stands-for-the-key-that-was-named'
 
 const NO_SOCKET = new Socket()
 const UNSENT = { begin: () => true, send: () => {}, takenBytes: 0 }
-const ID = createRequestId({ bootMs: 0, random: new Uint8Array(8) })
+const ID = createRequestId(0, new Uint8Array(8))
 
 export interface WalkOptions {
   /** Scheme of the listener. */

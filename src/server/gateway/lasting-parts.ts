@@ -61,7 +61,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     usedKeys: new Map<string, true>(),
     /** Secret of the day from which the keys of TLS tickets are made. */
     ticketSecret,
-    requestId: createRequestId({ bootMs: Date.now(), random: randomBytes(8) }),
+    requestId: createRequestId(Date.now(), randomBytes(8)),
     lessee: createQuota(options),
     /** Collects what every request notes of its key. */
     tally,
