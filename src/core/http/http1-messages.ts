@@ -193,7 +193,7 @@ export class Http1Response implements OutgoingResponse {
 
   once(event: 'close' | 'drain', listener: () => void): void {
     if (event === 'drain') this.#onDrain = listener
-    else this.#onClose = both(this.#onClose, listener)
+    else this.#onClose = listener
   }
 
   /** The connection has taken all that was written. */
@@ -224,12 +224,3 @@ function dateField(): string {
   }
   return dateText
 }
-
-/** Joins two listeners. Most answers have one, so this is cheaper than a list for each answer. */
-const both = (first: (() => void) | undefined, then: () => void): (() => void) =>
-  first === undefined
-    ? then
-    : () => {
-        first()
-        then()
-      }

@@ -51,6 +51,6 @@ export interface OutgoingResponse {
   write(chunk: Buffer): boolean
   end(): unknown
   destroy(): unknown
-  /** close: the answer has been written, or nothing more of it can be; it may come before end() has returned. */
+  /** One listener each. close: the answer has been written, or nothing more of it can be; it may come before end() has returned. */
   once(event: 'close' | 'drain', listener: () => void): unknown
 }

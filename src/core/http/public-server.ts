@@ -28,6 +28,8 @@ export class PublicServer {
   readonly #server: Server
   readonly #secret: ReturnType<typeof keepDaily>
   readonly #looks: NodeJS.Timeout
+  /** The performance.now() from which each look closes idle connections. Written by stop(). */
+  #idleUntilMs = Infinity
   /** Written by the constructor and by the function that prepare() returns. */
   #way: WayIn
 
@@ -51,6 +53,7 @@ export class PublicServer {
       () => {
         const nowMs = performance.now()
         for (const { protocol } of connections.all()) protocol?.onLook(nowMs)
+        if (nowMs >= this.#idleUntilMs) this.#closeIdle()
         boundUnsent(connections.inFlight, events)
       },
       Math.min(LOOK_EVERY_MS, headersMs, requestMs),
@@ -95,21 +98,20 @@ export class PublicServer {
    */
   stop(idleMs: number): Promise<void> {
     return new Promise((resolve) => {
-      const closing = setTimeout(() => this.closeIdle(), idleMs)
+      this.#idleUntilMs = performance.now() + idleMs
       this.#server.close(() => {
-        clearTimeout(closing)
         clearInterval(this.#looks)
         this.#secret.stop()
         resolve()
       })
-      if (idleMs === 0) this.closeIdle()
+      if (idleMs === 0) this.#closeIdle()
       // HTTP/2 clients get GOAWAY and lose nothing: requests already on their way are refused as not begun (RFC 9113 6.8).
       for (const connection of this.#http2()) connection.closeIdle()
     })
   }
 
   /** Closes connections that wait for a next request, or for their first. */
-  closeIdle(): void {
+  #closeIdle(): void {
     for (const { protocol, transport } of this.#parts.connections.all()) {
       if (protocol === undefined) transport.destroy()
       else protocol.closeIdle()

@@ -114,7 +114,9 @@ export class FrontDoor {
   async drain({ timeoutMs, idleMs }: { timeoutMs: number; idleMs: number }): Promise<number> {
     this.#parts.isDraining = true
     this.#upstreams.drain()
-    this.#sayLast(idleMs)
+    // The last answer of each connection says so. What came behind it is answered as well.
+    for (const { connection, response } of this.#parts.connections.inFlight)
+      if (!response.headersSent && !connection.hasMore) response.shouldKeepAlive = false
     // The end of the last connection is reported one turn later: it was not cut off.
     const stopped = this.#server
       .stop(idleMs)
@@ -134,21 +136,6 @@ export class FrontDoor {
     clearInterval(this.#reviews)
     this.#slowClients.close()
     this.#server.destroy()
-  }
-
-  /** Announces the end at the start of a drain: the last answer of each connection says so, or a close follows it. */
-  #sayLast(idleMs: number): void {
-    const { connections } = this.#parts
-    const keepsIdleUntilMs = performance.now() + idleMs
-    const closeIdle = (): void => {
-      if (performance.now() >= keepsIdleUntilMs) this.#server.closeIdle()
-    }
-    for (const { connection, response } of connections.inFlight) {
-      // An answer whose head has gone out can no longer say that it is the last, so a close follows it.
-      response.once('close', () => setImmediate(closeIdle))
-      // What came behind it is answered as well.
-      if (!response.headersSent && !connection.hasMore) response.shouldKeepAlive = false
-    }
   }
 
   /** Answers at the end of a drain what can still be answered. */
