@@ -54,11 +54,13 @@ export class Share {
   }
 
   get begun(): number {
-    return this.#isOfThisTurn() ? this.#begun : 0
+    this.#renew()
+    return this.#begun
   }
 
   get pieces(): number {
-    return this.#isOfThisTurn() ? this.#pieces : 0
+    this.#renew()
+    return this.#pieces
   }
 
   begin(): void {
@@ -80,12 +82,8 @@ export class Share {
     return this.#pieces < PIECES || this.#bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#pieces
   }
 
-  #isOfThisTurn(): boolean {
-    return this.#number === this.#turn.number
-  }
-
   #renew(): void {
-    if (this.#isOfThisTurn()) return
+    if (this.#number === this.#turn.number) return
     this.#number = this.#turn.number
     this.#begun = this.#pieces = this.#bytes = 0
   }
