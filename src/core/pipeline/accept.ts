@@ -1,9 +1,9 @@
-/** First stage: makes the exchange with its id and client address, and ensures that it is recorded whatever happens to it. */
+/** First stage and last: accept makes the exchange with its id and client address, and ensures that it is recorded whatever happens to it. */
+import { fieldOf } from '../rules/field-names.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import { Exchange, type Arrival, type PipelineParts } from './exchange.ts'
 import type { Stages } from './pipeline.ts'
-import { record } from './record.ts'
 import { giveUp } from './take-quota.ts'
 
 export function accept(
@@ -31,4 +31,33 @@ export function accept(
   const { origin, hasMore } = arrival.connection
   if (origin.door.isClosed || (parts.isDraining && !hasMore)) response.shouldKeepAlive = false
   return exchange
+}
+
+/** Runs exactly once for every exchange: one log line and one set of metrics. */
+function record(parts: PipelineParts, exchange: Exchange): void {
+  exchange.recorded = true
+  exchange.goOn()
+  const { log, metrics, tally, tracing, recent } = parts
+  const endedMs = performance.now()
+  const nowMs = Date.now()
+  const totalMs = endedMs - exchange.startedMs
+  const backendMs =
+    exchange.backendStartedMs === undefined
+      ? undefined
+      : (exchange.backendEndedMs ?? endedMs) - exchange.backendStartedMs
+  const gatewayMs = totalMs - (backendMs ?? 0) - exchange.waitedMs
+  const { caller, route, trace } = exchange
+  const isTunnel = exchange.status === 101
+  if (caller !== undefined) {
+    tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal)
+    if (route?.deprecated === true) {
+      const agent = fieldOf(exchange.request.rawHeaders, 'user-agent')
+      tally.deprecated.called(route.name, caller.clientId, agent, nowMs)
+    }
+  }
+  const times = { nowMs, totalMs, gatewayMs, backendMs }
+  metrics.requestDone(exchange, times)
+  if (trace !== undefined) tracing.ended(exchange, trace, endedMs)
+  recent.note(exchange, times)
+  log.access(exchange, times)
 }

@@ -10,7 +10,7 @@ import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { whenKnown } from '../rules/when-known.ts'
-import type { Lateness } from './shed-load.ts'
+import type { Lateness } from './check-ban.ts'
 
 export interface AuthenticateDeps {
   readonly keyRing: Pick<KeyRing, 'find'>

@@ -1,14 +1,16 @@
-/** Answers a banned key from memory, before the store or a backend is involved. */
+/** The stages that cost an authenticated caller nothing and involve neither the store nor a backend: check-ban, shed-load, check-deprecation. */
 import type { BanBook } from '../bans/ban-book.ts'
 import type { Lessee } from '../quota/lessee.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { Judged } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { endsAtSeconds } from '../rules/ban-policy.ts'
+import { passesFromMs } from '../rules/deprecation.ts'
+import { OVERLOADED, type Shed } from '../rules/overload.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { banHeaders, usedUp } from '../rules/quota-headers.ts'
-import type { Charges } from './take-quota.ts'
+import { setQuota, type Charges } from './take-quota.ts'
 
 interface BanAnswer {
   readonly ban: BanRecord
@@ -18,6 +20,7 @@ interface BanAnswer {
   readonly headers: readonly string[]
 }
 
+/** Answers a banned key from memory. */
 export function createCheckBan(bans: BanBook, { lessee, tally, timestamps }: Charges) {
   /** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
   const answers = new WeakMap<Caller, BanAnswer>()
@@ -54,5 +57,37 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
       retryAfterSeconds,
       limited: { reason: ban.by ?? 'strikes' },
     }),
+  }
+}
+
+/** What the last look at the event loop says has to be refused. */
+export interface Lateness {
+  readonly shed: Shed
+}
+
+/** Refuses even authenticated callers while the event loop is much too late. */
+export function createShedLoad(load: Lateness, lessee: Lessee) {
+  return function shedLoad(exchange: Judged, caller: Caller): Refusal | undefined {
+    if (load.shed !== 'everything') return undefined
+    setQuota(exchange, caller, lessee.known(caller.clientId, caller.limits))
+    return OVERLOADED
+  }
+}
+
+const REMOVED = refuse('operation_removed')
+
+/** Refuses an operation that is switched off or gone. epochMs: Unix time in ms. */
+export function createCheckDeprecation(epochMs: () => number) {
+  return function checkDeprecation({ route }: Judged, { clientId }: Caller): Refusal | undefined {
+    if (route?.withdrawal === undefined) return undefined
+    const nowMs = epochMs()
+    const fromMs = passesFromMs(route.withdrawal, clientId, nowMs)
+    if (fromMs <= nowMs) return undefined
+    if (fromMs === Infinity) return REMOVED
+    const retryAfterSeconds = Math.ceil((fromMs - nowMs) / 1000)
+    return refuse('operation_in_brownout', {
+      detail: `Retry in ${retryAfterSeconds} s.`,
+      retryAfterSeconds,
+    })
   }
 }

@@ -7,15 +7,17 @@ import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
 import { createTokenCallers } from '../../core/credentials/token-callers.ts'
 import type { Config } from '../../config/config.ts'
-import { createAnswerPreflight } from '../../core/pipeline/answer-preflight.ts'
 import { createAuthenticate } from '../../core/pipeline/authenticate.ts'
-import { createCheckBan } from '../../core/pipeline/check-ban.ts'
-import { createCheckDeprecation } from '../../core/pipeline/check-deprecation.ts'
+import {
+  createCheckBan,
+  createCheckDeprecation,
+  createShedLoad,
+  type Lateness,
+} from '../../core/pipeline/check-ban.ts'
 import { createForward } from '../../core/pipeline/forward.ts'
 import type { Terms } from '../../core/pipeline/exchange.ts'
-import { createMatchRoute } from '../../core/pipeline/match-route.ts'
+import { createAnswerPreflight, createMatchRoute } from '../../core/pipeline/match-route.ts'
 import { createReceiveBody } from '../../core/pipeline/receive-body.ts'
-import { createShedLoad, type Lateness } from '../../core/pipeline/shed-load.ts'
 import { createTakeQuota, type Charges } from '../../core/pipeline/take-quota.ts'
 import { createTakeTurn } from '../../core/pipeline/take-turn.ts'
 import { createCors } from '../../core/rules/cors.ts'
