@@ -13,7 +13,7 @@ import type { Caller } from '../rules/credentials.ts'
 import { accept } from './accept.ts'
 import type { createAuthenticate } from './authenticate.ts'
 import type { createCheckBan, createCheckDeprecation, createShedLoad } from './check-ban.ts'
-import type { Admitted, createForward } from './forward.ts'
+import type { createForward } from './forward.ts'
 import { OUTSIDE, type createAnswerPreflight, type createMatchRoute } from './match-route.ts'
 import type { createReceiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
@@ -111,35 +111,32 @@ export function walk(
   if (unrouted === OUTSIDE) return beforeAuthentication(stages, exchange, unrouted)
   const preflight = stages.answerPreflight?.(exchange, target.path)
   if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
-  const caller = stages.authenticate(exchange, framing)
-  return whenKnown(caller, (known) => {
-    if (isRefusal(known)) return known
+  return unlessRefused(stages.authenticate(exchange, framing), (caller) => {
     connections.prove(exchange.connection)
-    return walkOn(stages, { exchange, framing, target: target.raw, caller: known }, unrouted)
+    return unlessRefused(judge(stages, exchange, caller, unrouted), () =>
+      unlessRefused(stages.takeTurn(exchange, caller), () =>
+        unlessRefused(stages.receiveBody(exchange), () => {
+          stages.forward({ exchange, framing, target: target.raw, caller })
+          return undefined
+        }),
+      ),
+    )
   })
 }
 
-/** Continues with an authenticated caller. */
-function walkOn(
-  stages: Stages,
-  request: Admitted,
-  routeRefusal: Refusal | undefined,
+/** Goes on with what a stage has let pass, in the same call where it is known at once. */
+function unlessRefused<Passed>(
+  answer: Passed | Refusal | Promise<Passed | Refusal>,
+  goOn: (passed: Passed) => End | Promise<End>,
 ): End | Promise<End> {
-  const { exchange, caller } = request
-  return whenKnown(judge(stages, exchange, caller, routeRefusal), (decision) =>
-    isRefusal(decision) ? decision : walkAdmitted(stages, request),
-  )
+  if (answer instanceof Promise)
+    return answer.then((known) => (isRefusal(known) ? known : goOn(known)))
+  return isRefusal(answer) ? answer : goOn(answer)
 }
-
-/** The stages that judge() needs. */
-export type Judges = Pick<
-  Stages,
-  'checkBan' | 'shedLoad' | 'checkDeprecation' | 'takeQuota' | 'lessee'
->
 
 /** Decides whether a caller is let through, and charges it then. routeRefusal: the result of match-route. */
 export function judge(
-  stages: Judges,
+  stages: Pick<Stages, 'checkBan' | 'shedLoad' | 'checkDeprecation' | 'takeQuota' | 'lessee'>,
   exchange: Judged,
   caller: Caller,
   routeRefusal: Refusal | undefined,
@@ -160,19 +157,6 @@ export function judge(
     })
   }
   return stages.takeQuota(exchange, caller)
-}
-
-/** Continues with a charged request. */
-function walkAdmitted(stages: Stages, request: Admitted): End | Promise<End> {
-  const { exchange, caller } = request
-  return whenKnown(stages.takeTurn(exchange, caller), (noTurn) => {
-    if (noTurn !== undefined) return noTurn
-    return whenKnown(stages.receiveBody(exchange), (noBody) => {
-      if (noBody !== undefined) return noBody
-      stages.forward(request)
-      return undefined
-    })
-  })
 }
 
 function beforeAuthentication(
