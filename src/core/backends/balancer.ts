@@ -56,7 +56,6 @@ export class Balancer {
     return this.#permits.size === 0 && this.#line.length === 0
   }
 
-  /** Number of requests that wait. */
   get waiting(): number {
     return this.#line.length
   }
@@ -112,7 +111,6 @@ export class Balancer {
     )
   }
 
-  /** A connection could be made. */
   connected(backend: Backend): void {
     if (!backend.standing.isClear)
       this.#judge(backend, (nowMs) => backend.standing.connected(nowMs))

@@ -17,7 +17,6 @@ export interface Waiter extends Asker {
   deadlineMs: number | undefined
   /** The request has left the line with a permit, which a report must give back. */
   onPermit(backend: Backend): void
-  /** The request has left the line because it waited too long. */
   onOverdue(): void
 }
 

@@ -39,7 +39,6 @@ export class Standing {
   ejectedUntilMs: number | undefined
   /** Other backends are preferred until then; undefined: the backend does not rest. */
   restsUntilMs: number | undefined
-  /** The health checks found it down. */
   failsChecks = false
   /** Time of the last answer to any client. */
   answeredMs = -Infinity
@@ -134,7 +133,6 @@ export class Standing {
       this.#goDown(failure.mayEject, nowMs)
   }
 
-  /** A client's request was answered. */
   answered(clientId: string, nowMs: number): void {
     const hadFailed = this.#clients.served(clientId, nowMs)
     this.answeredMs = nowMs

@@ -72,7 +72,6 @@ export class ConnectionLife {
   readonly #rests: Rests
   /** Time after which the connection is closed at the end of its answer. */
   readonly retiresMs: number
-  /** Number of requests sent on it. */
   uses = 0
   /** Time at which its last answer ended. */
   freeSinceMs: number
@@ -82,7 +81,6 @@ export class ConnectionLife {
   /** Time to the slowest answer since the last rest. */
   #slowestMs = 0
   #restedMs = 0
-  /** Time of the next rest. */
   #dueMs = 0
 
   constructor(rests: Rests, nowMs = performance.now()) {
@@ -93,14 +91,12 @@ export class ConnectionLife {
     this.#hasRested(nowMs)
   }
 
-  /** A request is sent on the connection. */
   start(nowMs = performance.now()): void {
     if (nowMs - this.freeSinceMs >= this.#restMs) this.#hasRested(nowMs)
     this.uses++
     this.#startedMs = nowMs
   }
 
-  /** The answer begins. */
   answer(nowMs = performance.now()): void {
     const waitMs = nowMs - this.#startedMs
     this.#slowestMs = Math.max(this.#slowestMs, waitMs)

@@ -17,7 +17,6 @@ export interface AttemptSink {
 
 export interface ReceivedBody {
   readonly bytes: Buffer
-  /** The body is complete. */
   readonly isWhole: boolean
 }
 

@@ -40,7 +40,6 @@ export class Retries {
     this.#budget = this.#burst
   }
 
-  /** Counts a request; called for each. */
   begun(): void {
     this.#begun++
   }

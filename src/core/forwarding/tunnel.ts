@@ -12,7 +12,6 @@ const CLIENT_LEFT_MS = 1_000
 /** Time after one side has sent a close frame: the other side's data is still delivered. */
 const CLOSE_FRAME_MS = 30_000
 
-/** Passes the bytes of one direction. */
 class Direction {
   readonly from: Duplex
   readonly #to: Duplex
@@ -57,7 +56,6 @@ class Direction {
   }
 }
 
-/** The client's side of a tunnel. */
 export interface TunnelClient {
   readonly socket: Duplex
   readonly caller: Caller

@@ -58,7 +58,6 @@ export class UpgradeEngine {
     for (const tunnel of this.#tunnels) tunnel.close('drain')
   }
 
-  /** Destroys every tunnel. */
   close(): void {
     for (const tunnel of this.#tunnels) tunnel.cut()
   }

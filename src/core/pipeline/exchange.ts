@@ -102,7 +102,6 @@ export class Exchange {
   refusedBefore = 0
   /** The request announced `Expect: 100-continue`: its body is not sent before the gateway says so. */
   readonly expectsContinue: boolean
-  /** The request announced a body. */
   readonly hasBody: boolean
   /** Declared length; 0 without a body, undefined when it comes in chunks or the framing is not sound. */
   readonly bodyBytes: number | undefined
@@ -138,7 +137,6 @@ export class Exchange {
   shadow: ShadowCharge | undefined
   /** The client's quota; undefined before the decision and in a degraded mode. Written by setQuota() too. */
   quota: QuotaView | undefined
-  /** Window whose limit refused the request. */
   refusedWindow: 'minute' | 'day' | undefined
   /** The store was away and the request was decided without it. */
   degraded = false
@@ -156,25 +154,23 @@ export class Exchange {
   waitedMs = 0
   #waitsSinceMs: number | undefined
 
-  // forward, or upgrade
+  // forward
   /** Name of the backend that the request was sent to last; undefined before one was picked. */
   backend: string | undefined
   /** Backends that failed before, and why. Written by sentTo() alone. */
   retried: string | undefined
   backendStartedMs: number | undefined
   backendEndedMs: number | undefined
-  /** undefined while no backend can have seen any of the request. For a tunnel it only says whether one has. */
+  /** undefined while no backend can have seen any of the request. */
   forwarding: Forwarding | undefined
-  /** How an established tunnel ended. */
   tunnelEnd: TunnelEnd | undefined
   /** Bytes of the answer's body. Written by forward for a backend's, by respond for a refusal's. */
   responseBytes = 0
 
   // respond
-  /** Status sent, 101 for a tunnel; 0 before. Written by forward and upgrade for what they pass on, by accept as 499 when the client left before. */
+  /** Status sent, 101 for a tunnel; 0 before. Written by forward for what it passes on, by accept as 499 when the client left before. */
   status = 0
   refusal: RefusalCode | undefined
-  /** The refusal that the request was answered with. */
   refusedWith: Refusal | undefined
   /** Why the request was refused or failed, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
@@ -226,7 +222,6 @@ export class Exchange {
     this.trace?.sentTo(backend, this.request.method, after)
   }
 
-  /** The gateway waits for the client. */
   wait(): void {
     this.#waitsSinceMs ??= performance.now()
   }

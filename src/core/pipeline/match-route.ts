@@ -27,7 +27,7 @@ export function createMatchRoute(table: RouteTable, unmatched: 'forward' | 'reje
   }
 }
 
-export interface PreflightDeps {
+interface PreflightDeps {
   readonly cors: Cors
   readonly table: RouteTable
   readonly unmatched: 'forward' | 'reject'
@@ -40,8 +40,7 @@ export interface PreflightDeps {
  * use up what the pages of its neighbours need. The stage returns a refusal while the event loop is late; undefined: the request is
  * no preflight. It expects a path within the base path.
  */
-export function createAnswerPreflight(deps: PreflightDeps) {
-  const { cors, table, unmatched, load } = deps
+export function createAnswerPreflight({ cors, table, unmatched, load }: PreflightDeps) {
   return function answerPreflight(
     exchange: Exchange,
     path: string,

@@ -23,8 +23,6 @@ import type { createTakeTurn } from './take-turn.ts'
 /** The stages of one configuration; each request keeps those it began with. */
 export interface Stages extends Charges {
   readonly terms: Terms
-  /** Longest request target. */
-  readonly urlBytes: number
   readonly checkFraming: CheckFraming
   readonly checkTarget: CheckTarget
   readonly clientAddress: ClientAddressOf

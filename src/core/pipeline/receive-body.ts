@@ -7,7 +7,6 @@ import type { Exchange } from './exchange.ts'
 export interface ReceiveBodyOptions {
   /** Bytes of a body that are read before it is passed on; 0: none. */
   readonly bufferedBytes: number
-  /** Longest body. */
   readonly bodyLimitBytes: number
 }
 

@@ -20,11 +20,6 @@ export interface Charges {
   readonly timestamps: Pick<UniqueTimestamps, 'next'>
 }
 
-export interface Deciding extends Charges {
-  /** undefined: no limits are tried beside the real ones. */
-  readonly judgeByShadow?: JudgeByShadow | undefined
-}
-
 export const STORE_LOST = refuse('service_unavailable', {
   cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',
   // The store is back soon, or another process has tokens left.
@@ -32,9 +27,11 @@ export const STORE_LOST = refuse('service_unavailable', {
 })
 const NO_HEADERS: readonly string[] = []
 
+/** judgeByShadow: limits that are tried beside the real ones; undefined: none. */
 export function createTakeQuota(
-  { lessee, tally, timestamps, judgeByShadow }: Deciding,
+  { lessee, tally, timestamps }: Charges,
   bans: BanBook,
+  judgeByShadow: JudgeByShadow | undefined,
 ) {
   const answers = new WeakMap<Caller, AnsweredDenial>()
   return function takeQuota(

@@ -18,7 +18,6 @@ interface Waiting {
   decide(isTaken: boolean): void
 }
 
-/** The turns of one client. */
 export class ClientTurns {
   /** Number of requests under way. Written here only. */
   taken = 0

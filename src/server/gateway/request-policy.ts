@@ -99,7 +99,6 @@ export function createDecidingStages(
   return {
     ...charges,
     terms: termsOf(config, upstream),
-    urlBytes: server.limits.urlBytes,
     checkFraming: createCheckFraming(server.limits),
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
@@ -122,7 +121,7 @@ export function createDecidingStages(
     checkBan: createCheckBan(bans, charges),
     shedLoad: createShedLoad(load, lessee),
     checkDeprecation: createCheckDeprecation(epochMs),
-    takeQuota: createTakeQuota({ ...charges, judgeByShadow }, bans),
+    takeQuota: createTakeQuota(charges, bans, judgeByShadow),
     takeTurn: createTakeTurn(parts.turns),
     receiveBody: createReceiveBody({
       bufferedBytes: server.limits.bufferedBodyBytes,

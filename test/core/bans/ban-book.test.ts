@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { BanBook } from '../../../src/core/bans/ban-book.ts'
 import type { Judged } from '../../../src/core/pipeline/exchange.ts'
-import { createTakeQuota, type Deciding } from '../../../src/core/pipeline/take-quota.ts'
+import { createTakeQuota, type Charges } from '../../../src/core/pipeline/take-quota.ts'
 import type { Caller } from '../../../src/core/rules/credentials.ts'
 import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
 import { createMemoryBanStore, type BanStore } from '../../../src/state/bans.ts'
@@ -98,7 +98,7 @@ describe('a ban book', () => {
         tally: { refused: () => undefined },
         timestamps: { next: () => Number.NaN },
       }
-      const takeQuota = createTakeQuota(charges as unknown as Deciding, book)
+      const takeQuota = createTakeQuota(charges as unknown as Charges, book, undefined)
       let loggedMs: number | undefined
       for (const beforeEndMs of [2_000, 3, 2, 1]) {
         const decidedMs = endMs - aheadMs - beforeEndMs

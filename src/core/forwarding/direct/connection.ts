@@ -57,7 +57,6 @@ export class Http1Connection implements AnswerListener {
     socket.once('close', () => this.lose(fault('ECONNRESET', 'the connection was closed')))
   }
 
-  /** Starts an exchange on the connection. */
   start(user: Http1Exchange): void {
     this.user = user
     this.deadlineMs = Infinity
@@ -113,7 +112,7 @@ export class Http1Connection implements AnswerListener {
     const user = this.user
     if (user === undefined) return
     this.user = undefined
-    if (hasSurplus) this.#pool.onSurplus()
+    if (hasSurplus) this.#pool.rests.surplus()
     if (hasSurplus || !this.#persists || !user.wholeSent) this.close()
     else {
       // The connection's end and surplus bytes show only while it is read.
@@ -159,7 +158,7 @@ export class Http1Connection implements AnswerListener {
     if (this.closed) return true
     // No request is under way (RFC 9112 section 9.2).
     if (this.user === undefined) {
-      this.#pool.onSurplus()
+      this.#pool.rests.surplus()
       this.close()
     } else {
       if (!this.answerBegun) this.life.answer()

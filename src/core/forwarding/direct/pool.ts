@@ -24,7 +24,7 @@ export class Http1Pool {
   session: Buffer | undefined
   readonly clock: CoarseClock
   readonly #options: EngineOptions
-  readonly #rests: Rests
+  readonly rests: Rests
   readonly #open: Http1Connection[] = []
   /** Connections that have rested, in the order in which their rests ended. */
   readonly #idle: Http1Connection[] = []
@@ -41,7 +41,7 @@ export class Http1Pool {
   constructor(backend: Backend, options: EngineOptions, clock: CoarseClock) {
     this.backend = backend
     this.#options = options
-    this.#rests = new Rests(backend, options)
+    this.rests = new Rests(backend, options)
     this.clock = clock
   }
 
@@ -73,10 +73,10 @@ export class Http1Pool {
     if (keptMs <= 0 || restMs === Infinity) return connection.close()
     connection.deadlineMs = this.clock.nowMs + keptMs
     if (restMs === 0) this.#restTurn(connection)
-    else setTimeout(onRested, restMs, this, connection)
+    else setTimeout(() => this.#onRested(connection), restMs)
   }
 
-  onRested(connection: Http1Connection): void {
+  #onRested(connection: Http1Connection): void {
     if (connection.closed) return
     if (connection.life.rested()) this.#restTurn(connection)
     else connection.close()
@@ -85,11 +85,6 @@ export class Http1Pool {
   #restTurn(connection: Http1Connection): void {
     this.#freed.push(connection)
     this.#actSoon()
-  }
-
-  /** The backend sent bytes that no request had asked for; the connection is closed. */
-  onSurplus(): void {
-    this.#rests.surplus()
   }
 
   /** A reused connection was closed before any byte of the answer. */
@@ -124,7 +119,7 @@ export class Http1Pool {
   }
 
   #connect(waiting: Http1Exchange): void {
-    const connection = new Http1Connection(this, new ConnectionLife(this.#rests))
+    const connection = new Http1Connection(this, new ConnectionLife(this.rests))
     connection.user = waiting
     connection.deadlineMs = this.clock.nowMs + this.#options.timeouts.connectMs + clockTickMs
     this.#open.push(connection)
@@ -149,7 +144,6 @@ export class Http1Pool {
     return mayRepeat || this.#open.length >= this.#options.connections ? idle.shift() : undefined
   }
 
-  /** Schedules endTurn() once per turn. */
   #actSoon(): void {
     if (this.#turnDue) return
     this.#turnDue = true
@@ -195,7 +189,6 @@ export class Http1Pool {
   }
 }
 
-const onRested = (pool: Http1Pool, connection: Http1Connection): void => pool.onRested(connection)
 const endTurn = (pool: Http1Pool): void => pool.endTurn()
 
 function remove<Item>(items: Item[], item: Item): void {

@@ -26,14 +26,12 @@ interface AgentLink extends BackendLink {
 export function createHttpProxyEngine(options: EngineOptions): Engine {
   const send = createWebProxy()
   const links = new Map<Backend, AgentLink>()
-  const open = (backend: Backend): AgentLink => {
-    const link = openLink(backend, options)
-    links.set(backend, link)
-    return link
-  }
   return {
-    send: (backend, job, sink) =>
-      new HttpProxyExchange(job, sink, links.get(backend) ?? open(backend), send),
+    send: (backend, job, sink) => {
+      let link = links.get(backend)
+      if (link === undefined) links.set(backend, (link = openLink(backend, options)))
+      return new HttpProxyExchange(job, sink, link, send)
+    },
     close: () => {
       for (const { agent } of links.values()) agent?.destroy()
     },

@@ -7,7 +7,6 @@ import { createProxyServer, type ServerOptions } from 'http-proxy-3'
 import type { Backend } from '../../backends/backend.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 
-/** Backend, agent and connect timeout of all requests to one backend. */
 export interface BackendLink {
   readonly backend: Backend
   /** undefined: each request uses a new connection. */
