@@ -17,7 +17,7 @@ const banned = (again: () => unknown): Listing<Ban> => ({
     ['Client', ({ client }) => (client === null ? 'none has it' : clientLink(client))],
     ['By', ({ by }) => by],
     ['Since', ({ since }) => time(since, 'clock')],
-    ['Ends', ({ until }) => time(until)],
+    ['Ends', ({ until }) => time(until), 'wide'],
     ['Reason', ({ reason }) => reason ?? UNKNOWN, 'wide'],
     ['Action', (ban) => lifting(ban, again), 'acts'],
   ],

@@ -24,7 +24,7 @@ const stages: Listing<Stage> = {
   idOf: ({ stage }) => stage,
   columns: [
     ['Stage', ({ stage, decides }) => (decides ? html`<strong>${stage}</strong>` : stage), 'title'],
-    ['Verdict', verdictOf],
+    ['Verdict', verdictOf, 'wide'],
     ['What was found', ({ rule }) => rule, 'wide'],
     ['Set in', ({ config }) => config],
   ],

@@ -1,5 +1,5 @@
 /** The moment: rates, latencies, plans, and who is nearest to a limit. */
-import { Chart, type ChartOptions } from '../page/chart.ts'
+import { Chart, type ChartOptions, type Course } from '../page/chart.ts'
 import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../insight/format.js'
 import { columns, live, now, seconds } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
@@ -15,7 +15,6 @@ import {
 } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
-import type { Course } from '../page/plot.ts'
 import type { Overview as Moment, PlanOverview, Tick } from '../../insight/api/live.ts'
 import type { ClientsPage } from '../../insight/api/usage.ts'
 import { register } from '../page/places.ts'

@@ -34,7 +34,7 @@ const callerListing: Listing<Caller> = {
     ['Route', ({ route }) => route],
     ['User agent', ({ userAgent }) => userAgent, 'wide'],
     ['Calls', (caller) => count(caller.count), 'number'],
-    ['Last', ({ lastSeen }) => time(lastSeen)],
+    ['Last', ({ lastSeen }) => time(lastSeen), 'wide'],
   ],
 }
 

@@ -16,7 +16,7 @@ const asOneScript = (modules: readonly string[]): string =>
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
 const styles = ['../../../admin/page/style.css', './page/report.css']
-const ofThePage = ['insight/format.js', 'admin/page/plot.ts', 'admin/page/chart.ts']
+const ofThePage = ['insight/format.js', 'admin/page/chart.ts']
 const digest = (text: string): string =>
   `'sha256-${createHash('sha256').update(text).digest('base64')}'`
 

@@ -3,7 +3,7 @@ import { Chart, h, redrawCharts } from '../../../../admin/page/chart.ts'
 import { count, csvLine, plural } from '../../../../insight/format.js'
 
 /** @import uPlot from 'uplot' */
-/** @import { Course, Line } from '../../../../admin/page/plot.ts' */
+/** @import { Course, Line } from '../../../../admin/page/chart.ts' */
 /** @import { ReplayReport } from '../../report.ts' */
 
 const HOUR_S = 3_600
