@@ -65,13 +65,11 @@ export function askToBan(client: string, keys: readonly string[], after: () => u
     isReady: ({ reason = '' }) => reason.trim() !== '',
     act: async ({ for: length = '', reason = '' }) => {
       for (const key of keys) await impose(key, length, reason.trim())
-    },
-    done: () => {
-      changed(after)
-      toast(`Banned: ${names}.`, {
-        label: 'Lift (strikes are forgotten too)',
-        act: () => void settle(Promise.all(keys.map(lift)), `Lifted: ${names}.`, after),
-      })
+      const undo = () => settle(Promise.all(keys.map(lift)), `Lifted: ${names}.`, after)
+      return () => {
+        changed(after)
+        toast(`Banned: ${names}.`, { label: 'Lift (strikes are forgotten too)', act: undo })
+      }
     },
   })
 }
@@ -80,7 +78,6 @@ export function askToLift(ban: Ban, after: () => unknown) {
   const { key, client, since, until, reason, by } = ban
   const leftMs = Date.parse(until) - now()
   const whose = `Client ${client ?? 'unknown'}, banned by ${by === 'strikes' ? 'its strikes' : 'an operator'}`
-  let endMs = 0
   return confirmed({
     title: `Lift the ban of ${key}`,
     content: () => html`
@@ -92,14 +89,12 @@ export function askToLift(ban: Ban, after: () => unknown) {
     confirm: `Lift ban of ${key}`,
     busy: 'Lifting…',
     act: async () => {
-      endMs = endOf(ban, (await lift(key)).asOf)
-    },
-    done: () => {
-      changed(after)
-      toast(`The ban of ${key} is lifted.`, {
-        label: 'Ban again for the rest',
-        act: () => void settle(again(ban, endMs), `${key} is banned again.`, after),
-      })
+      const endMs = endOf(ban, (await lift(key)).asOf)
+      const undo = () => settle(again(ban, endMs), `${key} is banned again.`, after)
+      return () => {
+        changed(after)
+        toast(`The ban of ${key} is lifted.`, { label: 'Ban again for the rest', act: undo })
+      }
     },
   })
 }
@@ -129,13 +124,18 @@ export function askToReset({ id, minute, day }: ClientRow, after: () => unknown)
     confirm: `Reset usage of ${id}`,
     busy: 'Resetting…',
     isReady: (values) => values['id'] === id,
-    act: ({ window }): Promise<ResetDone> =>
-      call(`/api/clients/${encodeURIComponent(id)}/reset`, { method: 'POST', body: { window } }),
-    done: ({ before, after: now }) => {
-      changed(after)
-      toast(
-        `Usage of ${id}: minute ${count(before.minute)} to ${count(now.minute)}, day ${count(before.day)} to ${count(now.day)}.`,
-      )
+    act: async ({ window }) => {
+      const path = `/api/clients/${encodeURIComponent(id)}/reset`
+      const { before, after: now } = await call<ResetDone>(path, {
+        method: 'POST',
+        body: { window },
+      })
+      return () => {
+        changed(after)
+        toast(
+          `Usage of ${id}: minute ${count(before.minute)} to ${count(now.minute)}, day ${count(before.day)} to ${count(now.day)}.`,
+        )
+      }
     },
   })
 }

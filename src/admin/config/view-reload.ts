@@ -36,11 +36,13 @@ ${plannedInWords(blastRadius, { nearest: over?.clients }).join('\n')}</pre
     busy: 'Reloading…',
     harmless: gone.length === 0,
     isReady: () => needsRestart.length === 0,
-    act: () => call('/api/reload', { method: 'POST', body: { revision: next } }).catch(explain),
-    done: () => {
-      after()
-      refreshOverview().catch(() => {})
-      toast(`Revision ${next} is in force.`)
+    act: async () => {
+      await call('/api/reload', { method: 'POST', body: { revision: next } }).catch(explain)
+      return () => {
+        after()
+        refreshOverview().catch(() => {})
+        toast(`Revision ${next} is in force.`)
+      }
     },
   })
 }

@@ -15,7 +15,7 @@ const UNDO_MS = 10_000
 
 /** Values of the form by name. */
 type Values = Readonly<Record<string, string>>
-interface Question<Result> {
+interface Question {
   readonly title: string
   /** Says what changes, for whom, from when on. */
   readonly content: (values: Values) => Child
@@ -25,8 +25,8 @@ interface Question<Result> {
   readonly busy: string
   readonly harmless?: boolean
   readonly isReady?: (values: Values) => boolean
-  readonly act: (values: Values) => Promise<Result>
-  readonly done?: (result: Result) => void
+  /** Resolves to what follows once the dialog is closed. */
+  readonly act: (values: Values) => Promise<() => void>
 }
 
 /** Draws a component into an element of its own, which `close` removes. */
@@ -40,44 +40,39 @@ export function show(parent: Element | null, draw: (close: () => void) => Child)
   render(draw(close), box)
 }
 
-/** Resolves to undefined after a cancel. */
-export const confirmed = <Result>(question: Question<Result>): Promise<Result | undefined> =>
+/** Resolves when the dialog is closed, be it by a cancel. */
+export const confirmed = (question: Question): Promise<void> =>
   new Promise((resolve) => {
     const opener = document.activeElement
     show(document.body, (close) => {
-      const end = (done: Done<Result>) => {
+      const end = (isDone: boolean) => {
         close()
         // The change may have removed the control that opened the dialog.
-        if (done === undefined && opener instanceof HTMLElement) opener.focus()
+        if (!isDone && opener instanceof HTMLElement) opener.focus()
         else document.querySelector('h1')?.focus()
-        resolve(done?.result)
+        resolve()
       }
       return html`<${Dialog} question=${question} end=${end} />`
     })
   })
 
-type Done<Result> = { readonly result: Result } | undefined
-interface Asked<Result> {
-  readonly question: Question<Result>
-  readonly end: (done: Done<Result>) => void
-}
-function Dialog<Result>({ question, end }: Asked<Result>) {
+function Dialog({ question, end }: { question: Question; end: (isDone: boolean) => void }) {
   const { title, content, confirm, busy, harmless = false, isReady = () => true } = question
   const [values, take] = useState(question.values ?? {})
   const [isBusy, setBusy] = useState(false)
   const [fault, setFault] = useState<unknown>(undefined)
   const dialog = useRef<HTMLDialogElement>(null)
-  const done = useRef<Done<Result>>(undefined)
+  const isDone = useRef(false)
   useLayoutEffect(() => dialog.current?.showModal(), [])
   const submit = async (event: SubmitEvent) => {
     event.preventDefault()
     setBusy(true)
     setFault(undefined)
     try {
-      const result = await question.act(values)
-      done.current = { result }
+      const follow = await question.act(values)
+      isDone.current = true
       dialog.current?.close()
-      question.done?.(result)
+      follow()
     } catch (error) {
       setFault(error)
       setBusy(false)
@@ -85,7 +80,7 @@ function Dialog<Result>({ question, end }: Asked<Result>) {
   }
   const read = ({ currentTarget }: { currentTarget: HTMLFormElement }) =>
     take(Object.fromEntries(new FormData(currentTarget)) as Values)
-  return html`<dialog aria-labelledby="dialog-title" ref=${dialog} onClose=${() => end(done.current)}>
+  return html`<dialog aria-labelledby="dialog-title" ref=${dialog} onClose=${() => end(isDone.current)}>
     <form onInput=${read} onSubmit=${submit}>
       <h2 id="dialog-title">${title}</h2>
       ${content(values)}
@@ -117,7 +112,7 @@ export const toast = (text: string, undo?: Undo) =>
     (close) => html`<${Toast} text=${text} undo=${undo} close=${close} />`,
   )
 
-type Undo = { readonly label: string; readonly act: () => void }
+type Undo = { readonly label: string; readonly act: () => unknown }
 function Toast({ text, undo, close }: { text: string; undo?: Undo; close: () => void }) {
   const [isHeld, hold] = useState(false)
   useEffect(() => {

@@ -179,8 +179,9 @@ function folded(all: readonly Line[], lines: unknown) {
 }
 
 /** Asks for a token after a 401; undefined: the operator has cancelled. */
-export const askForToken = (refused: boolean) =>
-  confirmed({
+export async function askForToken(refused: boolean) {
+  let given: string | undefined
+  await confirmed({
     title: 'This gateway asks for a token',
     content: () => html`
       ${refused && html`<p class="fault" role="alert">■ The token was refused.</p>`}
@@ -193,5 +194,7 @@ export const askForToken = (refused: boolean) =>
     busy: 'Asking…',
     harmless: true,
     isReady: ({ token = '' }) => token !== '',
-    act: ({ token = '' }) => Promise.resolve(token),
+    act: ({ token }) => Promise.resolve(() => void (given = token)),
   })
+  return given
+}
