@@ -302,6 +302,8 @@ describe("the operators' page", () => {
   it('shows what a reload would take away, and takes just that', async () => {
     await at('/config')
     await page.locator('summary', { hasText: 'upstream' }).click()
+    const shown = page.getByRole('region', { name: 'upstream' })
+    expect(await shown.textContent()).toMatch(/^urls:\n {2}- http:\/\/127\.0\.0\.1:\d+\n/)
     const before = readFileSync(config, 'utf8')
     writeFileSync(
       config,

@@ -14,6 +14,19 @@ function takenText({ revision, clientCount }: Effective) {
   return `Revision ${revision}${live.overview === null ? '' : `, taken ${when}`}; ${plural(clientCount, 'client')}.`
 }
 
+/** A group, a list or a text as YAML. */
+function yaml(value: unknown, indent = ''): string {
+  if (typeof value !== 'object' || value === null) {
+    const isPlain = /^[\w/](?:[^#:]|:(?=\S))*$/.test(String(value))
+    return ` ${isPlain ? String(value) : JSON.stringify(value)}`
+  }
+  const isList = Array.isArray(value)
+  const lines = Object.entries(value).map(
+    ([key, inner]) => `\n${indent}${isList ? '-' : `${key}:`}${yaml(inner, `${indent}  `)}`,
+  )
+  return lines.join('') || (isList ? ' []' : ' {}')
+}
+
 /** Its answer changes only with a reload. */
 function Config() {
   const { answer, note, load } = useAnswer<Effective>('/api/config')
@@ -37,7 +50,7 @@ function Config() {
     ${settings.map(
       ([name, value]) => html`<details key=${name}>
         <summary>${name}</summary>
-        <pre tabindex="0" role="region" aria-label=${name}>${JSON.stringify(value, null, 2)}</pre>
+        <pre tabindex="0" role="region" aria-label=${name}>${yaml(value).trim()}</pre>
       </details>`,
     )}`
 }
