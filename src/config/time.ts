@@ -4,7 +4,7 @@ export const windows = [
   { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000 },
 ] as const
 
-type FixedWindow = (typeof windows)[number]
+export type FixedWindow = (typeof windows)[number]
 export type WindowName = FixedWindow['name']
 /** Key of a window's limit in a configuration. */
 export type LimitKey = FixedWindow['limit']

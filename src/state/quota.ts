@@ -1,5 +1,6 @@
 /** The protocol between a lessee (a gateway process) and the authority (Redis, a supervisor, or this process): one atomic call, `take`. */
 import type { Limits, OutageMode } from '../config/config.ts'
+import type { PerWindow, WindowName } from '../config/time.ts'
 
 /** A client's standing in one window, as the headers state it. */
 export interface WindowView {
@@ -11,10 +12,10 @@ export interface WindowView {
   readonly resetAfterSeconds: number
 }
 
-export interface QuotaView {
-  readonly minute: WindowView
-  readonly day: WindowView
-}
+export type QuotaView = PerWindow<WindowView>
+
+/** Names a window in which a request was charged, for its refund. */
+export type ChargedWindow = Pick<WindowReply, 'index' | 'resetMs'>
 
 /** One process's statement about one window: absolute and cumulative within that window. */
 export interface Statement {
@@ -37,7 +38,7 @@ export interface Statement {
   readonly fresh?: number
 }
 
-export interface TakeRequest {
+export interface TakeRequest extends PerWindow<Statement> {
   readonly client: string
   /** Unique per boot of a process. */
   readonly process: string
@@ -45,8 +46,6 @@ export interface TakeRequest {
   readonly sequence: number
   /** The limits in the caller's configuration, so that a changed limit acts at once. */
   readonly limits: Limits
-  readonly minute: Statement
-  readonly day: Statement
   /**
    * Sequence number of the caller's latest call that was answered in the day it names; undefined: none was. An authority that
    * does not know that call has lost data: it is empty, or an old copy.
@@ -84,20 +83,16 @@ export interface WindowReply {
   readonly resetMs: number
 }
 
-export interface TakeReply {
+export interface TakeReply extends PerWindow<WindowReply> {
   readonly status: TakeStatus
   /** Store time in ms, rounded up: never early, so that a deadline computed from it is never late. */
   readonly nowMs: number
-  readonly minute: WindowReply
-  readonly day: WindowReply
   /** The notice that this call has caused, sent to all processes. */
   readonly notice: Notice | undefined
 }
 
 /** Tokens taken in both windows when a notice was sent, as in the reply sent with it; held: of the caller that got this reply. */
-export type Totals = Readonly<
-  Record<'minute' | 'day', Pick<WindowReply, 'index' | 'taken' | 'held'>>
->
+export type Totals = PerWindow<Pick<WindowReply, 'index' | 'taken' | 'held'>>
 
 /**
  * short: requests are refused for lack of tokens that others may hold. A process returns all tokens that no request waits for,
@@ -141,23 +136,18 @@ export interface Authority {
  * view: undefined in a degraded mode, and where others may take tokens unnoticed, so that headers are true or absent.
  */
 export type QuotaDecision =
-  | {
+  | ({
       readonly kind: 'admitted'
       readonly view: QuotaView | undefined
       /** The store was away or late, and store.onOutage decided the request. */
       readonly degraded: boolean
-      /** The windows that were charged, for refund. */
-      readonly minuteIndex: number
-      readonly dayIndex: number
-      readonly minuteResetMs: number
-      readonly dayResetMs: number
-    }
+    } & PerWindow<ChargedWindow>)
   | {
       readonly kind: 'refused'
       readonly view: QuotaView | undefined
       readonly degraded: boolean
       /** The exhausted window with the longest wait. */
-      readonly window: 'minute' | 'day'
+      readonly window: WindowName
       readonly limit: number
       readonly retryAfterSeconds: number
     }
@@ -170,7 +160,7 @@ export type Admission = QuotaDecision & { readonly kind: 'admitted' }
 /** What the quota reports to the metrics. Every method must be cheap and must not throw. */
 export interface QuotaObserver {
   /** A request was decided. window: the one that refused it, or none. */
-  decision(window: 'minute' | 'day' | 'none', outcome: 'admitted' | 'refused' | 'unavailable'): void
+  decision(window: WindowName | 'none', outcome: 'admitted' | 'refused' | 'unavailable'): void
   /** A call to a remote authority ended; seconds: since it was sent. */
   storeCall(outcome: 'ok' | 'timeout' | 'error', seconds: number): void
   /** A request was decided without the authority, in this mode. */

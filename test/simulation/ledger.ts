@@ -506,11 +506,11 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         return
       }
       totals.admitted += 1
-      const of = { minute: decision.minuteIndex, day: decision.dayIndex }
+      const of = { minute: decision.minute.index, day: decision.day.index }
       account.admissions.push({ limits, of })
       account.resetsBefore.set(decision, { ...account.resets })
       for (const window of windows) {
-        const index = decision[`${window}Index`]
+        const index = decision[window].index
         const count = (account.admitted[window].get(index) ?? 0) + 1
         account.admitted[window].set(index, count)
         const own = `${client} ${window} ${index}`
@@ -587,7 +587,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       totals.givenBack += 1
       const account = accountOf(client)
       for (const window of windows) {
-        const index = admission[`${window}Index`]
+        const index = admission[window].index
         // Admitted before a reset: what counts since has nothing of it.
         if (account.resetsBefore.get(admission)?.[window] !== account.resets[window]) continue
         account.admitted[window].set(index, (account.admitted[window].get(index) ?? 0) - 1)

@@ -111,7 +111,7 @@ function decidedAt(decided: QuotaDecision, nowMs: number): number {
   if (decided.kind === 'unavailable' || decided.degraded) return nowMs
   const { kind, view } = decided
   const endSeconds =
-    kind === 'admitted' ? (decided.minuteIndex + 1) * 60 : view?.minute.resetAtSeconds
+    kind === 'admitted' ? (decided.minute.index + 1) * 60 : view?.minute.resetAtSeconds
   if (endSeconds === undefined) return nowMs
   const endMs = endSeconds * 1000
   if (nowMs >= endMs) return endMs - 1

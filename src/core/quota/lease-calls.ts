@@ -142,7 +142,7 @@ export class LeaseCalls {
     try {
       const reply = authority.take(request)
       this.isImmediate ||= !(reply instanceof Promise)
-      if (returns) lease.returnTokens()
+      if (returns) for (const window of lease.windows) window.returnUnspent()
       return { request, reply, sentMs }
     } catch {
       return undefined

@@ -1,6 +1,7 @@
 /** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
-import type { Statement, TakeReply, Totals, WindowView } from '../../state/quota.ts'
+import type { FixedWindow, LimitKey, WindowName } from '../../config/time.ts'
+import type { ChargedWindow, Statement, TakeReply, Totals, WindowView } from '../../state/quota.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
 const SPEND_GUARD_MS = 5
@@ -8,10 +9,14 @@ const SPEND_GUARD_MS = 5
 const ROUNDING_MS = 1
 
 export class LeaseWindow {
-  readonly kind: 'minute' | 'day'
+  readonly name: WindowName
   readonly lengthMs: number
-  /** The window: floor(store time / lengthMs). A new lease begins in window 0, which ended in 1970. */
-  index = 0
+  readonly #limit: LimitKey
+  /**
+   * index: floor(store time / lengthMs); a new lease begins in window 0, which ended in 1970. resetMs: when, by its own clock,
+   * the authority last set the use back to 0, as far as this process knows; 0: never.
+   */
+  charged: ChargedWindow = { index: 0, resetMs: 0 }
   /** Tokens spent by this process. */
   used = 0
   /** Tokens granted to this process and kept, including spent ones. */
@@ -27,8 +32,6 @@ export class LeaseWindow {
   /** Requests under refusedLimit or a lower limit are refused from memory until this moment. */
   refusedUntilMs = -Infinity
   refusedLimit = 0
-  /** When, by its own clock, the authority last set the use back to 0, as far as this process knows; 0: never. */
-  resetMs = 0
   /** Tokens to be returned with the next statement, as their requests were refunded since the latest. */
   refunded = 0
   /**
@@ -37,13 +40,18 @@ export class LeaseWindow {
    */
   #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
 
-  constructor(kind: 'minute' | 'day', lengthMs: number) {
-    this.kind = kind
+  constructor({ name, lengthMs, limit }: FixedWindow) {
+    this.name = name
     this.lengthMs = lengthMs
+    this.#limit = limit
+  }
+
+  get index(): number {
+    return this.charged.index
   }
 
   limitOf(limits: Limits): number {
-    return this.kind === 'minute' ? limits.perMinute : limits.perDay
+    return limits[this.#limit]
   }
 
   /** Tokens that the client may still spend: those granted to nobody and those in hand, less those that waiting requests will get. */
@@ -85,22 +93,19 @@ export class LeaseWindow {
   statement(returns: boolean, fresh: number): Statement {
     this.refunded = 0
     this.#noted = undefined
-    const { index, used, held, taken, resetMs } = this
+    const { used, held, taken } = this
     const stated = returns ? used : Math.max(used, held)
     const returned = Math.max(0, held - stated)
-    return { index, used, held: stated, taken, returned, resetMs, fresh }
-  }
-
-  spend(): void {
-    this.used += 1
+    return { ...this.charged, used, held: stated, taken, returned, fresh }
   }
 
   /**
-   * Refunds one charge of the window `index`, unless that window has ended or was reset since. The token is not spent again
+   * Refunds one charge, unless the window charged has ended or was reset since. The token is not spent again
    * here but goes back to the authority, which may have reset the window just now and no longer count it.
    */
-  refund(index: number, resetMs: number): void {
-    if (this.index !== index || this.resetMs !== resetMs || this.used === 0) return
+  refund({ index, resetMs }: ChargedWindow): void {
+    const { charged } = this
+    if (charged.index !== index || charged.resetMs !== resetMs || this.used === 0) return
     this.used -= 1
     if (this.held <= this.used) return
     this.refunded += 1
@@ -122,15 +127,16 @@ export class LeaseWindow {
     reply: TakeReply,
     at: { limit: number; fresh: number; sentMs: number; receivedMs: number },
   ): void {
-    const { index, held, taken, resetMs } = reply[this.kind]
+    const { index, held, taken, resetMs } = reply[this.name]
     const leftMs = (index + 1) * this.lengthMs - reply.nowMs
-    if (index !== this.index) this.#open(index)
-    else if (resetMs > this.resetMs) {
+    const known = this.charged
+    if (index !== known.index) this.#open(index)
+    else if (resetMs > known.resetMs) {
       this.used = at.fresh
       this.refunded = 0
     }
     // An authority that has lost its data knows of no reset.
-    this.resetMs = Math.max(this.resetMs, resetMs)
+    if (resetMs > known.resetMs) this.charged = { index, resetMs }
     this.held = held
     this.taken = taken
     this.#giveBack(this.refunded)
@@ -178,7 +184,7 @@ export class LeaseWindow {
 
   /** Starts a window in which this process has used nothing yet. */
   #open(index: number): void {
-    this.index = index
+    this.charged = { index, resetMs: this.charged.resetMs }
     this.used = 0
     this.held = 0
     this.taken = undefined

@@ -17,16 +17,8 @@ import type { LeaseCalls } from './lease-calls.ts'
 import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/transition.ts'
-import type {
-  Admission,
-  Notice,
-  QuotaDecision,
-  TakeReply,
-  TakeRequest,
-  Totals,
-  QuotaView,
-} from '../../state/quota.ts'
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import type { Notice, QuotaDecision, TakeReply, TakeRequest, QuotaView } from '../../state/quota.ts'
+import { windows } from '../../config/time.ts'
 
 /**
  * A refusal that others may undo by returning tokens is remembered until a notice reports that. In case the notice is lost, the
@@ -50,8 +42,8 @@ export const isSame = (one: Limits, other: Limits): boolean =>
 
 export class Lease {
   readonly client: string
-  readonly minute = new LeaseWindow('minute', MINUTE_MS)
-  readonly day = new LeaseWindow('day', DAY_MS)
+  readonly minute = new LeaseWindow(windows[0])
+  readonly day = new LeaseWindow(windows[1])
   /** The latest request or peek. Written by lessee.ts. */
   lastUsedMs: number
   /** The limits of the latest request or peek. Written by lessee.ts. */
@@ -96,6 +88,10 @@ export class Lease {
     this.lastUsedMs = nowMs
     this.limits = limits
     this.pace = createPace(nowMs)
+  }
+
+  get windows(): readonly LeaseWindow[] {
+    return [this.minute, this.day]
   }
 
   get isCalling(): boolean {
@@ -172,17 +168,15 @@ export class Lease {
    * they are held or not. isTrue: the remainder may be reported, as the authority has just reported it, or would again.
    */
   spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
-    this.minute.spend()
-    this.day.spend()
+    this.minute.used += 1
+    this.day.used += 1
     this.fresh += 1
     return {
       kind: 'admitted',
       view: isTrue ? this.view(limits, nowMs) : undefined,
       degraded,
-      minuteIndex: this.minute.index,
-      dayIndex: this.day.index,
-      minuteResetMs: this.minute.resetMs,
-      dayResetMs: this.day.resetMs,
+      minute: this.minute.charged,
+      day: this.day.charged,
     }
   }
 
@@ -191,7 +185,7 @@ export class Lease {
       kind: 'refused',
       view: degraded ? undefined : this.view(limits, nowMs),
       degraded,
-      window: window.kind,
+      window: window.name,
       limit: window.limitOf(limits),
       retryAfterSeconds: window.secondsLeft(nowMs),
     }
@@ -204,28 +198,16 @@ export class Lease {
     }
   }
 
-  /** Refunds the charge of a request, in those of its windows that still run. */
-  refund({ minuteIndex, dayIndex, minuteResetMs, dayResetMs }: Admission): void {
-    this.minute.refund(minuteIndex, minuteResetMs)
-    this.day.refund(dayIndex, dayResetMs)
-  }
-
   /** Applies the authority's reply to both windows; it was true at a moment between sentMs and receivedMs. */
   apply(
     reply: TakeReply,
     { limits, minute }: TakeRequest,
     at: { sentMs: number; receivedMs: number },
   ): void {
-    for (const window of [this.minute, this.day])
+    for (const window of this.windows)
       window.apply(reply, { ...at, fresh: this.fresh, limit: window.limitOf(limits) })
     this.fresh -= minute.fresh ?? 0
     this.#answeredMs = at.receivedMs
-  }
-
-  /** Applies the totals of a notice to both windows. isOwn: a call of this process caused it. */
-  note({ minute, day }: Totals, isOwn: boolean): void {
-    this.minute.note(minute, isOwn)
-    this.day.note(day, isOwn)
   }
 
   /** Notes what the authority knows now, and when to call it next; returns the number of tokens for waiting requests. */
@@ -252,8 +234,8 @@ export class Lease {
    */
   rememberRefusal(reply: TakeReply, limits: Limits, nowMs: number): boolean {
     let unspent = 0
-    for (const window of [this.minute, this.day]) {
-      const { taken, used } = reply[window.kind]
+    for (const window of this.windows) {
+      const { taken, used } = reply[window.name]
       const limit = window.limitOf(limits)
       if (taken < limit) continue
       unspent = Math.max(unspent, taken - used)
@@ -269,12 +251,7 @@ export class Lease {
 
   /** Tokens were returned, so that the authority has to be asked again. */
   forgetRefusals(): void {
-    for (const window of [this.minute, this.day]) window.refuseUntil(-Infinity, 0)
-  }
-
-  /** Removes the unspent tokens of both windows, which are returned to the authority. */
-  returnTokens(): void {
-    for (const window of [this.minute, this.day]) window.returnUnspent()
+    for (const window of this.windows) window.refuseUntil(-Infinity, 0)
   }
 
   /** Whether there are tokens to return, or spent or refunded ones that the authority does not know of yet. */

@@ -71,7 +71,8 @@ export class Lessee {
       const lease = this.#leases.peek(client)
       const isOwn = notice === 'unknown' && by === processId
       if (lease === undefined || isOwn) return
-      if (totals !== undefined) lease.note(totals, by === processId)
+      if (totals !== undefined)
+        for (const window of lease.windows) window.note(totals[window.name], by === processId)
       this.#holdings.handleNotice(lease, notice)
       if (notice === 'unknown' && lease.knowsDay(clock.nowMs())) this.#recoverLoss()
     }, follow)
@@ -122,7 +123,7 @@ export class Lessee {
   refund(id: string, admission: Admission): void {
     const lease = this.#leases.get(id)
     if (lease === undefined) return
-    lease.refund(admission)
+    for (const window of lease.windows) window.refund(admission[window.name])
     if (this.#calls.isImmediate && !lease.isCalling) this.#calls.call(lease, { returns: true })
     else this.#holdings.watch(lease)
   }

@@ -45,7 +45,7 @@ export class Outage {
     const mode = configured === 'local' && !isAway ? 'closed' : configured
     observe?.degraded?.(mode)
     if (mode === 'closed') return UNAVAILABLE
-    for (const window of [lease.day, lease.minute]) window.rollOver(nowMs, storeNowMs)
+    for (const window of lease.windows) window.rollOver(nowMs, storeNowMs)
     if (mode === 'open') return lease.spend(limits, nowMs, true)
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }

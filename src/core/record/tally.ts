@@ -93,14 +93,14 @@ export class Tally {
   /** Charges and refusals not counted for lack of room. Written by #add. */
   lost = 0
 
-  admitted(caller: Caller, { dayIndex, view }: Admission): void {
-    const row = this.#of(caller, dayIndex)
+  admitted(caller: Caller, { day, view }: Admission): void {
+    const row = this.#of(caller, day.index)
     row.admitted += 1
     see(row, view)
   }
 
-  refunded(caller: Caller, { dayIndex }: Admission): void {
-    this.#of(caller, dayIndex).admitted -= 1
+  refunded(caller: Caller, { day }: Admission): void {
+    this.#of(caller, day.index).admitted -= 1
   }
 
   /** view: the client's standing; undefined: unknown. */

@@ -26,7 +26,7 @@ export interface EmbeddedAuthority extends Authority {
     limits: Limits,
     task: (state: ClientState, nowMs: number) => Result,
     isReset?: boolean,
-  ): Result | Promise<Result>
+  ): Promise<Result>
 }
 
 export interface MemoryAuthority extends EmbeddedAuthority {
@@ -90,10 +90,16 @@ export function createEmbeddedAuthority(
   const add = (id: string, row?: Row): Counted =>
     clients.add(id, { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 })
   let sweepAtMs = 0
-  const find = keeper && boundedFind(keeper.rows)
-  const carryOut = (client: Counted, request: TakeRequest) => {
+  /** Returns a client; its row is read back first where memory may have forgotten it. */
+  const counted = (id: string): Counted | undefined | Promise<Counted | undefined> => {
+    const client = clients.get(id)
+    if (client !== undefined || !hasForgotten || keeper === undefined) return client
+    return find(keeper.rows, id).then((row) => clients.get(id) ?? (row && add(id, row)))
+  }
+  const carryOut = (request: TakeRequest, client: Counted = add(request.client)) => {
     const reply = transition(client.state, request, clock.epochMs(), losesData)
-    return whenKept(reply, keeper?.journal.carriedOut(client, request.limits))
+    // A reply that a crash could undo waits until it is kept.
+    return keeper?.journal.carriedOut(client, request.limits)?.then(() => reply) ?? reply
   }
   return {
     restore: (rows) => {
@@ -109,35 +115,29 @@ export function createEmbeddedAuthority(
     take: (request) => {
       const nowMs = clock.epochMs()
       if (nowMs >= sweepAtMs) sweepAtMs = sweep(clients, mayDrop, nowMs)
-      const id = request.client
-      const client = clients.get(id)
-      if (client !== undefined || !hasForgotten || find === undefined)
-        return carryOut(client ?? add(id), request)
-      return find(id).then((row) => carryOut(clients.get(id) ?? add(id, row), request))
+      const client = counted(request.client)
+      if (!(client instanceof Promise)) return carryOut(request, client)
+      return client.then((late) => carryOut(request, late))
     },
-    attend: (id, limits, task, isReset) => {
-      const run = (client?: Counted) => {
-        const result = task(client?.state ?? new ClientState(), clock.epochMs())
-        return whenKept(result, client && keeper?.journal.carriedOut(client, limits, isReset))
-      }
-      const client = clients.peek(id)
-      if (client !== undefined || !hasForgotten || find === undefined) return run(client)
-      return find(id).then((row) => run(clients.peek(id) ?? (row && add(id, row))))
+    attend: async (id, limits, task, isReset) => {
+      const known = counted(id)
+      const client = known instanceof Promise ? await known : known
+      const result = task(client?.state ?? new ClientState(), clock.epochMs())
+      await (client && keeper?.journal.carriedOut(client, limits, isReset))
+      return result
     },
     beat: createBeats(clock),
     close: async () => keeper?.journal.close(),
   }
 }
 
-/** Reads rows that requests wait for, in bounded time: rejects with StoreUnavailable where a row cannot be read in time. */
-const boundedFind =
-  (rows: Pick<Rows, 'find'>): Rows['find'] =>
-  (id) => {
-    const found = rows.find(id).catch((error: unknown) => {
-      throw new StoreUnavailable('error', error)
-    })
-    return bounded(found, FIND_TIMEOUT_MS, () => new StoreUnavailable('timeout'))
-  }
+/** Reads a row that a request waits for; rejects with StoreUnavailable where it cannot be read in time. */
+function find(rows: Keeper['rows'], id: string): Promise<Row | undefined> {
+  const found = rows.find(id).catch((error: unknown) => {
+    throw new StoreUnavailable('error', error)
+  })
+  return bounded(found, FIND_TIMEOUT_MS, () => new StoreUnavailable('timeout'))
+}
 
 /** Forgets days that have ended; returns when to sweep again. */
 function sweep(
@@ -149,11 +149,6 @@ function sweep(
   for (const [id, client] of clients.entries())
     if (client.state.day.index < firstDay && mayDrop(client)) clients.delete(id)
   return nowMs + SWEEP_EVERY_MS
-}
-
-/** Returns the reply once a crash cannot lose the change any more. */
-function whenKept<Reply>(reply: Reply, written: Promise<void> | undefined): Reply | Promise<Reply> {
-  return written === undefined ? reply : written.then(() => reply)
 }
 
 /**

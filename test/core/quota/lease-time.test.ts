@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { LeaseWindow } from '../../../src/core/quota/lease-window.ts'
 import { createSteadyClock } from '../../../src/core/rules/steady-clock.ts'
-import { MINUTE_MS } from '../../../src/config/time.ts'
+import { MINUTE_MS, windows } from '../../../src/config/time.ts'
 import { START_MS } from '../../support/controlled-authority.ts'
 
 describe('the clock of leases', () => {
@@ -43,7 +43,7 @@ describe('the clock of leases', () => {
 })
 
 it('a refusal in memory ends with its window, as the authority told last', () => {
-  const minute = new LeaseWindow('minute', MINUTE_MS)
+  const minute = new LeaseWindow(windows[0])
   const index = Math.floor(START_MS / MINUTE_MS)
   const told = (leftMs: number): void => {
     const window = { index, held: 0, taken: 10, used: 10, resetMs: 0 }

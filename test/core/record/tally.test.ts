@@ -23,10 +23,8 @@ const admission = (dayIndex: number): Admission => ({
   kind: 'admitted',
   view,
   degraded: false,
-  minuteIndex: dayIndex * 1_440,
-  dayIndex,
-  minuteResetMs: 0,
-  dayResetMs: 0,
+  minute: { index: dayIndex * 1_440, resetMs: 0 },
+  day: { index: dayIndex, resetMs: 0 },
 })
 
 it('counts by outcome, and times what was answered', () => {
