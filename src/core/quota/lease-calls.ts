@@ -175,10 +175,7 @@ export class LeaseCalls {
     // A notice `unknown` shows that the authority did not know of its own earlier answer.
     const isForgotten = request.heard !== undefined && request.day.index === reply.day.index
     if (reply.notice === 'unknown' && isForgotten) onLoss()
-    if (reply.status === 'lost') {
-      lease.lostInARow += 1
-      return undefined
-    }
+    if (reply.status === 'lost') return undefined
     lease.trust()
     this.#callMs += CALL_WEIGHT * (receivedMs - sentMs - this.#callMs)
     const tokens = lease.credit(request, reply, this.#callMs)
@@ -208,13 +205,17 @@ export class LeaseCalls {
     })
   }
 
-  /** Waits for the reply of a call, and begins the next call if requests wait for one. */
-  async #follow(lease: Lease, sent: SentCall): Promise<void> {
+  /** Waits for the reply of a call, and begins the next call if requests wait for one. losses: of the replies before, in a row. */
+  async #follow(lease: Lease, sent: SentCall, losses = 0): Promise<void> {
     const { clock, observe, timers } = this.#options
     let pauseMs: number | undefined
     let outcome: 'ok' | 'timeout' | 'error' = 'ok'
+    let isLost = false
     try {
-      pauseMs = this.#serveReply(lease, sent, await sent.reply)
+      const reply = await sent.reply
+      isLost = reply.status === 'lost'
+      pauseMs = this.#serveReply(lease, sent, reply)
+      if (isLost && losses + 1 < LOSSES_IN_A_ROW) pauseMs = ASK_AGAIN_AFTER_LOSS_MS
     } catch (fault) {
       outcome = fault instanceof StoreUnavailable ? fault.reason : 'error'
     }
@@ -223,17 +224,14 @@ export class LeaseCalls {
     lease.inFlight = undefined
     // Requests that came during a failed call do not wait for a second time-out.
     if (pauseMs === undefined) return this.#lose(lease, false)
-    this.#callAgain(lease)
+    this.#callAgain(lease, isLost ? losses + 1 : 0)
     if (!lease.isCalling) this.#options.onAnswered(lease)
   }
 
   /** Returns how long to wait before the next call for the requests still undecided; undefined: the reply is of no use. */
   #serveReply(lease: Lease, sent: SentCall, reply: TakeReply): number | undefined {
     const received = this.#receive(lease, sent, reply)
-    if (received === undefined) {
-      const isAskedAgain = reply.status === 'lost' && lease.lostInARow < LOSSES_IN_A_ROW
-      return isAskedAgain ? ASK_AGAIN_AFTER_LOSS_MS : undefined
-    }
+    if (received === undefined) return undefined
     const { tokens, isReclaimed, receivedMs } = received
     const waits = isReclaimed && this.#options.clock.nowMs() - sent.sentMs <= SLOW_CALL_MS
     // Requests that arrive while the others return their tokens wait for them, too.
@@ -243,7 +241,7 @@ export class LeaseCalls {
   }
 
   /** Decides what memory can decide, and makes a call for the rest: first for those with the limits of the first. */
-  #callAgain(lease: Lease): void {
+  #callAgain(lease: Lease, losses: number): void {
     lease.serve(0, lease.limits, this.#options.clock.nowMs())
     const [first] = lease.waiting
     if (first === undefined) return
@@ -251,11 +249,11 @@ export class LeaseCalls {
     const need = lease.waiting.filter((other) => isSame(other.limits, limits)).length
     const sent = this.#send(lease, { need, ahead: true, limits })
     if (sent === undefined) return this.#lose(lease, true)
-    lease.inFlight = this.#follow(lease, sent)
+    lease.inFlight = this.#follow(lease, sent, losses)
   }
 
   #lose(lease: Lease, isAway: boolean): void {
-    lease.fail()
+    lease.doubt()
     for (const { limits, resolve } of lease.waiting.splice(0))
       resolve(this.#decideAlone(lease, limits, isAway))
   }
@@ -267,7 +265,7 @@ export class LeaseCalls {
     // The authority's Unix time by its latest reply, or else this machine's.
     const storeNowMs =
       this.#storeAheadMs === undefined ? clock.epochMs() : nowMs + this.#storeAheadMs
-    lease.fail()
+    lease.doubt()
     return outage.decide(lease, limits, { nowMs, storeNowMs, isAway })
   }
 }

@@ -4,7 +4,7 @@
  *
  * | state     | what it means                                               | what ends it                                   |
  * | --------- | ----------------------------------------------------------- | ---------------------------------------------- |
- * | settled   | the authority knows the use, or will with the next call     | inFlight: asking; doubt or fail: uncertain     |
+ * | settled   | the authority knows the use, or will with the next call     | inFlight: asking; doubt: uncertain             |
  * | asking    | a call is under way; requests and notices wait for its end  | its end: settled; doubt: restating             |
  * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; trust: settled            |
  * | restating | both: the call under way states the use                     | trust: asking; its end: uncertain              |
@@ -62,11 +62,9 @@ export class Lease {
   waiting: Waiter[] = []
   /** The call under way or about to be repeated; never rejects. Written by lease-calls.ts. */
   inFlight: Promise<void> | undefined
-  /** Consecutive replies that reported a loss of data. Written here, and by lease-calls.ts. */
-  lostInARow = 0
   /** Some process refuses requests of the client for lack of tokens. Written here. */
   isWanted = false
-  /** holdings.ts keeps this lease in its list. Written there. */
+  /** lessee.ts keeps this lease in its list of holders. Written there. */
   isWatched = false
   /** Notices that arrived during the call, each once, the latest last. */
   #deferred: readonly Notice[] = []
@@ -104,19 +102,15 @@ export class Lease {
 
   /** The authority knows all that was used. */
   trust(): void {
-    this.lostInARow = 0
     this.#calls.uncertain.delete(this)
   }
 
-  /** The authority may have lost what was stated to it. */
+  /**
+   * The authority may have lost what was stated to it. Or a call was not sent, or had no useful answer in time: the authority may
+   * have carried it out, or may still do so.
+   */
   doubt(): void {
     this.#calls.uncertain.add(this)
-  }
-
-  /** A call was not sent, or had no useful answer in time; the authority may have carried it out, or may still do so. */
-  fail(): void {
-    this.lostInARow = 0
-    this.doubt()
   }
 
   applyNotice(notice: Notice): void {
@@ -151,6 +145,7 @@ export class Lease {
   serve(tokens: number, limits: Limits, nowMs: number): void {
     let left = tokens
     const { waiting } = this
+    if (waiting.length === 0) return
     this.waiting = []
     for (const waiter of waiting) {
       const hasToken = left > 0 && isSame(waiter.limits, limits)

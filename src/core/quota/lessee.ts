@@ -1,14 +1,25 @@
-/** Decides the requests of this process from the client's lease, or through a call to the authority where the lease has no answer. */
+/**
+ * Decides the requests of this process from the client's lease, or through a call to the authority where the lease has no answer.
+ * It looks after the tokens that this process holds: it returns idle ones, and those that others wait for according to notices,
+ * and restates what the authority may not know. `uncertain` of the calls and `#holders` are the leases that need attention.
+ */
 import type { Limits, OutageMode } from '../../config/config.ts'
-import { Holdings } from './holdings.ts'
 import { LeaseCalls, type LeaseCallsOptions } from './lease-calls.ts'
 import { Lease } from './lease.ts'
 import { Membership } from './membership.ts'
 import { Outage } from './outage.ts'
-import type { Admission, QuotaDecision, QuotaView } from '../../state/quota.ts'
+import type { Admission, Notice, QuotaDecision, QuotaView } from '../../state/quota.ts'
 import { RecencyTable } from '../../state/memory/recency-table.ts'
 import { systemTimers, type Timers } from '../../state/timers.ts'
 
+const SWEEP_EVERY_MS = 100
+/** Each holder is reviewed once in so many sweeps, so that no sweep is long. */
+const SWEEPS_PER_ROUND = 5
+/** Tokens of a client that is idle for so long are returned, so that others report the true remainder, and a crash loses less. */
+const IDLE_BEFORE_RETURN_MS = 6_000
+const SETTLING_AT_ONCE = 64
+/** States what was used and returns what is in hand. */
+const RETURNING = { returns: true }
 /** A client idle for so long is forgotten; the authority keeps its counts. */
 const IDLE_BEFORE_FORGETTING_MS = 3_600_000
 const FORGET_EVERY_MS = 60_000
@@ -40,8 +51,16 @@ export class Lessee {
   readonly #membership: Membership
   readonly #outage: Outage
   readonly #calls: LeaseCalls
-  readonly #holdings: Holdings
-  readonly #stopForgetting: () => void
+  /**
+   * Leases with tokens in hand or unstated use. A list, since a Set that changes with every lease would leave dead tables for
+   * the garbage collector to walk.
+   */
+  readonly #holders: Lease[] = []
+  /** Index in #holders of the lease to be reviewed next. */
+  #reviewed = 0
+  /** Calls of #settleUncertain under way. */
+  #settling = 0
+  readonly #stops: readonly (() => void)[]
   /** When this process last began to restate all its use. */
   #restatedMs = -Infinity
 
@@ -60,11 +79,16 @@ export class Lessee {
       timers,
       lease: options.lease ?? 'auto',
       outage: this.#outage,
-      onAnswered: (lease) => this.#holdings.watch(lease),
+      onAnswered: (lease) => this.#watch(lease),
       onLoss: () => this.#recoverLoss(),
     })
-    this.#holdings = new Holdings(this.#calls, clock, timers)
-    this.#stopForgetting = timers.every(FORGET_EVERY_MS, () => this.#forgetIdle())
+    this.#stops = [
+      timers.every(SWEEP_EVERY_MS, () => {
+        this.#settleUncertain()
+        this.#review()
+      }),
+      timers.every(FORGET_EVERY_MS, () => this.#forgetIdle()),
+    ]
     authority.onReturn?.(() => this.#resume())
     const follow = (isFlowing: boolean): void => this.#calls.follow(isFlowing)
     authority.onNotice?.((client, notice, by, totals) => {
@@ -73,7 +97,7 @@ export class Lessee {
       if (lease === undefined || isOwn) return
       if (totals !== undefined)
         for (const window of lease.windows) window.note(totals[window.name], by === processId)
-      this.#holdings.handleNotice(lease, notice)
+      this.#handleNotice(lease, notice)
       if (notice === 'unknown' && lease.knowsDay(clock.nowMs())) this.#recoverLoss()
     }, follow)
   }
@@ -124,15 +148,15 @@ export class Lessee {
     const lease = this.#leases.get(id)
     if (lease === undefined) return
     for (const window of lease.windows) window.refund(admission[window.name])
-    if (this.#calls.isImmediate && !lease.isCalling) this.#calls.call(lease, { returns: true })
-    else this.#holdings.watch(lease)
+    if (this.#calls.isImmediate && !lease.isCalling) this.#calls.call(lease, RETURNING)
+    else this.#watch(lease)
   }
 
   /** Hands everything held back to the authority; takes at most two seconds. */
   async drain(): Promise<void> {
     const { timers = systemTimers } = this.#options
-    this.#stopForgetting()
-    await Promise.race([this.#holdings.drain(), timers.after(DRAIN_AT_MOST_MS)])
+    for (const stop of this.#stops) stop()
+    await Promise.race([this.#settleAll(), timers.after(DRAIN_AT_MOST_MS)])
     this.#membership.leave()
   }
 
@@ -151,6 +175,76 @@ export class Lessee {
     const window = decision.kind === 'refused' ? decision.window : 'none'
     this.#options.observe?.decision?.(window, decision.kind)
     return decision
+  }
+
+  /** A call for this lease has ended, or a charge was refunded: there may be tokens in hand or unstated use. */
+  #watch(lease: Lease): void {
+    for (const notice of lease.takeDeferred()) this.#handleNotice(lease, notice)
+    if (lease.isWatched || !lease.isHolding()) return
+    lease.isWatched = true
+    this.#holders.push(lease)
+  }
+
+  /** Handles a notice that the authority has sent to all processes. */
+  #handleNotice(lease: Lease, notice: Notice): void {
+    // The refusals end even during a call, so that new requests wait for tokens together with those that wait already.
+    if (notice === 'free' || notice === 'reset') lease.forgetRefusals()
+    if (lease.isCalling) return lease.defer(notice)
+    lease.applyNotice(notice)
+    const isAsked = notice === 'unknown' || notice === 'reset'
+    const isForgotten = isAsked && lease.knowsDay(this.#options.clock.nowMs())
+    const isHolding = notice !== 'free' && lease.isHolding()
+    if (isHolding || isForgotten) this.#calls.call(lease, RETURNING)
+  }
+
+  /** States the use of all uncertain leases, a bounded number at a time. */
+  #settleUncertain(): void {
+    for (const lease of this.#calls.uncertain) {
+      if (this.#settling >= SETTLING_AT_ONCE) return
+      if (lease.isCalling) continue
+      if (!this.#calls.call(lease, RETURNING)) return
+      this.#settling += 1
+      void Promise.resolve(lease.inFlight).then(() => {
+        this.#settling -= 1
+        // After a failure the next sweep tries again; a retry at once would cause a storm of calls.
+        if (!lease.isUncertain) this.#settleUncertain()
+      })
+    }
+  }
+
+  /** States and returns everything; resolves when all calls are answered. */
+  async #settleAll(): Promise<void> {
+    const queue = [...new Set([...this.#calls.uncertain, ...this.#holders])].values()
+    const worker = async (): Promise<void> => {
+      for (const lease of queue) {
+        while (lease.isCalling) await lease.inFlight
+        if (lease.isUncertain || lease.isHolding()) this.#calls.call(lease, RETURNING)
+        await lease.inFlight
+      }
+    }
+    await Promise.all(Array.from({ length: SETTLING_AT_ONCE }, worker))
+  }
+
+  /** Returns the tokens of idle clients, and removes leases that hold nothing. */
+  #review(): void {
+    const nowMs = this.#options.clock.nowMs()
+    let left = Math.ceil(this.#holders.length / SWEEPS_PER_ROUND)
+    for (; left > 0 && this.#holders.length > 0; left--) {
+      if (this.#reviewed >= this.#holders.length) this.#reviewed = 0
+      const lease = this.#holders[this.#reviewed]
+      if (lease === undefined) return
+      if (!lease.isHolding()) {
+        lease.isWatched = false
+        // The last holder moves to the free index.
+        const last = this.#holders.pop()
+        if (last !== undefined && last !== lease) this.#holders[this.#reviewed] = last
+        continue
+      }
+      this.#reviewed += 1
+      const dueAfterMs = lease.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
+      if (lease.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
+      if (!this.#calls.call(lease, RETURNING)) return
+    }
   }
 
   #isIdle(lease: Lease): boolean {
@@ -187,6 +281,6 @@ export class Lessee {
       const { day } = lease
       if (day.used > 0 && nowMs < day.endsByMs) lease.doubt()
     }
-    this.#holdings.settleUncertain()
+    this.#settleUncertain()
   }
 }
