@@ -12,15 +12,17 @@ import { StoreUnavailable } from './contract.ts'
 type Argument<Call> = Call extends (argument: infer A) => unknown ? A : never
 type Result<Call> = Call extends (argument: never) => infer R ? R : never
 
+interface SentCall {
+  readonly id: number
+  readonly name: string
+  readonly argument: unknown
+}
+
 export interface CallBatch {
   readonly kind: 'calls'
   /** Separates callers that share a channel and must not wait for each other. */
   readonly lane: string
-  readonly calls: readonly {
-    readonly id: number
-    readonly name: string
-    readonly argument: unknown
-  }[]
+  readonly calls: readonly SentCall[]
 }
 
 /** id: the call that this outcome belongs to. */
@@ -36,13 +38,9 @@ export interface AnswerBatch {
   readonly outcomes: readonly CallOutcome[]
 }
 
-interface Pending {
-  readonly id: number
-  readonly name: string
-  readonly argument: unknown
+interface Pending extends Pick<PromiseWithResolvers<unknown>, 'resolve' | 'reject'> {
+  readonly sent: SentCall
   readonly askedMs: number
-  resolve(value: unknown): void
-  reject(fault: unknown): void
   timer?: NodeJS.Timeout
 }
 
@@ -86,22 +84,16 @@ export class IpcCalls<Calls> {
     name: Name,
     argument: Argument<Calls[Name]>,
   ): Promise<Result<Calls[Name]>> {
-    return new Promise((resolve, reject) => {
-      if (!this.available || this.#queue.size + this.#open.size >= OPEN_CALLS)
-        return reject(new StoreUnavailable('error'))
-      const call: Pending = {
-        id: ++this.#lastId,
-        name,
-        argument,
-        askedMs: performance.now(),
-        resolve,
-        reject,
-      }
-      this.#bound(call, this.#options.timeoutMs)
-      this.#queue.add(call)
-      // This is the first call of the turn; later ones go with it.
-      if (this.#queue.size === 1 && this.#awaited === undefined) setImmediate(() => this.#flush())
-    })
+    if (!this.available || this.#queue.size + this.#open.size >= OPEN_CALLS)
+      return Promise.reject(new StoreUnavailable('error'))
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+    const sent = { id: ++this.#lastId, name, argument }
+    const call: Pending = { sent, askedMs: performance.now(), resolve, reject }
+    this.#bound(call, this.#options.timeoutMs)
+    this.#queue.add(call)
+    // This is the first call of the turn; later ones go with it.
+    if (this.#queue.size === 1 && this.#awaited === undefined) setImmediate(() => this.#flush())
+    return promise as Promise<Result<Calls[Name]>>
   }
 
   /** The listener is called each time the receiver answers again after it was away. */
@@ -146,16 +138,12 @@ export class IpcCalls<Calls> {
     const nowMs = performance.now()
     for (const call of calls) {
       this.#queue.delete(call)
-      this.#open.set(call.id, call)
+      this.#open.set(call.sent.id, call)
       // A call that has waited for a late answer gets at least a quarter of the time for its own.
       if (call.askedMs + timeoutMs - nowMs < timeoutMs / 4) this.#bound(call, timeoutMs / 4)
     }
     this.#awaited = new Set(calls)
-    send({
-      kind: 'calls',
-      lane,
-      calls: calls.map(({ id, name, argument }) => ({ id, name, argument })),
-    })
+    send({ kind: 'calls', lane, calls: calls.map(({ sent }) => sent) })
   }
 
   #bound(call: Pending, withinMs: number): void {
@@ -184,9 +172,6 @@ export class IpcCalls<Calls> {
     this.#queue.clear()
   }
 }
-
-export const createIpcCalls = <Calls>(options: IpcCallsOptions): IpcCalls<Calls> =>
-  new IpcCalls(options)
 
 /** The receiver's handler for each call. */
 export type CallHandlers<Calls> = {

@@ -5,7 +5,7 @@ import { openMemoryState } from '../../src/state/memory/home.ts'
 import type { NoticeListener } from '../../src/state/quota.ts'
 import { openRedisState } from '../../src/state/redis/home.ts'
 import { openSqliteState } from '../../src/state/sqlite/home.ts'
-import { answerCalls, createIpcCalls, type CallHandlers } from '../../src/state/calls.ts'
+import { answerCalls, IpcCalls, type CallHandlers } from '../../src/state/calls.ts'
 import { openSupervisorState } from '../../src/state/supervisor/home.ts'
 import type { SharedCalls } from '../../src/server/workers/messages.ts'
 import { createAddressCounter } from '../../src/state/memory/addresses.ts'
@@ -119,7 +119,7 @@ const supervisor: Home<State> = {
 
 /** Calls that are answered by these handlers. */
 export function loop(lane: string, handlers: Partial<CallHandlers<SharedCalls>>) {
-  const calls = createIpcCalls<SharedCalls>({
+  const calls = new IpcCalls<SharedCalls>({
     lane,
     timeoutMs: 5_000,
     send: (batch) =>

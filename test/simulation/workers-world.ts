@@ -88,7 +88,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
         take: (request: TakeRequest) => boss.take(request, worker),
         beat: boss.authority.beat,
       }
-      const calls: IpcCalls<QuotaCalls> = quota.createIpcCalls<QuotaCalls>({
+      const calls: IpcCalls<QuotaCalls> = new quota.IpcCalls<QuotaCalls>({
         lane: 'counts',
         timeoutMs: 2 * TIMEOUT_MS,
         send: (batch) => {

@@ -5,11 +5,10 @@ import { createAnonymousLimiter } from '../../src/core/credentials/anonymous-lim
 import { createAddressCounter, type AddressCounter } from '../../src/state/memory/addresses.ts'
 import {
   answerCalls,
-  createIpcCalls,
+  IpcCalls,
   type AnswerBatch,
   type CallBatch,
   type CallHandlers,
-  type IpcCalls,
 } from '../../src/state/calls.ts'
 import type { BanRecord } from '../../src/state/bans.ts'
 import type { SharedCalls } from '../../src/server/workers/messages.ts'
@@ -42,7 +41,7 @@ function link(handlers: Partial<CallHandlers<SharedCalls>>, timeoutMs = 10_000) 
   const states: boolean[] = []
   const batches: CallBatch[] = []
   let held: CallBatch[] | undefined
-  const calls = createIpcCalls<SharedCalls>({
+  const calls = new IpcCalls<SharedCalls>({
     lane: 'counts',
     send: (batch) => port1.postMessage(batch),
     timeoutMs,

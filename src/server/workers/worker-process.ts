@@ -7,7 +7,7 @@ import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import type { DecisionListener } from '../../core/record/recent.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
-import { answerCalls, createIpcCalls, type CallHandlers } from '../../state/calls.ts'
+import { answerCalls, IpcCalls, type CallHandlers } from '../../state/calls.ts'
 import type { WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import {
   CLIENTS_FD,
@@ -80,7 +80,7 @@ export class WorkerProcess implements WorkerLink {
   /** Time of the last message, one being due each second; a watchdog that was late itself writes it too. */
   heardMs = performance.now()
   /** Questions are never dropped as notices are: one message of them is under way at a time, and a lost one would hold up all later. */
-  readonly questions = createIpcCalls<WorkerQuestions>({
+  readonly questions = new IpcCalls<WorkerQuestions>({
     lane: 'questions',
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),

@@ -1,6 +1,6 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
 import { createAddressCounter } from '../../state/memory/addresses.ts'
-import { answerCalls, createIpcCalls, type CallBatch } from '../../state/calls.ts'
+import { answerCalls, IpcCalls, type CallBatch } from '../../state/calls.ts'
 import { openSupervisorState } from '../../state/supervisor/home.ts'
 import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
@@ -190,14 +190,14 @@ function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
   const report = redis === undefined ? createOutageReport(parts) : undefined
   const send = (batch: CallBatch): void => void channel.send(batch)
-  const calls = createIpcCalls<QuotaCalls & CounterCalls>({
+  const calls = new IpcCalls<QuotaCalls & CounterCalls>({
     lane: 'counts',
     send,
     // Twice as long as for a store on the network: a message is never lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
     onState: (available) => report?.(available),
   })
-  const banCalls = createIpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
+  const banCalls = new IpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
   /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
   const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []
   const onNotice = (...receivers: (typeof noticed)[number]) => void noticed.push(receivers)
