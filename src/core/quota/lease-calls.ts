@@ -118,14 +118,11 @@ export class LeaseCalls {
   #send(lease: Lease, order: Order): SentCall | undefined {
     const { authority, processId, clock } = this.#options
     const { minute, day } = lease
-    // Tokens granted under a higher limit are returned: only the authority knows how many of them are left under the lower one.
-    const isLowered =
-      order.limits.perMinute < minute.grantedLimit || order.limits.perDay < day.grantedLimit
-    const { need, limits, returns = isLowered } = order
+    const { need, limits, returns = lease.isLowered(limits) } = order
     const sentMs = clock.nowMs()
     // Tokens of a minute that may end at any moment can no longer be spent. They are returned, so that they do not look like a
     // limit used up.
-    if (sentMs >= minute.spendUntilMs && minute.held > minute.used) minute.returnUnspent()
+    if (sentMs >= minute.spendUntilMs) minute.returnUnspent()
     lease.since ??= this.#sequence
     const request: TakeRequest = {
       client: lease.client,

@@ -54,9 +54,14 @@ export class LeaseWindow {
     return limits[this.#limit]
   }
 
+  /** Tokens that this process may spend without asking. */
+  get inHand(): number {
+    return Math.max(0, this.held - this.used)
+  }
+
   /** Tokens that the client may still spend: those granted to nobody and those in hand, less those that waiting requests will get. */
   remaining(limit: number, awaited: number): number {
-    return Math.max(0, limit - (this.taken ?? 0) + Math.max(0, this.held - this.used) - awaited)
+    return Math.max(0, limit - (this.taken ?? 0) + this.inHand - awaited)
   }
 
   /** Whole seconds after which the window has certainly ended, so that a client that waits as long is not refused by it again. */
@@ -114,7 +119,7 @@ export class LeaseWindow {
 
   /** Removes the unspent tokens, which are returned to the authority. */
   returnUnspent(): void {
-    this.#giveBack(Math.max(0, this.held - this.used))
+    this.#giveBack(this.inHand)
   }
 
   #giveBack(tokens: number): void {

@@ -64,8 +64,6 @@ export class Lease {
   inFlight: Promise<void> | undefined
   /** Some process refuses requests of the client for lack of tokens. Written here. */
   isWanted = false
-  /** lessee.ts keeps this lease in its list of holders. Written there. */
-  isWatched = false
   /** Notices that arrived during the call, each once, the latest last. */
   #deferred: readonly Notice[] = []
   readonly #calls: Pick<LeaseCalls, 'followedFrom' | 'uncertain'>
@@ -216,7 +214,7 @@ export class Lease {
     this.#dayUsedKnown = statedOf(day, reply.day).used + tokens
     this.#isHolder = reply.day.held > this.#dayUsedKnown
     // A client that was granted nothing ahead of need gains nothing by a call before the next token is needed.
-    const inHand = Math.min(this.minute.held - this.minute.used, this.day.held - this.day.used)
+    const inHand = Math.min(this.minute.inHand, this.day.inHand)
     this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
     return tokens
   }
@@ -253,7 +251,7 @@ export class Lease {
   isHolding(): boolean {
     const { minute, day } = this
     const isUnstated = minute.refunded + day.refunded > 0 || day.used !== this.#dayUsedKnown
-    return minute.held > minute.used || day.held > day.used || isUnstated
+    return minute.inHand > 0 || day.inHand > 0 || isUnstated
   }
 
   /** Whether the authority has answered in a day that still runs. */
@@ -272,7 +270,7 @@ export class Lease {
   /** Whether the next call is due, as few tokens are left. */
   isRunningOut(): boolean {
     const { minute, prefetchAt } = this
-    return prefetchAt !== undefined && minute.held - minute.used <= prefetchAt
+    return prefetchAt !== undefined && minute.inHand <= prefetchAt
   }
 
   /** Whether notices were missed since the latest reply and arrive again, so that the authority has to be asked once more. */
@@ -287,11 +285,18 @@ export class Lease {
    * sends a notice whenever others have taken as much while this process is a holder; and with nothing left, others can take
    * nothing.
    */
-  #isTrue({ perMinute, perDay }: Limits): boolean {
-    const { minute, day, answered = 0, waiting } = this
-    const isLowered = perMinute < minute.grantedLimit || perDay < day.grantedLimit
-    if (this.#isHolder && answered > this.#calls.followedFrom && !isLowered) return true
-    const { length } = waiting
-    return minute.remaining(perMinute, length) === 0 || day.remaining(perDay, length) === 0
+  #isTrue(limits: Limits): boolean {
+    const { minute, day, answered = 0 } = this
+    const { length } = this.waiting
+    if (this.#isHolder && answered > this.#calls.followedFrom && !this.isLowered(limits))
+      return true
+    return (
+      minute.remaining(limits.perMinute, length) === 0 || day.remaining(limits.perDay, length) === 0
+    )
+  }
+
+  /** Whether tokens in hand were granted under higher limits: only the authority knows how many of them are left under these. */
+  isLowered({ perMinute, perDay }: Limits): boolean {
+    return perMinute < this.minute.grantedLimit || perDay < this.day.grantedLimit
   }
 }

@@ -13,7 +13,7 @@ import { RecencyTable } from '../../state/memory/recency-table.ts'
 import { systemTimers, type Timers } from '../../state/timers.ts'
 
 const SWEEP_EVERY_MS = 100
-/** Each holder is reviewed once in so many sweeps, so that no sweep is long. */
+/** Each holder is reviewed once in about so many sweeps, so that no sweep is long. */
 const SWEEPS_PER_ROUND = 5
 /** Tokens of a client that is idle for so long are returned, so that others report the true remainder, and a crash loses less. */
 const IDLE_BEFORE_RETURN_MS = 6_000
@@ -51,13 +51,10 @@ export class Lessee {
   readonly #membership: Membership
   readonly #outage: Outage
   readonly #calls: LeaseCalls
-  /**
-   * Leases with tokens in hand or unstated use. A list, since a Set that changes with every lease would leave dead tables for
-   * the garbage collector to walk.
-   */
-  readonly #holders: Lease[] = []
-  /** Index in #holders of the lease to be reviewed next. */
-  #reviewed = 0
+  /** Leases with tokens in hand or unstated use. */
+  readonly #holders = new Set<Lease>()
+  /** The round of reviews under way, which many sweeps share. */
+  #round = this.#holders.values()
   /** Calls of #settleUncertain under way. */
   #settling = 0
   readonly #stops: readonly (() => void)[]
@@ -180,9 +177,7 @@ export class Lessee {
   /** A call for this lease has ended, or a charge was refunded: there may be tokens in hand or unstated use. */
   #watch(lease: Lease): void {
     for (const notice of lease.takeDeferred()) this.#handleNotice(lease, notice)
-    if (lease.isWatched || !lease.isHolding()) return
-    lease.isWatched = true
-    this.#holders.push(lease)
+    if (lease.isHolding()) this.#holders.add(lease)
   }
 
   /** Handles a notice that the authority has sent to all processes. */
@@ -228,19 +223,13 @@ export class Lessee {
   /** Returns the tokens of idle clients, and removes leases that hold nothing. */
   #review(): void {
     const nowMs = this.#options.clock.nowMs()
-    let left = Math.ceil(this.#holders.length / SWEEPS_PER_ROUND)
-    for (; left > 0 && this.#holders.length > 0; left--) {
-      if (this.#reviewed >= this.#holders.length) this.#reviewed = 0
-      const lease = this.#holders[this.#reviewed]
-      if (lease === undefined) return
+    for (let left = Math.ceil(this.#holders.size / SWEEPS_PER_ROUND); left > 0; left--) {
+      const { value: lease } = this.#round.next()
+      if (lease === undefined) return void (this.#round = this.#holders.values())
       if (!lease.isHolding()) {
-        lease.isWatched = false
-        // The last holder moves to the free index.
-        const last = this.#holders.pop()
-        if (last !== undefined && last !== lease) this.#holders[this.#reviewed] = last
+        this.#holders.delete(lease)
         continue
       }
-      this.#reviewed += 1
       const dueAfterMs = lease.isWanted ? 0 : IDLE_BEFORE_RETURN_MS
       if (lease.isCalling || nowMs - lease.lastUsedMs < dueAfterMs) continue
       if (!this.#calls.call(lease, RETURNING)) return
@@ -248,7 +237,7 @@ export class Lessee {
   }
 
   #isIdle(lease: Lease): boolean {
-    return !lease.isCalling && !lease.isWatched && !lease.isUncertain
+    return !lease.isCalling && !this.#holders.has(lease) && !lease.isUncertain
   }
 
   #forgetIdle(): void {

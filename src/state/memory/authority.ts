@@ -72,18 +72,16 @@ export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
 export function createEmbeddedAuthority(
   options: MemoryOptions & { readonly keeper?: Keeper },
 ): EmbeddedAuthority {
-  const { clock, maxClients = MAX_CLIENTS, losesData = false, keeper } = options
-  const { onForgotten = () => undefined } = options
-  let lost: UnsavedCounters | undefined
-  /** The file has rows of clients that are not in memory. */
+  const { clock, maxClients = MAX_CLIENTS, losesData = false, keeper, onForgotten } = options
+  /** Some clients are not in memory; with a keeper the file has their rows. */
   let hasForgotten = false
   const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
   const clients = new RecencyTable<Counted>({
     maxEntries: maxClients,
     mayDrop: (client) => {
       if (!mayDrop(client)) return false
+      if (keeper === undefined && !hasForgotten) onForgotten?.(tooMany(maxClients))
       hasForgotten = true
-      if (keeper === undefined && lost === undefined) onForgotten((lost = tooMany(maxClients)))
       return true
     },
   })
@@ -110,7 +108,8 @@ export function createEmbeddedAuthority(
       return clients.size
     },
     get unsaved() {
-      return keeper ? keeper.journal.unsaved : lost
+      if (keeper !== undefined) return keeper.journal.unsaved
+      return hasForgotten ? tooMany(maxClients) : undefined
     },
     take: (request) => {
       const nowMs = clock.epochMs()

@@ -120,11 +120,11 @@ function createNoticeChannel(store: RedisStore, prefix: string) {
   const keyStart = quotaKey(prefix, '').slice(0, -1)
   const listeners: NoticeListener[] = []
   const flows: ((isFlowing: boolean) => void)[] = []
-  let isSubscribed = false
-  let isPublished = true
-  const change = (now: { isSubscribed?: boolean; isPublished?: boolean }): void => {
-    ;({ isSubscribed = isSubscribed, isPublished = isPublished } = now)
-    for (const onFlow of flows) onFlow(isSubscribed && isPublished)
+  const now = { isSubscribed: false, isPublished: true }
+  const isFlowing = (): boolean => now.isSubscribed && now.isPublished
+  const change = (change: Partial<typeof now>): void => {
+    Object.assign(now, change)
+    for (const onFlow of flows) onFlow(isFlowing())
   }
   const message = (text: string): void => {
     const [name, key = '', by, ...totals] = text.split(' ')
@@ -136,11 +136,11 @@ function createNoticeChannel(store: RedisStore, prefix: string) {
   return {
     /** is: whether a script was allowed to publish; where not, the scripts of the other processes may not be either. */
     published(is: boolean): void {
-      if (is !== isPublished) change({ isPublished: is })
+      if (is !== now.isPublished) change({ isPublished: is })
     },
     listen(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void {
       if (onFlow !== undefined) flows.push(onFlow)
-      onFlow?.(isSubscribed && isPublished)
+      onFlow?.(isFlowing())
       if (listeners.push(listener) > 1) return
       store.subscribe(reclaimChannel(prefix), {
         message,
