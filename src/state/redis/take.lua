@@ -25,7 +25,6 @@ local part = latest and { string.match(latest, RECORD) } or {}
 -- 0 is below every sequence number.
 local lastSequence, lastMinute = stored(part[1], 0), stored(part[3], -1)
 local tookPart = lastMinute == minute
--- A caller that has forgotten the client since that call does not take back what it used before.
 local isKnown = lastSequence > tonumber(ARGV[6])
 --each
 local oldWindowHeld, oldWindowUsed = 0, 0
@@ -56,7 +55,6 @@ local usedInWindow, windowHeld = 0, 0
 if tonumber(ARGV[windowArguments + 1]) == windowIndex then
   usedInWindow, windowHeld = tonumber(ARGV[windowArguments + 2]), tonumber(ARGV[windowArguments + 3])
   local known, returned = tonumber(ARGV[windowArguments + 4]), tonumber(ARGV[windowArguments + 5])
-  -- A caller that does not know of a reset yet keeps what it has in hand, and may have spent `fresh` tokens since the reset.
   if tonumber(ARGV[windowArguments + 6]) < windowReset then
     local fresh = tonumber(ARGV[windowArguments + 7])
     usedInWindow, windowHeld, known, returned = fresh, math.max(0, windowHeld - usedInWindow) + fresh, 0, 0
@@ -74,7 +72,6 @@ windowUsed = math.max(0, windowUsed + usedInWindow - oldWindowUsed)
 hasUnstated = hasUnstated or windowUnstated > 0
 --end
 
--- How long the others have to state their use; nothing is granted ahead of need meanwhile.
 local learningUntil = stored(fields[4], 0)
 local learningLeft = learningUntil - now
 if learningLeft > LEARNING_MS then learningLeft = 0 end
@@ -106,7 +103,6 @@ isFree = isFree and windowTaken < windowLimit
 isHeld = isHeld or (windowTaken >= windowLimit and windowTaken > windowUsed)
 --end
 
--- In this minute a request was refused, and no token has been free since.
 local exhausted = wasExhausted
 if status == SHORT then exhausted = 1 elseif isFree then exhausted = 0 end
 
