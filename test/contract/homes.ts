@@ -95,9 +95,7 @@ const supervisor: Home<State> = {
     const shared = createSharedState({
       addresses: createAddressCounter(),
       config,
-      embedded,
-      banStore: bans,
-      clock,
+      stores: { embedded, bans, clock },
       ...told,
     })
     const listeners: NoticeListener[] = []

@@ -8,7 +8,6 @@ import {
   type NotifyConfig,
   type NotifyEvent,
 } from '../../insight/notify/webhook.ts'
-import type { Counters } from '../../state/counters.ts'
 import type { Gateway } from './gateway.ts'
 
 export function startNotifier({ reloads, live, log, workers }: Gateway): void {
@@ -33,11 +32,16 @@ export function startNotifier({ reloads, live, log, workers }: Gateway): void {
     data,
   })
   const marks = new QuotaMarks()
-  const askFor = truthBy(marks, counters)
   const look = async (suspect: Suspect, wanted: readonly number[]): Promise<void> => {
-    const truth = await askFor(suspect, wanted)
-    if (truth === undefined) return
-    for (const { untilMs, ...data } of marks.reached(suspect, truth, wanted)) {
+    let [use] = await counters.look([suspect])
+    if (use === undefined) return
+    if (marks.isOpen(suspect, use, wanted)) {
+      // Tokens in hand decide, so their holders state what they spent.
+      use = await counters.settled(suspect)
+      // Some tokens were taken again meanwhile, or a process that held them is gone.
+      if (marks.isOpen(suspect, use, wanted)) marks.leaveOpen(suspect)
+    }
+    for (const { untilMs, ...data } of marks.reached(suspect, use, wanted)) {
       const name = `quota:${data.client}:${data.window}:${untilMs}:${data.mark}`
       const until = new Date(untilMs).toISOString()
       outbox.add(noticeOf('quota', { ...data, until }, name), { name, untilMs })
@@ -62,15 +66,3 @@ export function startNotifier({ reloads, live, log, workers }: Gateway): void {
     },
   })
 }
-
-/** What the store knows of a client; where tokens in hand decide, their holders first state what they spent. */
-const truthBy =
-  (marks: QuotaMarks, counters: Counters) =>
-  async (suspect: Suspect, wanted: readonly number[]) => {
-    const [known] = await counters.look([suspect])
-    if (known === undefined || !marks.isOpen(suspect, known, wanted)) return known
-    const settled = await counters.settled(suspect)
-    // Some tokens were taken again meanwhile, or a process that held them is gone.
-    if (marks.isOpen(suspect, settled, wanted)) marks.leaveOpen(suspect)
-    return settled
-  }

@@ -1,5 +1,5 @@
 /** State that the supervisor keeps for all workers of the machine, and its answers to their calls. */
-import type { BanRecord, BanStore } from '../../state/bans.ts'
+import type { BanRecord } from '../../state/bans.ts'
 import { BanTable } from '../../core/bans/ban-table.ts'
 import type { CallHandlers } from '../../state/calls.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
@@ -7,7 +7,7 @@ import type { Config } from '../../config/config.ts'
 import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
 import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
-import type { StoreClock } from '../../state/store-clock.ts'
+import type { State } from '../../state/contract.ts'
 import { isBanEarned } from '../../core/rules/ban-policy.ts'
 import { whenKnown } from '../../core/rules/when-known.ts'
 
@@ -17,11 +17,8 @@ interface SharedStateParts {
   readonly config: Config
   /** Counts the requests without a valid credential. */
   readonly addresses: ReturnType<typeof createAddressCounter>
-  /** undefined with Redis, which workers ask themselves. */
-  readonly embedded: EmbeddedAuthority | undefined
-  /** The store of all bans, and its clock. */
-  readonly banStore: BanStore
-  readonly clock: StoreClock
+  /** embedded: undefined with Redis, which workers ask themselves. */
+  readonly stores: Pick<State, 'embedded' | 'bans' | 'clock'>
   /** Called with each ban that all workers have to receive; with Redis they receive it from there. */
   onBan(keyId: string, ban: BanRecord): void
   /** Called when data in the store is not a ban and was skipped; with Redis the workers report it. */
@@ -29,7 +26,8 @@ interface SharedStateParts {
 }
 
 export function createSharedState(parts: SharedStateParts) {
-  const { config, embedded, banStore, clock, addresses } = parts
+  const { config, addresses } = parts
+  const { embedded, bans: banStore, clock } = parts.stores
   let policy = config.bans
   const strikes = createMemoryCounter(policy.withinMs)
   const authority = (): EmbeddedAuthority => {

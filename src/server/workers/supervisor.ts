@@ -83,9 +83,7 @@ class Supervisor implements Workers {
     this.#state = createSharedState({
       config,
       addresses,
-      embedded: stores.embedded,
-      banStore: stores.bans,
-      clock: stores.clock,
+      stores,
       onBan: (keyId, ban) => this.#notifyAll({ kind: 'banned', keyId, ban }),
       onMalformed: (where) => log.banMalformed({ where }),
     })

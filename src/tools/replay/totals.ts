@@ -26,13 +26,10 @@ export function outcomeOf(clients: Clients, hasBefore: boolean): ReplayedOutcome
 function sumOf(outcomes: readonly Outcome[], hasOther: boolean): Outcome {
   const sum = (of: (outcome: Outcome) => number): number =>
     outcomes.reduce((all, outcome) => all + of(outcome), 0)
+  const refusedBy = (by: keyof Outcome['refused']): number => sum(({ refused }) => refused[by])
   return {
     admitted: sum(({ admitted }) => admitted),
-    refused: {
-      minute: sum(({ refused }) => refused.minute),
-      day: sum(({ refused }) => refused.day),
-      ban: sum(({ refused }) => refused.ban),
-    },
+    refused: { minute: refusedBy('minute'), day: refusedBy('day'), ban: refusedBy('ban') },
     ...(hasOther && { other: sum(({ other = 0 }) => other) }),
   }
 }

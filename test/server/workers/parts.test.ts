@@ -29,9 +29,7 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: withStrikes(50),
       addresses: createAddressCounter(),
-      embedded: undefined,
-      clock: storeClock(),
-      banStore: createMemoryBanStore(),
+      stores: { embedded: undefined, clock: storeClock(), bans: createMemoryBanStore() },
       onBan: () => undefined,
       onMalformed: () => undefined,
     })
@@ -55,9 +53,11 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: forgetAfter('24h'),
       addresses: createAddressCounter(),
-      embedded: undefined,
-      clock: storeClock(),
-      banStore: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
+      stores: {
+        embedded: undefined,
+        clock: storeClock(),
+        bans: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
+      },
       onBan: () => undefined,
       onMalformed: () => undefined,
     })
@@ -79,12 +79,14 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: readBlocks(['http://127.0.0.1:1'], {}),
       addresses: createAddressCounter(),
-      embedded: undefined,
-      clock: storeClock(),
-      banStore: {
-        ...createMemoryBanStore(),
-        watch: (listener) => heard.resolve(listener),
-        load: async () => loads.pop() ?? Promise.reject(new Error('away')),
+      stores: {
+        embedded: undefined,
+        clock: storeClock(),
+        bans: {
+          ...createMemoryBanStore(),
+          watch: (listener) => heard.resolve(listener),
+          load: async () => loads.pop() ?? Promise.reject(new Error('away')),
+        },
       },
       onBan: () => undefined,
       onMalformed: () => undefined,
@@ -106,13 +108,15 @@ describe('what the supervisor keeps for all workers', () => {
     const state = createSharedState({
       config: readBlocks(['http://127.0.0.1:1'], {}),
       addresses: createAddressCounter(),
-      embedded,
-      clock,
-      banStore: {
-        ...bans,
-        save: async (keyId) => {
-          if (isFull) throw new Error('disk full')
-          taken.push(keyId)
+      stores: {
+        embedded,
+        clock,
+        bans: {
+          ...bans,
+          save: async (keyId) => {
+            if (isFull) throw new Error('disk full')
+            taken.push(keyId)
+          },
         },
       },
       onBan: (keyId) => told.push(keyId),
