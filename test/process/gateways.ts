@@ -9,6 +9,7 @@ import { createLog } from '../../src/core/record/log.ts'
 import { quotaKey } from '../../src/state/redis/authority.ts'
 import { gatewayEnds } from '../support/ending.ts'
 import { configText, sha256, sumOf } from '../support/gateway.ts'
+import { passing } from '../support/log-lines.ts'
 import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
@@ -89,7 +90,7 @@ export async function gatewayHere(
   let logged = ''
   const gateway = createGateway(config, {
     version: 'test',
-    log: createLog({ ...config.log, destination: { write: (line) => (logged += line) } }),
+    log: createLog({ ...config.log, destination: passing((line) => (logged += line)) }),
     load: () => loadUsableConfig(file, env, { isServing: true }),
     // Each answer costs a thread.
     ...(places && { settingLocations: readSettingLocationsAside(file, env) }),

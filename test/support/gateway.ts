@@ -5,6 +5,7 @@ import { createGateway } from '../../src/server/gateway/local-worker.ts'
 import { createLog } from '../../src/core/record/log.ts'
 
 import { gatewayEnds } from './ending.ts'
+import { passing } from './log-lines.ts'
 
 export { minuteWithAtLeast } from './utc-windows.ts'
 
@@ -99,7 +100,7 @@ export async function startTestGateway(options: GatewayOptions) {
         : parseConfigText(options.reload(), { file: 'test.yaml', env: {} }),
     log: createLog({
       ...config.log,
-      destination: { write: options.onLogLine ?? ((line) => (logged += line)) },
+      destination: passing(options.onLogLine ?? ((line) => (logged += line))),
     }),
   })
   const { listen, admin } = await gateway.listen()

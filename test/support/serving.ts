@@ -9,6 +9,7 @@ import { renderSnapshots } from '../../src/core/record/metric-registry.ts'
 import { createMetrics } from '../../src/core/record/metrics.ts'
 import { gatewayEnds } from './ending.ts'
 import { configText } from './gateway.ts'
+import { passing } from './log-lines.ts'
 
 /** See configText. */
 export type Blocks = Readonly<Record<string, string>>
@@ -20,7 +21,7 @@ export const readBlocks = (upstreams: readonly string[], blocks: Blocks) =>
 export async function openServing(upstreams: readonly string[], blocks: Blocks = {}) {
   const config = readBlocks(upstreams, blocks)
   const lines: string[] = []
-  const log = createLog({ ...config.log, destination: { write: (line) => lines.push(line) } })
+  const log = createLog({ ...config.log, destination: passing((line) => lines.push(line)) })
   const metrics = createMetrics({ version: 'test', ...configNames(config) })
   const serving = new Serving({
     version: 'test',

@@ -18,8 +18,8 @@ export interface LineStyle {
 }
 
 export interface LineWriterOptions extends LineStyle {
-  /** A file descriptor, or something that takes whole lines. Default 2, as stdout is for the output of commands. */
-  readonly destination?: number | { write(line: string): unknown }
+  /** A file descriptor, or something else that takes whole lines. Default 2, as stdout is for the output of commands. */
+  readonly destination?: number | Pick<DescriptorDestination, keyof DescriptorDestination>
   /** Number of this worker, written on each of its lines. */
   readonly worker?: number | undefined
   /** Other processes write lines to the same destination. */
@@ -42,7 +42,7 @@ export function createLineWriter(
   const out =
     typeof destination === 'number'
       ? new DescriptorDestination(destination, isShared, dropped)
-      : { ...nothingPending, write: (lines: string) => void destination.write(lines) }
+      : destination
   const isTerminal = typeof destination === 'number' && isatty(destination)
   const timestamp = createTimestamp(worker)
   let lowest = 0
@@ -85,15 +85,6 @@ function createTimestamp(worker: number | undefined): (nowMs: number) => string 
     }
     return fragment
   }
-}
-
-/** A destination of the caller's own, such as a test's array, looks after its own errors and keeps nothing back. */
-const nothingPending = {
-  fault: undefined,
-  lostLines: 0,
-  flush: () => {},
-  flushSync: () => {},
-  close: () => Promise.resolve(),
 }
 
 // Printable ASCII only. JSON escapes what is below 0x20, but not DEL, the C1 controls (0x9B begins an

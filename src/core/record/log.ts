@@ -102,24 +102,22 @@ export function createLog(options: LogOptions) {
 }
 
 /** Events that anyone can cause at will: each gets at most one line a second, with the particulars of the last one. */
-const createTallies = (say: Say) => ({
-  /** A connection was closed at once because of a limit. */
-  connections: createTally<{ address: string; reason: string }>((count, last) =>
-    say('warn', { event: 'connectionsRefused', count, ...last }),
-  ),
-  /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
-  handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
-    say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
-  ),
-  /** A notice was dropped, as too many wait for the receiver of notify. */
-  notices: createTally<{ type: string }>((count, last) =>
-    say('warn', { event: 'noticeDropped', count, ...last }),
-  ),
-  /** Somebody without permission asked for a change. */
-  intruders: createTally<AuditLine>((count, last) =>
-    say('warn', { event: 'auditRefused', count, ...last }),
-  ),
-})
+function createTallies(say: Say) {
+  const tally = <Particulars extends object>(level: LineLevel, event: string) =>
+    createTally<Particulars>((count, last) => say(level, { event, count, ...last }))
+  return {
+    /** A connection was closed at once because of a limit. */
+    connections: tally<{ address: string; reason: string }>('warn', 'connectionsRefused'),
+    /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
+    handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
+      say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
+    ),
+    /** A notice was dropped, as too many wait for the receiver of notify. */
+    notices: tally<{ type: string }>('warn', 'noticeDropped'),
+    /** Somebody without permission asked for a change. */
+    intruders: tally<AuditLine>('warn', 'auditRefused'),
+  }
+}
 
 function requestLines(
   style: Pick<LogStyle, 'access'>,

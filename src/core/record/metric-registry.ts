@@ -1,13 +1,6 @@
 /** The metrics of one process, each with a function that reads its values at a scrape; prom-client renders and merges them. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import {
-  AggregatorRegistry,
-  collectDefaultMetrics,
-  Registry,
-  type Metric,
-  type MetricObjectWithValues,
-  type MetricValue,
-} from 'prom-client'
+import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client'
 import type { HistogramSeries } from '../backends/histogram-series.ts'
 
 type Labels = Readonly<Record<string, string | number>>
@@ -22,15 +15,27 @@ type Read = () => number | Sample[]
 /** How the values of several workers are merged. */
 type Aggregator = 'sum' | 'min' | 'max' | 'first'
 
-/** The values of one process at one moment; plain data. */
-export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
+/** A metric with its values, as prom-client has it. */
+interface Family {
+  readonly type: string
+  readonly aggregator: string
+  readonly name: string
+  readonly help: string
+  readonly values: readonly Sample[]
+}
 
+/** The values of one process at one moment; plain data. */
+export type MetricsSnapshot = readonly Family[]
+
+/** The gateway's own metrics are read as plain values: the classes of prom-client would hash labels on every request. */
 export class MetricRegistry {
-  readonly #registry = new Registry()
+  /** The metrics of Node.js. */
+  readonly #node = new Registry()
+  readonly #own: (() => Family)[] = []
 
   constructor() {
     // 20 ms shows a stalled event loop as well as 10 ms does, for half the wake-ups of an idle process.
-    collectDefaultMetrics({ register: this.#registry, eventLoopMonitoringPrecision: 20 })
+    collectDefaultMetrics({ register: this.#node, eventLoopMonitoringPrecision: 20 })
   }
 
   counter(name: string, help: string, read: Read): void {
@@ -76,23 +81,16 @@ export class MetricRegistry {
   }
 
   /** Returns all values. Rejects only if one of the Node.js collectors fails. */
-  snapshot(): Promise<MetricsSnapshot> {
-    return snapshot(this.#registry)
+  async snapshot(): Promise<MetricsSnapshot> {
+    const own = this.#own.map((read) => read())
+    return [...(await familiesOf(this.#node)), ...own].map(mergeable)
   }
 
-  /**
-   * prom-client asks a metric for nothing but its name and get() (its own AggregatorRegistry registers
-   * such plain objects); its classes would hash the labels again on every request.
-   */
-  #add(about: Record<'type' | 'aggregator' | 'name' | 'help', string>, read: Read): void {
-    const get = () => {
+  #add(about: Omit<Family, 'values'>, read: Read): void {
+    this.#own.push(() => {
       const values = read()
-      return Promise.resolve({
-        ...about,
-        values: typeof values === 'number' ? [sample(values, {})] : values,
-      })
-    }
-    this.#registry.registerMetric({ ...about, get } as unknown as Metric)
+      return { ...about, values: typeof values === 'number' ? [sample(values, {})] : values }
+    })
   }
 }
 
@@ -125,23 +123,22 @@ function histogramSamples(name: string, labels: Labels, series: HistogramSeries)
 /** prom-client omits or averages some of Node's values over several processes; the oldest start and the worst lag say more. */
 const betterAggregator: Readonly<Record<string, string>> = { omit: 'min', average: 'max' }
 
-async function snapshot(registry: Registry): Promise<MetricsSnapshot> {
-  const metrics = await registry.getMetricsAsJSON()
-  return metrics.map((metric) => {
-    const { aggregator } = metric
-    const values = isCounted(metric) ? metric.values.map(exact) : metric.values
-    return { ...metric, values, aggregator: betterAggregator[aggregator] ?? aggregator }
-  }) as unknown as MetricsSnapshot
-}
+const familiesOf = async (registry: Registry): Promise<readonly Family[]> =>
+  (await registry.getMetricsAsJSON()) as unknown as readonly Family[]
 
-const isCounted = ({ type }: { readonly type: unknown }): boolean =>
-  ['counter', 'histogram'].includes(String(type))
+const mergeable = (family: Family): Family => ({
+  ...family,
+  values: isCounted(family) ? family.values.map(exact) : family.values,
+  aggregator: betterAggregator[family.aggregator] ?? family.aggregator,
+})
+
+const isCounted = ({ type }: Family): boolean => type === 'counter' || type === 'histogram'
 
 /**
  * Rounds to about a microsecond, so that sums are exact in any order of processes. Otherwise the sum of a family falls by a
  * last digit when a worker is replaced, which Prometheus takes for a restart.
  */
-const exact = <One extends { readonly value: number }>(one: One): One => ({
+const exact = (one: Sample): Sample => ({
   ...one,
   value: Math.round(one.value * PARTS_OF_A_SECOND) / PARTS_OF_A_SECOND,
 })
@@ -169,9 +166,9 @@ export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Pr
 export async function sumSnapshots(
   snapshots: readonly MetricsSnapshot[],
 ): Promise<MetricsSnapshot> {
-  const summed: MetricsSnapshot[number][] = []
-  for await (const family of mergedFamilies(snapshots)) summed.push(...(await snapshot(family)))
-  return summed
+  const summed: Family[] = []
+  for await (const family of mergedFamilies(snapshots)) summed.push(...(await familiesOf(family)))
+  return summed.map(mergeable)
 }
 
 /** Leaves out the gauges. */

@@ -69,16 +69,10 @@ export class Seconds {
       p50: column((measured) => measured[of].p50),
       p99: column((measured) => measured[of].p99),
     })
-    const refused = (by: keyof Refused) => column((measured) => measured.refused[by])
     return {
       from: isoSecond(length === 0 ? now : from),
       requests: column(({ requests }) => requests),
-      refused: {
-        minute: refused('minute'),
-        day: refused('day'),
-        ban: refused('ban'),
-        other: refused('other'),
-      },
+      refused: byCause((cause) => column(({ refused }) => refused[cause])),
       gatewayMs: latency('gatewayMs'),
       backendMs: latency('backendMs'),
     }
@@ -144,15 +138,19 @@ export const sums = (one: readonly number[], other: readonly number[]): number[]
     (_, at) => (one[at] ?? 0) + (other[at] ?? 0),
   )
 
+const byCause = <Value>(
+  valueOf: (cause: keyof Refused) => Value,
+): Record<keyof Refused, Value> => ({
+  minute: valueOf('minute'),
+  day: valueOf('day'),
+  ban: valueOf('ban'),
+  other: valueOf('other'),
+})
+
 const plus = (one: Second, other: Second): Second => ({
   at: one.at,
   requests: one.requests + other.requests,
-  refused: {
-    minute: one.refused.minute + other.refused.minute,
-    day: one.refused.day + other.refused.day,
-    ban: one.refused.ban + other.refused.ban,
-    other: one.refused.other + other.refused.other,
-  },
+  refused: byCause((cause) => one.refused[cause] + other.refused[cause]),
   gateway: sums(one.gateway, other.gateway),
   backend: sums(one.backend, other.backend),
   inFlight: one.inFlight + other.inFlight,

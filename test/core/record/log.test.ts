@@ -3,6 +3,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createLog, type Log, type LogOptions } from '../../../src/core/record/log.ts'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
+import { passing } from '../../support/log-lines.ts'
 import { temporaryFile } from '../../support/processes.ts'
 
 type Line = Record<string, unknown>
@@ -10,7 +11,7 @@ type Line = Record<string, unknown>
 /** A log and the raw lines that it writes. */
 function logs(more: Partial<LogOptions> = {}): { log: Log; lines: string[] } {
   const lines: string[] = []
-  const destination = { write: (line: string) => lines.push(line) }
+  const destination = passing((line) => lines.push(line))
   return { log: createLog({ level: 'info', access: true, destination, ...more }), lines }
 }
 

@@ -8,6 +8,7 @@ import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { Tracing } from '../../../src/core/record/tracing.ts'
 import { atEnd } from '../../support/ending.ts'
 import { sumOf } from '../../support/gateway.ts'
+import { passing } from '../../support/log-lines.ts'
 import { startCollector } from '../../support/otlp.ts'
 
 const collectorOf = async () => {
@@ -22,7 +23,7 @@ async function tracingTo(url: string) {
     level: 'info',
     access: true,
     format: 'json',
-    destination: { write: (line) => lines.push(line) },
+    destination: passing((line) => lines.push(line)),
   })
   const metrics = createMetrics({ version: '1', plans: [], routes: [] })
   const tracing = new Tracing({ version: '1', log, metrics })
