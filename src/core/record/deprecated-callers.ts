@@ -32,15 +32,9 @@ const OTHER_AGENTS = '(others)'
 const NO_AGENT = '(none)'
 const AGENT_LENGTH = 100
 
-interface Agent {
-  count: number
-  lastSeenMs: number
-}
-
 interface Client {
   readonly route: string
-  readonly client: string
-  readonly agents: Map<string, Agent>
+  readonly agents: Map<string, { -readonly [Name in keyof DeprecatedCall]: DeprecatedCall[Name] }>
   count: number
 }
 
@@ -73,9 +67,7 @@ export class DeprecatedCallers {
   /** Returns at most `atMost` callers, the busiest first. */
   busiest(atMost = Infinity): DeprecatedCalls {
     const calls = [...this.#clients.values()]
-      .flatMap(({ route, client, agents }) =>
-        Array.from(agents, ([userAgent, seen]) => ({ route, client, userAgent, ...seen })),
-      )
+      .flatMap(({ agents }) => [...agents.values()])
       .sort((one, other) => other.count - one.count)
     const unlisted = calls.slice(atMost).reduce((sum, { count }) => sum + count, 0)
     return { calls: calls.slice(0, atMost), others: this.#others + unlisted }
@@ -89,19 +81,20 @@ export class DeprecatedCallers {
     return clients
   }
 
-  #count({ route, client, userAgent, count, lastSeenMs }: DeprecatedCall): void {
+  #count(call: DeprecatedCall): void {
+    const { route, client, userAgent, count, lastSeenMs } = call
     const key = `${route} ${client}`
     let known = this.#clients.get(key)
     if (known === undefined) {
       if (this.#clients.size >= GROWTH * KEPT_CLIENTS) this.#cut()
-      this.#clients.set(key, (known = { route, client, agents: new Map(), count: 0 }))
+      this.#clients.set(key, (known = { route, agents: new Map(), count: 0 }))
     }
     known.count += count
     const { agents } = known
     const room = agents.has(OTHER_AGENTS) ? AGENTS + 1 : AGENTS
     const agent = agents.has(userAgent) || agents.size < room ? userAgent : OTHER_AGENTS
     const seen = agents.get(agent)
-    if (seen === undefined) return void agents.set(agent, { count, lastSeenMs })
+    if (seen === undefined) return void agents.set(agent, { ...call, userAgent: agent })
     seen.count += count
     seen.lastSeenMs = Math.max(seen.lastSeenMs, lastSeenMs)
   }
