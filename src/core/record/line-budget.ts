@@ -2,22 +2,23 @@
 
 export type LineBudget = ReturnType<typeof createLineBudget>
 
-/** One key gets at most this part of a budget, so that its lines leave room for those of others. */
-const SHARE_OF_A_KEY = 1 / 10
+/** Lines a second, so that a flood cannot fill the disk. */
+const LINES = 1_000
+/** One key gets at most so many, so that its lines leave room for those of others. */
+const LINES_OF_A_KEY = 100
 
-/** Allows `perSecond` lines a second; the number suppressed is reported within a second, or by settle(). */
-export function createLineBudget(perSecond: number, suppressed: (lines: number) => void) {
-  const share = Math.ceil(perSecond * SHARE_OF_A_KEY)
+/** The number of lines suppressed is reported within a second, or by settle(). */
+export function createLineBudget(suppressed: (lines: number) => void) {
   const { add, settle } = createTally(suppressed)
   let second = 0
   let spent = 0
   /** Lines of each key in this second; has at most as many entries as lines were written. */
   const spentByKey = new Map<string, number>()
   function isWithin(key: string | undefined): boolean {
-    if (spent >= perSecond) return false
+    if (spent >= LINES) return false
     if (key !== undefined) {
       const before = spentByKey.get(key) ?? 0
-      if (before >= share) return false
+      if (before >= LINES_OF_A_KEY) return false
       spentByKey.set(key, before + 1)
     }
     spent += 1

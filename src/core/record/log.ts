@@ -39,22 +39,15 @@ export interface LogStyle extends LineStyle {
   readonly access: boolean
 }
 
-export interface LogOptions extends LogStyle, LineWriterOptions {
-  /** Lines a second for requests without a valid credential, so that a flood cannot fill the disk. Default 1000. */
-  readonly anonymousLinesPerSecond?: number
-  /** Lines a second for requests refused with 429 because a quota is used up or a key is banned. Default 1000. */
-  readonly overQuotaLinesPerSecond?: number
-}
+export type LogOptions = LogStyle & LineWriterOptions
 
 export function createLog(options: LogOptions) {
   const out = createLineWriter(options, (lines) => say('warn', { event: 'linesDropped', lines }))
-  const budgetOf = (requests: string, perSecond = 1000): LineBudget =>
-    createLineBudget(perSecond, (lines) =>
-      say('warn', { event: 'linesSuppressed', requests, lines }),
-    )
-  const anonymous = budgetOf('without a credential', options.anonymousLinesPerSecond)
+  const budgetOf = (requests: string): LineBudget =>
+    createLineBudget((lines) => say('warn', { event: 'linesSuppressed', requests, lines }))
+  const anonymous = budgetOf('without a credential')
   const tallies = createTallies(say)
-  const overQuota = budgetOf('over quota', options.overQuotaLinesPerSecond)
+  const overQuota = budgetOf('over quota')
 
   /** Writes a rare line and flushes it at once, without waiting for a full batch. */
   function say(...[level, line]: Parameters<Say>): void {
@@ -102,22 +95,24 @@ export function createLog(options: LogOptions) {
 }
 
 /** Events that anyone can cause at will: each gets at most one line a second, with the particulars of the last one. */
-function createTallies(say: Say) {
-  const tally = <Particulars extends object>(level: LineLevel, event: string) =>
-    createTally<Particulars>((count, last) => say(level, { event, count, ...last }))
-  return {
-    /** A connection was closed at once because of a limit. */
-    connections: tally<{ address: string; reason: string }>('warn', 'connectionsRefused'),
-    /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
-    handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
-      say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
-    ),
-    /** A notice was dropped, as too many wait for the receiver of notify. */
-    notices: tally<{ type: string }>('warn', 'noticeDropped'),
-    /** Somebody without permission asked for a change. */
-    intruders: tally<AuditLine>('warn', 'auditRefused'),
-  }
-}
+const createTallies = (say: Say) => ({
+  /** A connection was closed at once because of a limit. */
+  connections: createTally<{ address: string; reason: string }>((count, last) =>
+    say('warn', { event: 'connectionsRefused', count, ...last }),
+  ),
+  /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
+  handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
+    say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
+  ),
+  /** A notice was dropped, as too many wait for the receiver of notify. */
+  notices: createTally<{ type: string }>((count, last) =>
+    say('warn', { event: 'noticeDropped', count, ...last }),
+  ),
+  /** Somebody without permission asked for a change. */
+  intruders: createTally<AuditLine>((count, last) =>
+    say('warn', { event: 'auditRefused', count, ...last }),
+  ),
+})
 
 function requestLines(
   style: Pick<LogStyle, 'access'>,

@@ -154,14 +154,14 @@ describe('the access line', () => {
   it.each(['missing_api_key', 'rate_limit_exceeded', 'api_key_banned'] as const)(
     'is limited per second for who goes on after %s, apart from all else, and what was left out is told',
     async (refusal) => {
-      const { log, lines } = logs({ overQuotaLinesPerSecond: 5, anonymousLinesPerSecond: 5 })
+      const { log, lines } = logs()
       const anonymous = { caller: undefined, status: 401, refusal: 'missing_api_key' } as const
       const overQuota = { status: 429, refusal: 'api_key_banned' } as const
       const [flood, other] =
         refusal === 'missing_api_key'
           ? [anonymous, overQuota]
           : [{ ...overQuota, refusal }, anonymous]
-      for (let index = 0; index < 1_000; index++) log.access(exchange(flood), times)
+      for (let index = 0; index < 20_000; index++) log.access(exchange(flood), times)
       const others = [
         exchange(),
         exchange({ status: 404, refusal: 'not_found' }),
@@ -174,9 +174,9 @@ describe('the access line', () => {
       const parsed = lines.map(parse)
       const shown = parsed.filter((line) => line['refusal'] === refusal).length
       const hidden = parsed.filter((line) => line['event'] === 'linesSuppressed')
-      // The thousand may fall into two or more seconds on a slow machine.
-      expect(shown).toBeLessThan(500)
-      expect(hidden.reduce((sum, line) => sum + Number(line['lines']), 0)).toBe(1_000 - shown)
+      // They may fall into two or more seconds on a slow machine.
+      expect(shown).toBeLessThan(10_000)
+      expect(hidden.reduce((sum, line) => sum + Number(line['lines']), 0)).toBe(20_000 - shown)
       const last = parsed.filter(
         (line) => line['event'] === 'access' && line['refusal'] !== refusal,
       )
@@ -185,7 +185,7 @@ describe('the access line', () => {
   )
 
   it('of one key leaves room for those of others', async () => {
-    const { log, lines } = logs({ overQuotaLinesPerSecond: 100 })
+    const { log, lines } = logs()
     const refused = (client: string) =>
       exchange({ status: 429, refusal: 'api_key_banned', caller: caller(client) })
     for (let index = 0; index < 5_000; index++) log.access(refused('noisy'), times)
@@ -193,20 +193,21 @@ describe('the access line', () => {
     await log.close()
     const shown = (client: string): number =>
       lines.filter((line) => parse(line)['client'] === client).length
-    // Ten lines a second; the flood may take several.
+    // A hundred lines a second; the flood may take several.
     expect(shown('noisy')).toBeLessThan(1_000)
     expect(shown('quiet')).toBe(5)
   })
 
   it('that was left out is told of although nothing comes after it', async () => {
-    const { log, lines } = logs({ overQuotaLinesPerSecond: 5 })
+    const { log, lines } = logs()
     const refusal = 'rate_limit_exceeded'
-    for (let index = 0; index < 100; index++) log.access(exchange({ status: 429, refusal }), times)
+    for (let index = 0; index < 1_000; index++)
+      log.access(exchange({ status: 429, refusal }), times)
     const told = (): number =>
       lines.map(parse).reduce((sum, line) => sum + Number(line['lines'] ?? 1), 0)
-    await expect.poll(told).toBe(100)
+    await expect.poll(told).toBe(1_000)
     await log.close()
-    expect(told()).toBe(100)
+    expect(told()).toBe(1_000)
   })
 })
 
