@@ -171,7 +171,8 @@ function readAnswerHead(text: string, isHead: boolean): AnswerHead | string {
   const announcesBody = coding !== undefined || Number(length ?? 0) > 0
   // A body ends with its connection; where there may be none, the backend may still send it as if it were the next answer.
   const mayPersist = hasBody ? (coding ?? length) !== undefined : !isHead && !announcesBody
-  const hint = /timeout=(\d{1,9})/i.exec(fieldOf(headers, 'keep-alive') ?? '')?.[1]
+  const keepAlive = fieldOf(headers, 'keep-alive')
+  const hint = keepAlive === undefined ? undefined : /timeout=(\d{1,9})/i.exec(keepAlive)?.[1]
   return {
     status,
     headers,

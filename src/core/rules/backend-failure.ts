@@ -1,4 +1,5 @@
 /** Classifies failed or unusable exchanges with a backend: their kind, whether to repeat them, and the client's answer. */
+import { fieldOf } from './field-names.ts'
 import type { RefusalCode } from './refusals.ts'
 
 /** The refusal that the client gets for each kind of failure; undefined when the client has left. */
@@ -114,28 +115,22 @@ export function unusableAnswer(status: number, headers: readonly string[]): stri
   if (status < 200 || status > 599) return `status ${status}`
   // Node's parser silently drops fields beyond its cap of 1000.
   if (headers.length >= 2 * maxHeaderFields) return `${maxHeaderFields} header fields or more`
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at] ?? ''
-    if (name.includes(' ')) return 'a space in a header field name'
-    if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') {
-      // RFC 9112 section 6.1: nobody asked for this coding, and it would be lost with the field.
-      if ((headers[at + 1] ?? '').toLowerCase() !== 'chunked') return 'an unknown transfer coding'
-    }
-  }
   return undefined
+}
+
+/** Why the fields of an answer that Node's parser has read leave its framing open; undefined: they do not. */
+export function ambiguousFields(headers: readonly string[]): string | undefined {
+  if (headers.some((name, at) => at % 2 === 0 && name.includes(' ')))
+    return 'a space in a header field name'
+  // RFC 9112 section 6.1: nobody asked for another coding, and it would be lost with the field.
+  const coding = fieldOf(headers, 'transfer-encoding') ?? 'chunked'
+  return coding.toLowerCase() === 'chunked' ? undefined : 'an unknown transfer coding'
 }
 
 /** Whether a faulty backend may send a body where the answer has none, which the next request would then receive. */
 export function moreMayCome(method: string, status: number, headers: readonly string[]): boolean {
   if (method === 'HEAD') return true
-  return (status === 204 || status === 304) && !endsWithConnection(headers)
-}
-
-/** Whether the body ends where the connection does (RFC 9112 section 6.3), so that a reset cuts it off without a trace. */
-function endsWithConnection(headers: readonly string[]): boolean {
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = (headers[at] ?? '').toLowerCase()
-    if (name === 'content-length' || name === 'transfer-encoding') return false
-  }
-  return true
+  // Without either field the body would end with the connection (RFC 9112 section 6.3).
+  const framing = fieldOf(headers, 'content-length') ?? fieldOf(headers, 'transfer-encoding')
+  return (status === 204 || status === 304) && framing !== undefined
 }

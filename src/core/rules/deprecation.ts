@@ -53,10 +53,8 @@ export function passesFromMs(
   return atMs
 }
 
-function runningAt(brownouts: readonly Brownout[], atMs: number): Brownout | undefined {
-  for (const one of brownouts) if (one.fromMs <= atMs && atMs < one.toMs) return one
-  return undefined
-}
+const runningAt = (brownouts: readonly Brownout[], atMs: number): Brownout | undefined =>
+  brownouts.find(({ fromMs, toMs }) => fromMs <= atMs && atMs < toMs)
 
 const nextMinuteMs = (atMs: number): number => (Math.floor(atMs / MINUTE_MS) + 1) * MINUTE_MS
 

@@ -129,8 +129,6 @@ function answerOf({ code, detail, limited, allow, retryAfterSeconds, fields }: R
   if (fields !== undefined) headers.push(...fields)
   if (status === 401) headers.push('WWW-Authenticate', 'Bearer')
   if (allow !== undefined) headers.push('Allow', allow)
-  if (retryAfterSeconds !== undefined) {
-    headers.push('Retry-After', String(waitSeconds))
-  }
+  if (retryAfterSeconds !== undefined) headers.push('Retry-After', String(waitSeconds))
   return { body, headers }
 }

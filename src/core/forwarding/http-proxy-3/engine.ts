@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import type { Backend } from '../../backends/backend.ts'
 import { restBetweenRequests, wasAnsweredTwice } from '../../http/node-internals.ts'
 import { methodsThatExpectContent } from '../../http/request-head.ts'
-import { moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
+import { ambiguousFields, moreMayCome, unusableAnswer } from '../../rules/backend-failure.ts'
 import { Attempt } from '../attempt.ts'
 import { ConnectionLife, Rests } from '../connection-life.ts'
 import { backendErrorCode, withHost } from '../engine.ts'
@@ -123,13 +123,13 @@ class HttpProxyExchange extends Attempt implements OutgoingEvents {
     if (this.settled) return
     this.#life?.answer()
     const status = answer.statusCode ?? 0
-    const cause = unusableAnswer(status, answer.rawHeaders)
+    const { rawHeaders } = answer
+    const cause = unusableAnswer(status, rawHeaders) ?? ambiguousFields(rawHeaders)
     if (cause !== undefined) return this.fail('broken', cause)
-    if (this.#life && moreMayCome(this.job.method, status, answer.rawHeaders))
-      this.#life.isLast = true
+    if (this.#life && moreMayCome(this.job.method, status, rawHeaders)) this.#life.isLast = true
     this.#answer = answer
     this.#clock.refresh()
-    this.sink.head(status, answer.rawHeaders)
+    this.sink.head(status, rawHeaders)
     answer.on('data', (chunk: Buffer) => {
       if (this.settled) return
       this.#clock.refresh()
