@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net'
 import { ConnectionLimits, type ConnectionBound, type Use } from './connection-limits.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
-import { SharedTurn } from './shared-turn.ts'
+import { SharedTurn, type Sharer } from './shared-turn.ts'
 
 /** Connections accepted with the same client authorities, or all without TLS, share a door. */
 export interface Door {
@@ -24,7 +24,7 @@ export interface Origin {
 }
 
 /** Serves a connection once its protocol is known. */
-export interface ProtocolConnection {
+export interface ProtocolConnection extends Sharer {
   /** More has come behind the request under way. */
   readonly hasMore: boolean
   /** Ends what takes too long. Called several times a second. */

@@ -16,7 +16,7 @@ import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import { endHandOver, isWriting, outliveFaults, readOn, stopReading } from './node-internals.ts'
 import type { ServerEvents, ServerParts } from './server-parts.ts'
-import { Share, type Sharer } from './shared-turn.ts'
+import { Share } from './shared-turn.ts'
 
 /** Time between the last frame on a connection and its end. */
 const LINGER_MS = 1_000
@@ -29,7 +29,7 @@ const MAX_UNSENT_BYTES = 128 * 1024 * 1024
 
 const CALM_DOWN = new Error('ended for abuse')
 
-export class Http2Connection implements ProtocolConnection, Sharer {
+export class Http2Connection implements ProtocolConnection {
   readonly client: ClientConnection
   readonly session: ServerHttp2Session
   /** The socket itself; `session.socket` throws once the session has ended. */

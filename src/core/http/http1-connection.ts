@@ -9,7 +9,7 @@ import type { Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
 import { requestSyntax, type RequestHead } from './request-head.ts'
-import { Share, type Sharer } from './shared-turn.ts'
+import { Share } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
@@ -32,7 +32,7 @@ const IN_BODY = 1
 const IN_ANSWER = 2
 const OVER = 3
 
-export class Http1Connection implements ProtocolConnection, Sharer {
+export class Http1Connection implements ProtocolConnection {
   readonly socket: Socket
   readonly share: Share
   readonly client: ClientConnection

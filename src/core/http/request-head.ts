@@ -1,6 +1,6 @@
 /** Reads and writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
 
-import { fieldOf } from '../rules/field-names.ts'
+import { fieldOf, isFieldName } from '../rules/field-names.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { kinds, persists, readFields, TARGET, TOKEN } from './field-lines.ts'
 import { HeadWriter } from './head-writer.ts'
@@ -28,11 +28,13 @@ export interface WrittenHead {
 }
 
 const writer = new HeadWriter()
+/** A character beyond latin1 would be written as its low byte. */
+const targetForm = /^[\x21-\x7e\x80-\xff]+$/
 
 /** Returns undefined if a part of the job is invalid in a request. host: the backend's, for a job without a Host field. */
 export function requestHead(job: RequestParts, host: string): WrittenHead | undefined {
   const { method, target, headers, body } = job
-  if (!isName(method) || target === '' || !consistsOf(target, TARGET)) return undefined
+  if (!isFieldName(method) || !targetForm.test(target)) return undefined
   writer.begin(`${method} ${target} HTTP/1.1`)
   if (fieldOf(headers, 'host') === undefined) writer.field('Host', host)
   let bodyBytes: number | undefined
@@ -55,16 +57,6 @@ export function requestHead(job: RequestParts, host: string): WrittenHead | unde
   writer.text(method === 'HEAD' ? 'Connection: close\r\n\r\n' : 'Connection: keep-alive\r\n\r\n')
   const text = writer.end()
   return text === undefined ? undefined : { text, bodyBytes }
-}
-
-const isName = (text: string): boolean => text !== '' && consistsOf(text, TOKEN)
-
-function consistsOf(text: string, kind: number): boolean {
-  for (let at = 0; at < text.length; at++) {
-    // A character beyond latin1 would be written as its low byte.
-    if (((kinds[text.charCodeAt(at)] ?? 0) & kind) === 0) return false
-  }
-  return true
 }
 
 /** Request line and fields, as received. */

@@ -19,14 +19,9 @@ const EXPOSED = [
 /** Request fields on which the answer to a preflight depends, as caches have to know. */
 const PREFLIGHT_VARY = 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers'
 
-export interface Cors {
-  /** Header fields of every answer to a request with this Origin, flat. undefined: the request has none. */
-  answerHeaders(origin: string | undefined): readonly string[]
-  /** Header fields of the answer to a preflight, flat. methods: those of the path, as Allow lists them. */
-  preflightHeaders(origin: string, methods: string): string[]
-}
+export type Cors = ReturnType<typeof createCors>
 
-export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConfig): Cors {
+export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConfig) {
   const allowed = new Set(origins)
   const isOpen = allowed.has('*')
   const grants = (origin: string): string[] => {
@@ -43,9 +38,11 @@ export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConf
   const known = new Map(origins.map((origin) => [origin, withExposed(grants(origin))]))
   const open = known.get('*')
   return {
-    answerHeaders: (origin) =>
+    /** Header fields of every answer to a request with this Origin, flat. undefined: the request has none. */
+    answerHeaders: (origin: string | undefined): readonly string[] =>
       origin === undefined ? FOREIGN : (open ?? known.get(origin) ?? FOREIGN),
-    preflightHeaders: (origin, methods) => {
+    /** Header fields of the answer to a preflight, flat. methods: those of the path, as Allow lists them. */
+    preflightHeaders: (origin: string, methods: string): string[] => {
       const granted = grants(origin)
       if (granted.length === 0) return ['Vary', PREFLIGHT_VARY]
       if (methods !== '') granted.push('Access-Control-Allow-Methods', methods)
