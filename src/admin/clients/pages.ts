@@ -102,27 +102,22 @@ async function search(
   const known = plan === undefined ? clients.size : (clients.countByPlan().get(plan) ?? 0)
   const found: ClientConfig[] = []
   let total = 0
-  let next = page.from
-  const isOver = (): boolean => q === undefined && (found.length === page.wanted || total === known)
-  for (let at = q === undefined ? page.from : 0; at < clients.size && !isOver();) {
-    const until = at + LOOKED_AT_ONCE
-    for (const client of clients.slice(at, until)) {
-      const isFound =
-        (plan === undefined || client.plan === plan) && (q === undefined || page.isFound(client))
-      if (isFound) total += 1
-      if (at >= page.from && found.length < page.wanted) {
-        next = at + 1
-        if (isFound && page.isShown(client)) found.push(client)
-      }
-      at += 1
-      if (isOver()) break
+  /** Place of the first client of the next page. */
+  let next: number | undefined
+  const isOver = (): boolean => q === undefined && (next !== undefined || total === known)
+  for (let from = q === undefined ? page.from : 0; from < clients.size && !isOver();) {
+    const slice = clients.slice(from, from + LOOKED_AT_ONCE)
+    for (const [nth, client] of Array.from(slice).entries()) {
+      if (plan !== undefined && client.plan !== plan) continue
+      if (q !== undefined && !page.isFound(client)) continue
+      total += 1
+      if (from + nth < page.from || !page.isShown(client)) continue
+      if (found.length < page.wanted) found.push(client)
+      else next ??= from + nth
     }
+    from += LOOKED_AT_ONCE
     await nextTurn()
   }
-  const isLast = next >= clients.size || (q === undefined && total === known)
-  return {
-    clients: found,
-    total: q === undefined ? known : total,
-    cursor: isLast ? null : `rest:${next}`,
-  }
+  const cursor = next === undefined ? null : `rest:${next}`
+  return { clients: found, total: q === undefined ? known : total, cursor }
 }

@@ -140,13 +140,12 @@ async function connect() {
       if (Date.now() - triedMs > LONGEST_WAIT_MS) waitMs = 1_000
     } catch (fault) {
       if (signal.aborted) return
-      live.nextTryMs = Date.now() + waitMs
       live.state = 'stale'
       live.cause = fault instanceof Fault ? `${fault.path}: ${fault.message}` : null
-      notify('change')
     }
     if (signal.aborted) return
     live.nextTryMs = Date.now() + waitMs
+    notify('change')
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, waitMs)
       wake = () => (clearTimeout(timer), resolve(undefined))
