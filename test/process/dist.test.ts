@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process'
-import { cpSync, readFileSync, symlinkSync } from 'node:fs'
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { promisify } from 'node:util'
+import { Script } from 'node:vm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { libraries, pageFiles } from '../../src/admin/page-assets.ts'
 import { keys } from '../support/gateway.ts'
@@ -47,6 +48,20 @@ describe('the build', () => {
       if (file.endsWith('.js')) expect(built, file).not.toMatch(/^import (?:type|.*\.ts')/m)
       else expect(built, file).toBe(readFileSync(join(root, 'src', file), 'utf8'))
     }
+  })
+
+  it('writes the report of a replay with scripts that browsers take', async () => {
+    const [log, html] = ['replay.log', 'report.html'].map((name) => join(copy, name))
+    const line = { at: '2026-11-03T14:07:31Z', who: 'demo-free', code: 200 }
+    writeFileSync(String(log), `${JSON.stringify(line)}\n`)
+    const fields = '--client-field who --time-field at --status-field code'.split(' ')
+    const config = join(copy, 'config', 'gateway.yaml')
+    const args = ['replay', log, '--config', config, ...fields, '--html', html].map(String)
+    await exec(process.execPath, [main, ...args])
+    const scripts = readFileSync(String(html), 'utf8').matchAll(/<script>([^]*?)<\/script>/g)
+    const texts = Array.from(scripts, ([, text = '']) => text)
+    expect(texts).toHaveLength(2)
+    for (const text of texts) expect(() => new Script(text)).not.toThrow()
   })
 
   it.each(['a file, written by a thread of its own', 'Redis'])(

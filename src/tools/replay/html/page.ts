@@ -12,7 +12,7 @@ const asOneScript = (modules: readonly string[]): string =>
   modules
     .map(scriptText)
     .join('\n')
-    .replaceAll(/^import [^]*?'$/gm, '')
+    .replaceAll(/^import [^]*?';?$/gm, '')
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
 const styles = ['../../../admin/page/style.css', './page/report.css']
