@@ -1,6 +1,6 @@
 /** Writes answers no faster than the reader takes them, and cuts off a reader that has stopped. */
-import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { pipeline } from 'node:stream/promises'
 import type { Answer, BodyStream } from './answers.ts'
 import { hasBody } from './input.ts'
 
@@ -39,19 +39,13 @@ export async function send(
   else await sendStream(response, body).catch(onError)
 }
 
+/** A failure cuts the connection off, as a partial answer must not look complete. */
 async function sendStream(response: ServerResponse, body: BodyStream): Promise<void> {
   const gone = new AbortController()
   response.once('close', () => gone.abort())
   response.flushHeaders()
-  try {
-    for await (const piece of body(gone.signal)) {
-      if (!response.write(piece)) await once(response, 'drain', { signal: gone.signal })
-      if (gone.signal.aborted) break
-    }
-    response.end()
-  } catch (error) {
-    // A partial answer must not look complete.
-    response.destroy()
-    if (!gone.signal.aborted) throw error
-  }
+  await pipeline(body(gone.signal), response).catch((error: NodeJS.ErrnoException) => {
+    const isReaderGone = error.code === 'ERR_STREAM_PREMATURE_CLOSE' || error.name === 'AbortError'
+    if (!isReaderGone) throw error
+  })
 }
