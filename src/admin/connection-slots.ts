@@ -44,29 +44,23 @@ export class ConnectionSlots {
     for (const socket of this.#uses.keys()) socket.destroy()
   }
 
-  /** Notes a request. Until its body has arrived, the connection counts as idle, as with a slow head. false: it must not be answered. */
-  answering(request: IncomingMessage, response: ServerResponse): boolean {
+  /** Notes a request, and returns what notes that its answer is ready, which the client may not have read yet; undefined: it must not be answered. Until its body has arrived, the connection counts as idle, as with a slow head. */
+  answering(request: IncomingMessage, response: ServerResponse): (() => void) | undefined {
     const socket = transportOfRequest(request)
     const unanswered = (this.#unanswered.get(socket) ?? 0) + 1
     if (unanswered > UNANSWERED_AT_MOST) socket.destroy()
-    if (socket.destroyed) return false
+    if (socket.destroyed) return undefined
     this.#unanswered.set(socket, unanswered)
-    response.once('close', () =>
-      this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1),
-    )
+    response.once('close', () => {
+      this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1)
+      if (this.#uses.get(socket) === 'reading') this.#change(socket, 'idle')
+    })
     const begin = (): void => this.#change(socket, 'answering')
     if (hasBody(request)) request.once('end', begin)
     else begin()
-    return true
-  }
-
-  /** Notes that the answer is ready; the client may not have read it yet. */
-  answered(request: IncomingMessage, response: ServerResponse): void {
-    const socket = transportOfRequest(request)
-    if (this.#uses.get(socket) === 'answering') this.#change(socket, 'reading')
-    response.once('close', () => {
-      if (this.#uses.get(socket) === 'reading') this.#change(socket, 'idle')
-    })
+    return () => {
+      if (this.#uses.get(socket) === 'answering') this.#change(socket, 'reading')
+    }
   }
 
   #change(socket: Socket, use: Use): void {

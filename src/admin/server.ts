@@ -47,10 +47,11 @@ export async function startAdminServer(given: AdminServerOptions) {
       connectionsCheckingInterval: 1_000,
     },
     (request, response) => {
-      if (!slots.answering(request, response)) return
+      const ready = slots.answering(request, response)
+      if (ready === undefined) return
       void answer(options, request, way.certifiedName(request)).then((made) => {
         void send(request, response, { made, onError: options.onError })
-        slots.answered(request, response)
+        ready()
       })
     },
   )
