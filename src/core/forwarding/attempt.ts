@@ -11,15 +11,15 @@ import {
 import type { RequestBody } from './request-body.ts'
 
 /** The attempt is also its handle: the hot path allocates one object. */
-export abstract class Attempt implements ForwardHandle {
+export abstract class Attempt<Sink extends AttemptSink = AttemptSink> implements ForwardHandle {
   settled = false
   protected readonly job: ForwardJob
-  protected readonly sink: AttemptSink
+  protected readonly sink: Sink
   protected body: RequestBody | undefined
   /** The backend may have received some of the request. */
   protected sent = false
 
-  constructor(job: ForwardJob, sink: AttemptSink) {
+  constructor(job: ForwardJob, sink: Sink) {
     this.job = job
     this.sink = sink
   }

@@ -68,19 +68,15 @@ function acceptOf(key: string): string {
   return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
 
-class Handshake extends Attempt implements OutgoingEvents {
-  readonly #backend: Backend
-  readonly #client: UpgradeSink
+class Handshake extends Attempt<UpgradeSink> implements OutgoingEvents {
   readonly #engine: UpgradeEngine
   readonly #clock: NodeJS.Timeout
   readonly #end: () => void
   /** The connection that the backend has switched. */
   #switched: Socket | undefined
 
-  constructor(backend: Backend, job: ForwardJob, client: UpgradeSink, engine: UpgradeEngine) {
-    super(job, client)
-    this.#backend = backend
-    this.#client = client
+  constructor(backend: Backend, job: ForwardJob, sink: UpgradeSink, engine: UpgradeEngine) {
+    super(job, sink)
     this.#engine = engine
     this.#clock = setTimeout(() => this.isOverdue(false), job.responseTimeoutMs)
     const { method, target: path } = job
@@ -93,7 +89,7 @@ class Handshake extends Attempt implements OutgoingEvents {
   resume(): void {}
 
   onSocket(request: ClientRequest, socket: Socket): void {
-    socket.once(this.#backend.isTls ? 'secureConnect' : 'connect', () => (this.sent = true))
+    socket.once('encrypted' in socket ? 'secureConnect' : 'connect', () => (this.sent = true))
     request.once('upgrade', (answer, switched, head) => {
       this.#switched = switched
       if (head.length > 0) switched.unshift(head)
@@ -112,16 +108,16 @@ class Handshake extends Attempt implements OutgoingEvents {
 
   #onSwitched({ rawHeaders }: IncomingMessage, switched: Socket): void {
     clearTimeout(this.#clock)
-    const { offer } = this.#client
+    const { offer } = this.sink
     const fault = handshakeFault(offer, acceptOf(offer.key), rawHeaders)
     if (fault !== undefined) return this.fail('broken', fault)
-    this.#client.head(101, rawHeaders)
+    this.sink.head(101, rawHeaders)
     if (this.settled) return
-    const tunnel = new Tunnel(this.#client, switched)
+    const tunnel = new Tunnel(this.sink, switched)
     this.#engine.opened(tunnel)
     void tunnel.closed.then(() => {
       this.settle({ closes: false })
-      this.#client.end()
+      this.sink.end()
     })
   }
 
