@@ -56,7 +56,7 @@ export const diffCommand = async (
 ): Promise<number> => {
   const before = await loadUsableConfig(old, env)
   const config = await loadUsableConfig(file, env)
-  const radius = blastRadius(before, config)
+  const radius = await blastRadius(before, config)
   if (json) print(JSON.stringify(radius, undefined, 2))
   else for (const line of changesIn(radius, file, { env, config })) print(line)
   return OK

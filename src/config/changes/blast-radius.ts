@@ -63,24 +63,17 @@ interface Comparable extends Omit<Config, 'clients'> {
   readonly clients: ComparableClients
 }
 
-/** Lists clients, keys and routes in the order of the file that has them; those in both files follow the order of `next`. */
-export function blastRadius(current: Comparable, next: Comparable): BlastRadius {
-  const steps = blastRadiusInSteps(current, next, Infinity)
-  let step = steps.next()
-  while (step.done !== true) step = steps.next()
-  return step.value
-}
-
 /**
- * Does the same in short steps, as there may be a million clients. All changes are counted, but no list gets longer than
- * `longest`: the garbage collector copies long-lived objects, which delays requests.
+ * Lists clients, keys and routes in the order of the file that has them; those in both files follow the order of `next`. All
+ * changes are counted, but no list gets longer than `longest`: the garbage collector copies long-lived objects, which delays
+ * requests. They are served meanwhile.
  */
-export function* blastRadiusInSteps(
+export async function blastRadius(
   current: Comparable,
   next: Comparable,
-  longest: number,
-): Generator<void, BlastRadius> {
-  const lists = yield* clientChanges(current.clients, next.clients, longest)
+  longest = Infinity,
+): Promise<BlastRadius> {
+  const lists = await inSlices(clientChanges(current.clients, next.clients, longest))
   const settings = changedSettings(current, next)
   const needsRestart = settings.filter((path) => RESTART_ONLY.test(path))
   const routes = changedRoutes(current.routes, next.routes)
@@ -88,7 +81,7 @@ export function* blastRadiusInSteps(
   return shortened({ from, to, ...lists, routes, settings, needsRestart }, longest)
 }
 
-/** Compares clients and keys. */
+/** Compares clients and keys, in short steps as there may be a million. */
 function* clientChanges(current: ComparableClients, next: ComparableClients, longest: number) {
   const counts: Record<string, number> = {}
   const clients = { added: [] as string[], removed: [] as string[], moved: [] as Moved[] }
@@ -234,7 +227,7 @@ function settingsOf(config: Comparable): Map<string, unknown> {
 export const SLICE_MS = 2
 
 /** Runs the steps in this thread, in slices between which requests are served. */
-export async function inSlices<Result>(steps: Generator<void, Result>): Promise<Result> {
+async function inSlices<Result>(steps: Generator<void, Result>): Promise<Result> {
   for (let endMs = performance.now() + SLICE_MS; ;) {
     const { done, value } = steps.next()
     if (done === true) return value

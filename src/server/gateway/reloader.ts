@@ -4,12 +4,7 @@ import { releaseClients } from '../../config/clients/release.ts'
 import { ConfigError } from '../../config/problems.ts'
 import type { Log } from '../../core/record/log.ts'
 import type { ReloadsView } from '../../core/record/whole-families.ts'
-import {
-  blastRadiusInSteps,
-  inSlices,
-  shortened,
-  type BlastRadius,
-} from '../../config/changes/blast-radius.ts'
+import { blastRadius, shortened, type BlastRadius } from '../../config/changes/blast-radius.ts'
 import type { OverNow, ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import type { Counters } from '../../state/counters.ts'
 import { overNow } from '../../insight/usage/over-now.ts'
@@ -89,7 +84,7 @@ export class Reloader implements ReloadsView {
       next = await this.#parts.load()
       if (revision !== undefined && next.revision !== revision)
         return { outcome: 'filesChanged', revision: next.revision }
-      const radius = await inSlices(blastRadiusInSteps(this.config, next, NAMES_IN_ANSWER))
+      const radius = await blastRadius(this.config, next, NAMES_IN_ANSWER)
       if (radius.needsRestart.length > 0)
         return this.#refuse(radius.needsRestart.map(needsRestart), dryRun)
       if (!dryRun) await this.#take(next, radius)

@@ -29,11 +29,15 @@ const look: Counters['look'] = async (clients) =>
     return { nowMs: 0, minute: of(minute), day: of(day) }
   })
 
-const asked = (current: Config, next: Config, more: Partial<Parameters<typeof overNow>[0]> = {}) =>
+const asked = async (
+  current: Config,
+  next: Config,
+  more: Partial<Parameters<typeof overNow>[0]> = {},
+) =>
   overNow({
     current,
     next,
-    of: blastRadius(current, next).limits.lowered.length,
+    of: (await blastRadius(current, next)).limits.lowered.length,
     look,
     isAwaited: () => false,
     ...more,
