@@ -95,78 +95,65 @@ export const network = shaped(
   },
 )
 
-/** Accepts visible ASCII only: the URL parser would silently drop tabs and line breaks, and turn backslashes round. */
-const parseUrl = (written: string): URL | undefined =>
-  /^[!-[\]-~]+$/.test(written) && URL.canParse(written) ? new URL(written) : undefined
+/** Reads visible ASCII only: the URL parser would silently drop tabs and line breaks, and turn backslashes round. */
+const parseUrl = (written: string): URL | undefined => {
+  const url = /^[!-[\]-~]+$/.test(written) ? URL.parse(written) : null
+  const isUsable = url?.username === '' && url.password === '' && url.port !== '0'
+  return isUsable ? url : undefined
+}
 
-const hasCredentials = (url: URL): boolean => url.username !== '' || url.password !== ''
+/** A URL of that shape, without credentials; `read` returns the value, undefined where it is none after all. */
+const urlOf = (
+  shape: RegExp,
+  fault: string,
+  read: (url: URL, written: string) => string | undefined,
+) =>
+  shaped(shape, fault, (written) => {
+    const url = parseUrl(written)
+    return url && read(url, written)
+  })
 
 /** An http or https origin; the value has no final slash. */
-export const origin = shaped(
+export const origin = urlOf(
   /^[A-Za-z]{4,5}:\/\/[^/?#@]+\/?$/,
   'is not an origin; write http://HOST:PORT or https://HOST:PORT, without path, query or credentials',
-  (written) => {
-    const url = parseUrl(written)
-    const isOrigin = url !== undefined && /^https?:$/.test(url.protocol) && url.port !== '0'
-    return isOrigin ? url.origin : undefined
-  },
+  (url) => (/^https?:$/.test(url.protocol) ? url.origin : undefined),
 )
 
 /** An origin as browsers send it in Origin (RFC 6454 6.2), or * for any. */
 export const webOrigin = shaped(
   /^(?:\*|https?:\/\/[^/?#@*]+)$/,
   'is not the origin of a page; write https://app.example, with a port if it has one and without a final "/", or "*" for any',
-  (written) => {
-    if (written === '*') return written
-    const url = parseUrl(written)
-    return url !== undefined && url.port !== '0' ? url.origin : undefined
-  },
+  (written) => (written === '*' ? written : parseUrl(written)?.origin),
 )
 
 /** Keys decide who may pass, so they travel over https, or not beyond this machine. */
-export const jwksUri = shaped(
+export const jwksUri = urlOf(
   /^https?:\/\/[^#]+$/,
   'is not a safe key set address; write an https:// URL without credentials (http:// only for this machine)',
-  (written) => {
-    const url = parseUrl(written)
-    const isSafe =
-      url !== undefined &&
-      !hasCredentials(url) &&
-      (url.protocol === 'https:' || isLoopback(url.hostname))
-    return isSafe ? written : undefined
-  },
+  (url, written) => (url.protocol === 'https:' || isLoopback(url.hostname) ? written : undefined),
 )
 
 /** URL of a trace collector; one without a path gets the path that OTLP/HTTP defines for traces. */
-export const collectorUrl = shaped(
+export const collectorUrl = urlOf(
   /^https?:\/\/[^?#@]+$/,
   'is not the address of a collector; write http://HOST:PORT or https://HOST:PORT, with a path if it is not /v1/traces',
-  (written) => {
-    const url = parseUrl(written)
-    if (url === undefined || url.port === '0') return undefined
-    return url.pathname === '/' ? `${url.origin}/v1/traces` : written
-  },
+  (url, written) => (url.pathname === '/' ? `${url.origin}/v1/traces` : written),
 )
 
 /** Characters that would end a Link header's `<...>` early are left out (RFC 8288 section 3). */
 const absolute = /^https?:\/\/[!#-;=?-[\]_a-z~]+$/
 const absoluteOrPath = /^(?:https?:\/)?\/(?!\/)[!#-;=?-[\]_a-z~]*$/
 
-const asLink = (written: string): string | undefined => {
-  if (written.startsWith('/')) return written
-  const url = parseUrl(written)
-  return url === undefined || hasCredentials(url) ? undefined : written
-}
-
-export const absoluteLink = shaped(
+export const absoluteLink = urlOf(
   absolute,
   'is not a link; write an absolute http:// or https:// URL',
-  asLink,
+  (_, written) => written,
 )
 
 /** A path below the base path, or an absolute URL. */
 export const successorLink = shaped(
   absoluteOrPath,
   'is not a link; write a path such as /pets?status=available, or an absolute URL',
-  asLink,
+  (written) => (written.startsWith('/') || parseUrl(written) ? written : undefined),
 )

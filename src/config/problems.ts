@@ -69,26 +69,22 @@ export const formatPath = (path: Path): string => {
   return text === '' ? '(file)' : text
 }
 
-/** Keys whose values are secrets, or may hold some. */
-const secretKeys: readonly Path[number][] = [
-  'sha256',
-  'tokenSha256',
-  'password',
-  'sentinelPassword',
-  'redis',
-  'secret',
-  'url',
-]
+/** Keys whose values are secrets. */
+const secretName = /sha256|password|secret/i
+/** Keys whose values may hold a secret. */
+const mayHoldSecret = /^(?:redis|url)$/
 
 /** Matches our own keys, and whatever may have a password before an @. */
 const secretLook = /^tg_|@/
 
 /** Puts the value in front of the message, unless it may be a secret. */
 export const showValue = (found: PathProblem, value: string | undefined): PathProblem => {
+  const key = String(found.path.at(-1))
   const isHidden =
     value === undefined ||
     found.at === 'key' ||
-    secretKeys.includes(found.path.at(-1) ?? '') ||
+    secretName.test(key) ||
+    mayHoldSecret.test(key) ||
     secretLook.test(value)
   if (isHidden) return found
   const shown = value.length > 100 ? `${value.slice(0, 100)}...` : value
@@ -96,7 +92,6 @@ export const showValue = (found: PathProblem, value: string | undefined): PathPr
   return { ...found, message: `${quoted} ${found.message}` }
 }
 
-const secretName = /sha256|password|secret/i
 const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i
 
 /** The settings to show to operators: no secret, and no digest of one. */

@@ -39,7 +39,7 @@ export const upstream = group({
   connections: integer({ min: 1, max: 65_535 }).prefault('128'),
   connectionUses: integer({ min: 1, max: 1_000_000_000 }).prefault('10000'),
   connectionAge: duration({ min: second, max: 30 * day }).prefault('10m'),
-  engine: choice(['direct', 'http-proxy-3'], { undici: 'direct' }).prefault('direct'),
+  engine: choice(['direct', 'http-proxy-3']).prefault('direct'),
   balance: choice(['least-requests', 'round-robin']).prefault('least-requests'),
   eject: group({
     failures: integer({ min: 1, max: 1_000_000 }).prefault('5'),
