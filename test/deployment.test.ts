@@ -14,7 +14,7 @@ import { refusalKinds } from '../src/core/rules/refusals.ts'
 import { finished } from './support/finished.ts'
 import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
-import { parseDurationMs } from '../src/config/durations.ts'
+import { durations } from '../src/config/durations.ts'
 
 const root = join(import.meta.dirname, '..')
 const read = (file: string): string => readFileSync(join(root, file), 'utf8')
@@ -130,7 +130,7 @@ describe('compose.yaml', () => {
   })
 
   it('gives the gateway longer to stop than it takes to drain', () => {
-    const graceMs = parseDurationMs(service('gateway').stop_grace_period ?? '') ?? 0
+    const graceMs = durations.parse(service('gateway').stop_grace_period ?? '') ?? 0
     expect(graceMs).toBeGreaterThan(config.server.timeouts.drainMs)
   })
 })
@@ -178,7 +178,7 @@ describe('deploy/haproxy.cfg', () => {
   const settings = read('deploy/haproxy.cfg').replaceAll(/^ *#.*\n/gm, '')
   const ms = (setting: string): number => {
     const [, duration = ''] = new RegExp(`\\b${setting} (\\S+)`).exec(settings) ?? []
-    return parseDurationMs(duration) ?? NaN
+    return durations.parse(duration) ?? NaN
   }
   const { server, upstream, admin } = production
 

@@ -1,24 +1,28 @@
 /** `tollgate catalogue`: the reference backend, on its own; the demonstration opens it beside its gateway. */
 import { startCatalogue, type CatalogueOptions } from '../tools/catalogue/server.ts'
+import { listenAddress } from '../config/addresses.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { ListenAddress } from '../config/config.ts'
 import { createLog, type Log } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort, Service } from './service.ts'
+import { readOption } from './terminal/fault.ts'
 
 export const catalogueCommand = (
   edge: Edge,
-  { listen, db }: { readonly listen: ListenAddress; readonly db: string },
-): Promise<number> =>
-  new Service(edge, { hangUpEnds: true }).run(async () => {
+  { listen, db }: { readonly listen: string; readonly db: string },
+): Promise<number> => {
+  const address = readOption('listen', listenAddress, listen)
+  return new Service(edge, { hangUpEnds: true }).run(async () => {
     const log = createLog({ level: 'info', access: false })
     const { url, close } = await openCatalogue(
-      { ...listen, file: db },
+      { ...address, file: db },
       { log, setting: '--listen' },
     )
     edge.print(`catalogue listening on ${url}`)
     return { stop: close }
   })
+}
 
 /** setting: where its address is written. */
 export async function openCatalogue(

@@ -1,9 +1,8 @@
 /** The only list of commands. Those that ask a running gateway declare themselves; the others are declared here, as their code is loaded when they are called. */
-import { exitCodeOf, faultLines, usageFault } from './terminal/fault.ts'
+import { exitCodeOf, faultLines } from './terminal/fault.ts'
 import { printingSafely } from './terminal/printable.ts'
 import { FAILED, OK, type Edge, type Incidents } from './edge.ts'
 import type { Command } from 'commander'
-import type { ReplayCommandOptions } from './replay.ts'
 import { backends } from './operator/backends.ts'
 import { bans } from './operator/bans.ts'
 import { clients } from './operator/clients.ts'
@@ -17,12 +16,10 @@ import { usage } from './operator/usage.ts'
 import {
   adminUrl,
   createProgram,
-  hostAndPort,
   NeededOption,
   optionsAndArguments,
   percentage,
   separateOptions,
-  windowMs,
   single,
   TOKEN_HELP,
   usageEnd,
@@ -54,7 +51,7 @@ const catalogue: Declaration = (program, { lasting }) =>
   program
     .command('catalogue')
     .description('the catalogue service only, the reference backend')
-    .addOption(new NeededOption('--listen <host:port>', 'where it listens', hostAndPort))
+    .addOption(new NeededOption('--listen <host:port>', 'where it listens'))
     .addOption(new NeededOption('--db <file>', 'where it keeps its animals'))
     .action(lasting(async () => (await import('./catalogue.ts')).catalogueCommand))
 
@@ -84,13 +81,17 @@ const replay: Declaration = (program, { once }) =>
     .argument('<logs...>', 'access logs, .gz and .zst too; - is the standard input')
     .addOption(new NeededOption('--config <file>', 'the configuration that decides'))
     .option('--against <file>', 'another one beside it, such as that in force', single)
-    .option('--client-field <name>', 'in logs of others: who asked, a client or key id', single)
-    .option('--time-field <name>', 'the same: when', single)
-    .option('--status-field <name>', 'the same: the status', single)
+    .option(
+      '--client-field <name>',
+      'field with the client or key id, in JSON logs of other servers',
+      single,
+    )
+    .option('--time-field <name>', 'field with the time, in such logs', single)
+    .option('--status-field <name>', 'field with the status, in such logs', single)
     .option(
       '--window <duration>',
       'how much later than it was decided a request may stand in a log (default: 60s)',
-      windowMs,
+      single,
     )
     .option('--html <file>', 'also write the report as a page of its own', single)
     .option(
@@ -103,16 +104,7 @@ const replay: Declaration = (program, { once }) =>
       percentage,
     )
     .option('--json', 'as JSON')
-    .action(
-      once(async () => {
-        const { replayCommand } = await import('./replay.ts')
-        return (edge, options: ReplayCommandOptions) => {
-          if (options.refused !== undefined && !options.suggest)
-            throw usageFault('--refused needs --suggest')
-          return replayCommand(edge, options)
-        }
-      }),
-    )
+    .action(once(async () => (await import('./replay.ts')).replayCommand))
 
 const conformance: Declaration = (program, { once }) =>
   program
@@ -150,7 +142,7 @@ const keys: Declaration = (program, { once }) => {
     .addOption(new NeededOption('--client <id>', 'client that the key belongs to'))
     .addOption(new NeededOption('--plan <plan>', 'plan of a new client', single, 'write'))
     .option('--per-minute <n>', 'limit of a new client, if its plan has none', single)
-    .option('--per-day <n>', 'the same for the day', single)
+    .option('--per-day <n>', 'limit for the day, beside --per-minute', single)
     .option(...EXPIRES, single)
     .option(...WRITE, single)
     .option('--json', 'print the key as JSON')

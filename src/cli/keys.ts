@@ -4,22 +4,11 @@ import { clientFileEndings } from '../config/clients/entries.ts'
 import { yamlLines } from '../config/document.ts'
 import type { Environment } from '../config/environment.ts'
 import { readText } from '../config/files.ts'
-import {
-  clientId,
-  dateMs,
-  day,
-  duration,
-  faultIn,
-  hour,
-  integer,
-  keyId,
-  label,
-} from '../config/scalars.ts'
-import type { Leaf } from '../config/scalars.ts'
+import { clientId, dateMs, day, duration, hour, integer, keyId, label } from '../config/scalars.ts'
 import { checkClients } from './check-clients.ts'
 import { ClientText, newKey, type KeyEntry } from './key-files/client-text.ts'
 import { OK, type Output } from './edge.ts'
-import { Fault } from './terminal/fault.ts'
+import { Fault, readOption } from './terminal/fault.ts'
 import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
 
 interface KeysNewOptions {
@@ -38,14 +27,6 @@ const dateToCome = dateMs.refine((ms) => ms > Date.now(), {
   error: 'is in the past; write a date still to come',
 })
 const grace = duration({ min: 0, max: 400 * day })
-
-/** Reads an option, which may be missing. Throws `fault; remedy` where it is wrong. */
-export function readOption<Value>(name: string, leaf: Leaf<Value>, written: string | undefined) {
-  if (written === undefined) return undefined
-  const fault = faultIn(leaf, written)
-  if (fault !== undefined) throw refused(`--${name} ${fault}`)
-  return leaf.parse(written)
-}
 
 /** Key ids begin with the id of their client. */
 export function checkClient(client: string): void {

@@ -1,7 +1,5 @@
 /** The building blocks of command declarations: no other file knows the library that parses the arguments. */
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
-import type { ListenAddress } from '../config/config.ts'
-import { parseDurationMs } from '../config/durations.ts'
 import { HELP_HINT, usageFault } from './terminal/fault.ts'
 import type { Edge } from './edge.ts'
 
@@ -29,7 +27,7 @@ export class NeededOption extends Option {
   constructor(
     flags: string,
     description: string,
-    parse: (value: string, earlier: unknown) => string | ListenAddress = single,
+    parse: (value: string, earlier: unknown) => string = single,
     unless?: string,
   ) {
     super(flags, `${description} (required${unless === undefined ? '' : ` without --${unless}`})`)
@@ -49,23 +47,6 @@ export function adminUrl(value: string, earlier: unknown): string {
   const url = single(value, earlier)
   if (/^https?:/.test(url) && URL.canParse(url)) return url
   throw new InvalidArgumentError('Write http://HOST:PORT.')
-}
-
-export function hostAndPort(value: string, earlier: unknown): ListenAddress {
-  const shape = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+)):(\d{1,5})$/
-  const [, bracketed, host = bracketed, port] = shape.exec(single(value, earlier)) ?? []
-  if (host === undefined || Number(port) > 65_535)
-    throw new InvalidArgumentError('Write HOST:PORT such as 127.0.0.1:3000.')
-  return { host, port: Number(port) }
-}
-
-const MAX_WINDOW_MS = 86_400_000
-
-export function windowMs(value: string, earlier: unknown): number {
-  const ms = parseDurationMs(single(value, earlier))
-  if (ms === undefined || ms > MAX_WINDOW_MS)
-    throw new InvalidArgumentError('Write a duration of at most a day, such as 10m.')
-  return ms
 }
 
 /** Takes a percentage as a fraction of 1. */

@@ -1,8 +1,7 @@
 /** `tollgate replay`: shows how other limits would have decided yesterday's traffic. */
 import { basename } from 'node:path'
 import { compact, count } from '../insight/format.js'
-import type { Config } from '../config/config.ts'
-import { ConfigError } from '../config/problems.ts'
+import { day, duration } from '../config/scalars.ts'
 import { loadConfig } from '../config/clients/load.ts'
 import { openLogs, type LogReading } from '../tools/log-files/open.ts'
 import { reportPage } from '../tools/replay/html/page.ts'
@@ -10,21 +9,20 @@ import { replay } from '../tools/replay/replay.ts'
 import type { ReplayReport } from '../tools/replay/report.ts'
 import { Demand } from '../tools/replay/demand.ts'
 import { withSuggestions } from '../tools/replay/suggest.ts'
-import { Fault, usageFault } from './terminal/fault.ts'
+import { Fault, readOption, usageFault } from './terminal/fault.ts'
 import { lookOf } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
-import { OK, REFUSED, type Edge } from './edge.ts'
+import { OK, type Edge } from './edge.ts'
 import { remarks, replayText, suggestionLines } from './replay-text.ts'
 
-export interface ReplayCommandOptions {
+interface ReplayCommandOptions {
   readonly config: string
   readonly against?: string
   readonly logs: readonly string[]
   readonly clientField?: string
   readonly timeField?: string
   readonly statusField?: string
-  /** Window in ms. */
-  readonly window?: number
+  readonly window?: string
   /** File for the report as a page. */
   readonly html?: string
   readonly suggest?: boolean
@@ -41,19 +39,14 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   const { clientField: client, timeField: time, statusField: status } = options
   if (client === undefined && (time ?? status) !== undefined)
     throw usageFault('--time-field and --status-field are of JSON that needs --client-field')
-  const load = (file: string): Promise<Config> => loadConfig(file, edge.env)
-  let config: Config
-  let against: Config | undefined
-  try {
-    config = await load(options.config)
-    against = options.against === undefined ? undefined : await load(options.against)
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    for (const line of error.format()) edge.print(line)
-    return REFUSED
-  }
+  const windowMs = readOption('window', duration({ min: 0, max: day }), options.window)
+  if (options.refused !== undefined && !options.suggest)
+    throw usageFault('--refused needs --suggest')
+  const config = await loadConfig(options.config, edge.env)
+  const against =
+    options.against === undefined ? undefined : await loadConfig(options.against, edge.env)
   const logs = openLogs(options.logs, {
-    ...(options.window !== undefined && { windowMs: options.window }),
+    ...(windowMs !== undefined && { windowMs }),
     ...(client !== undefined && { fields: { client, time, status } }),
   })
   const progress = createProgress(edge, () => logs.reading)

@@ -2,6 +2,7 @@
 import { readSettingLocationsAside } from '../config/clients/aside.ts'
 import { dirname, resolve } from 'node:path'
 import { matching } from '../config/clients/files.ts'
+import { namedFiles } from '../config/files.ts'
 import { hostForUrl } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { ListenError, type Gateway } from '../server/gateway/gateway.ts'
@@ -93,20 +94,16 @@ const watchFiles = (file: string, { reloads }: Gateway): FileWatch =>
     take: async (wish) => (await reloads.reload(wish)).outcome !== 'refused',
   })
 
-/** The files of a configuration: itself, and each that it names. In a Config each path has a name that ends in File. */
-function filesOf(file: string, { clients: _clients, clientFiles, ...settings }: Config): string[] {
+/** The files of a configuration: itself, and each that it names. */
+function filesOf(file: string, { written, clientFiles }: Config): string[] {
   const folder = dirname(file)
-  const named: string[] = []
+  const named = namedFiles(written).map((each) => each.file)
   for (const pattern of clientFiles)
     try {
       named.push(...matching(pattern, folder))
     } catch {
       // Loading the configuration reports it.
     }
-  JSON.stringify(settings, (name, value: unknown) => {
-    if (typeof value === 'string' && name.endsWith('File')) named.push(value)
-    return value
-  })
   return [...new Set([resolve(file), ...named.map((path) => resolve(folder, path))])]
 }
 

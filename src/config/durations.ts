@@ -28,7 +28,5 @@ export const durations = quantity({
   s: 1000,
   ms: 1,
 })
-export const { parse: parseDurationMs } = durations
 
 export const sizes = quantity({ GiB: 1_073_741_824, MiB: 1_048_576, KiB: 1024, B: 1 })
-export const { parse: parseSizeBytes } = sizes

@@ -7,10 +7,6 @@ import { suggest } from './nearest.ts'
 /** One value of the file: every scalar arrives as the text written. */
 export type Leaf<T> = z.ZodType<T, string>
 
-/** The `fault; remedy` of a text; undefined where it is valid. */
-export const faultIn = (leaf: Leaf<unknown>, written: string): string | undefined =>
-  leaf.safeParse(written).error?.issues[0]?.message
-
 /** Units of the bounds of durations, in ms. */
 export const second = 1000
 export const minute = 60 * second
@@ -105,16 +101,11 @@ export const unboundedMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
 /** Bounds in bytes, value in bytes. */
 export const size = measured(sizes, 'size', '512B, 16KiB or 1MiB')
 
-/** gone: former options, each with the one that takes its place. */
-export const choice = <const T extends string>(
-  options: readonly T[],
-  gone: Readonly<Record<string, T>> = {},
-) =>
+export const choice = <const T extends string>(options: readonly T[]) =>
   z.enum(options, {
     error: ({ input }) => {
       const all = `write one of ${options.join(', ')}`
       if (typeof input !== 'string') return faultOr(notSingle).error({ input })
-      if (Object.hasOwn(gone, input)) return `is gone; write ${gone[input]}, which takes its place`
       return `is not a known choice; ${suggest(input, options)}${all}`
     },
   })

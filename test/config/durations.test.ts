@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { durations, parseDurationMs, parseSizeBytes, sizes } from '../../src/config/durations.ts'
+import { durations, sizes } from '../../src/config/durations.ts'
 
 describe('durations', () => {
   it.each([
@@ -10,7 +10,7 @@ describe('durations', () => {
     ['7d', 604_800_000],
     ['0s', 0],
   ])('read %s as %d ms', (text, ms) => {
-    expect(parseDurationMs(text)).toBe(ms)
+    expect(durations.parse(text)).toBe(ms)
   })
 
   it.each(
@@ -18,7 +18,7 @@ describe('durations', () => {
       .concat(['1min', '1w', '1m30s', 'PT1S', 'Infinitys', '1constructor', '9007199254740993ms'])
       .concat(['104249991375d', '１s', '1KiB']),
   )('refuse %j', (text) => {
-    expect(parseDurationMs(text)).toBeUndefined()
+    expect(durations.parse(text)).toBeUndefined()
   })
 })
 
@@ -28,13 +28,13 @@ describe('sizes', () => {
     ['16KiB', 16_384],
     ['1GiB', 1_073_741_824],
   ])('read %s as %d bytes', (text, bytes) => {
-    expect(parseSizeBytes(text)).toBe(bytes)
+    expect(sizes.parse(text)).toBe(bytes)
   })
 
   it.each(['', '512', 'B', '1KB', '1kib', '1 KiB', '1.5MiB', '-1B', '010B', '1TiB', '8388608GiB'])(
     'refuse %j',
     (text) => {
-      expect(parseSizeBytes(text)).toBeUndefined()
+      expect(sizes.parse(text)).toBeUndefined()
     },
   )
 })
@@ -43,8 +43,8 @@ describe('every whole number', () => {
   it('is read back as it was written', () => {
     fc.assert(
       fc.property(fc.maxSafeNat(), (amount) => {
-        expect(parseDurationMs(durations.format(amount))).toBe(amount)
-        expect(parseSizeBytes(sizes.format(amount))).toBe(amount)
+        expect(durations.parse(durations.format(amount))).toBe(amount)
+        expect(sizes.parse(sizes.format(amount))).toBe(amount)
       }),
     )
   })

@@ -138,7 +138,7 @@ describe.concurrent('the command line', () => {
     ['diff', "missing required argument 'old'"],
     ['catalogue --db x.db', 'option --listen <host:port> is missing'],
     ['catalogue --listen 127.0.0.1:0', 'option --db <file> is missing'],
-    ['catalogue --listen 3000 --db x.db', 'Write HOST:PORT such as 127.0.0.1:3000.'],
+    ['catalogue --listen 3000 --db x.db', '--listen is not HOST:PORT; write 127.0.0.1:8080'],
     [
       'check --config a.yaml --against localhost',
       "'localhost' is invalid. Write http://HOST:PORT.",

@@ -1,7 +1,7 @@
 /** `tollgate bans list`, `add` and `lift`: who is banned, why, and until when; all gateways apply a change within a second. */
 import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
 import type { ClientDetail } from '../../insight/api/usage.ts'
-import { Fault, usageFault, OK } from '../terminal/fault.ts'
+import { Fault, usageFault, OK, readOption } from '../terminal/fault.ts'
 import { id, text } from '../terminal/table.ts'
 import { clock, relative } from '../../insight/format.js'
 import { NeededOption, single, type Declaration } from '../program.ts'
@@ -60,9 +60,8 @@ async function bansAddCommand(output: Output, options: BansAddOptions): Promise<
   if ((key === undefined) === (client === undefined))
     throw usageFault('KEY_ID and --client: give one of them')
   // What reads values of the configuration takes time to load.
-  const { duration, faultIn } = await import('../../config/scalars.ts')
-  const fault = faultIn(duration({ min: 1_000, max: LONGEST_MS }), length)
-  if (fault !== undefined) throw usageFault(`--for ${fault}`)
+  const { duration } = await import('../../config/scalars.ts')
+  readOption('for', duration({ min: 1_000, max: LONGEST_MS }), length)
   const body = { for: length, ...(reason !== undefined && { reason }) }
   const keys = key === undefined ? await keysOf(output, options, client ?? '') : [key]
   const answers: string[] = []

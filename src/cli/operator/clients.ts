@@ -7,8 +7,8 @@ import { asking, listing, windowColumn, type Asking } from './asking.ts'
 
 export const clients: Declaration = (program, { once }) =>
   asking(program, 'clients', 'who is near its limits, who is limited and why')
-    .option('--plan <plan>', 'only those of one plan', single)
-    .option('--search <text>', 'only those whose id has it, or whose key it is', single)
+    .option('--plan <plan>', 'only clients of this plan', single)
+    .option('--search <text>', 'only clients whose id contains it, or that own this key', single)
     .addOption(choice('--sort <order>', 'default: nearest', ['nearest', 'used', 'refused', 'id']))
     .action(once(() => clientsCommand))
 

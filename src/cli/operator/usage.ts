@@ -19,7 +19,11 @@ import type { Output } from '../edge.ts'
 import { DAY_MS } from '../../config/time.ts'
 
 export const usage: Declaration = (program, { once }) => {
-  const group = asking(program, 'usage [client]', 'what one has used, now and by day; or everyone')
+  const group = asking(
+    program,
+    'usage [client]',
+    'what a client has used, now and by day; or everyone',
+  )
     .option('--day <date>', 'one day, as 2026-11-03', single)
     .option('--from <date>', 'the first day', single)
     .option('--to <date>', 'the last day (default: today)', single)
@@ -55,12 +59,10 @@ export async function usageCommand(output: Output, options: UsageOptions): Promi
 }
 
 function dateIn(option: string, written: string | undefined): string | undefined {
+  const atMs = Date.parse(`${written}T00:00Z`)
   // Date.parse would read the 30th of February as a day of March.
-  const isDate = (text: string): boolean =>
-    /^\d{4}-\d\d-\d\d$/.test(text) &&
-    !Number.isNaN(Date.parse(text)) &&
-    new Date(text).toISOString().startsWith(text)
-  if (written === undefined || isDate(written)) return written
+  const isDate = Number.isFinite(atMs) && new Date(atMs).toISOString().slice(0, 10) === written
+  if (written === undefined || isDate) return written
   throw usageFault(`${option} is not a date; write it as 2026-11-03`)
 }
 

@@ -1,5 +1,6 @@
 /** Faults of commands: what went wrong, why, and what helps; and their exit codes. */
 import { ConfigError } from '../../config/problems.ts'
+import type { Leaf } from '../../config/scalars.ts'
 
 export const OK = 0
 export const FAILED = 1
@@ -28,6 +29,20 @@ export const HELP_HINT = 'Add --help to see what is taken.'
 
 export const usageFault = (message: string): Fault =>
   new Fault('usage', message, { remedy: HELP_HINT })
+
+export function readOption<Value>(name: string, leaf: Leaf<Value>, written: string): Value
+export function readOption<Value>(
+  name: string,
+  leaf: Leaf<Value>,
+  written: string | undefined,
+): Value | undefined
+/** Reads an option, which may be missing. Throws `fault; remedy` where it is wrong. */
+export function readOption<Value>(name: string, leaf: Leaf<Value>, written: string | undefined) {
+  if (written === undefined) return undefined
+  const { data, error } = leaf.safeParse(written)
+  if (error) throw new Fault('usage', `--${name} ${error.issues[0]?.message}`)
+  return data
+}
 
 /** Codes of faults of the command line, or of the configuration that it names. */
 const REFUSING = new Set(['usage', 'other_revision', 'config_refused'])

@@ -4,25 +4,22 @@
  */
 import type { Edge } from '../edge.ts'
 
-/** Control and format characters, those that reverse the direction of writing, and halves of surrogate pairs; no line end, no tab. */
-const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu
-const ESCAPE = '\x1b'
-/** The colours of our own output, as `styleText` of Node.js writes them. */
-const ownColour = new RegExp(`${ESCAPE}\\[(?:3[1-3]|39|22?)m`, 'y')
-
 /**
- * Unprintable characters become `\uXXXX`, which is their form in JSON too: a line of JSON keeps its meaning. Line ends, tabs, a
- * carriage return before a line end and our own colours stay.
+ * First what stays: line ends, tabs, and the colours of our own output, as `styleText` of Node.js writes them. Then control and
+ * format characters, those that reverse the direction of writing, and halves of surrogate pairs.
  */
+const ESCAPE = '\x1b'
+const special = new RegExp(
+  `(\r?\n|\r$|\t|${ESCAPE}\\[(?:3[1-3]|39|22?)m)|[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Zl}\\p{Zp}]`,
+  'gu',
+)
+
+/** Unprintable characters become `\uXXXX`, which is their form in JSON too: a line of JSON keeps its meaning. */
 export const printable = (text: string): string =>
-  text.replace(unprintable, (character, at: number) => {
-    if (character === '\n' || character === '\t') return character
-    if (character === '\r' && (at + 1 === text.length || text[at + 1] === '\n')) return character
-    ownColour.lastIndex = at
-    if (character === ESCAPE && ownColour.test(text)) return character
-    return [...Array(character.length).keys()]
-      .map((unit) => `\\u${character.charCodeAt(unit).toString(16).padStart(4, '0')}`)
-      .join('')
+  text.replace(special, (character, kept?: string) => {
+    const units = kept === undefined ? character.split('') : []
+    const hex = units.map((unit) => unit.charCodeAt(0).toString(16).padStart(4, '0'))
+    return kept ?? hex.map((digits) => `\\u${digits}`).join('')
   })
 
 /** Wraps outputs so that they print escaped lines only. */
