@@ -1,6 +1,5 @@
 /** Serves requests, alone or as one of several workers. */
 import type { WorkerState } from '../../admin/system/operations.ts'
-import type { Balancer } from '../../core/backends/balancer.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
@@ -41,7 +40,7 @@ export class Serving implements WorkerLink {
   }
   readonly #stores: LastingPartsOptions['stores']
   readonly parts: LastingParts
-  readonly #upstreams: Upstreams
+  readonly upstreams: Upstreams
   readonly #door: FrontDoor
   /** Returns what happened since the last call; at: Unix time of the second that it is reported as. */
   readonly takeSecond: (at: number) => Second
@@ -54,15 +53,15 @@ export class Serving implements WorkerLink {
     this.#stores = stores
     this.parts = createLastingParts(options)
     this.#revision = new Revision(config, this.parts)
-    this.#upstreams = new Upstreams(this.#revision.upstream)
+    this.upstreams = new Upstreams(this.#revision.upstream)
     const { tally, bans } = this.parts
-    metrics.watchBackends(this.#upstreams)
+    metrics.watchBackends(this.upstreams)
     metrics.watchBans(() => bans.known().length)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)
     this.now = () => processNow(metrics)
-    this.#door = new FrontDoor(config, this.#revision.policy, this.parts, this.#upstreams)
+    this.#door = new FrontDoor(config, this.#revision.policy, this.parts, this.upstreams)
   }
 
   get facts(): WorkerFacts {
@@ -72,7 +71,7 @@ export class Serving implements WorkerLink {
       keySetFault: this.#revision.verifier?.fault,
       logFault: this.parts.log.fault(),
       shed: this.parts.load.shed,
-      backends: this.balancer.backends.map(healthOf),
+      backends: this.upstreams.backends.map(healthOf),
     }
   }
 
@@ -132,26 +131,21 @@ export class Serving implements WorkerLink {
     this.#revision.verifier?.close()
     this.#door.close()
     this.parts.load.close()
-    this.#upstreams.close()
+    this.upstreams.close()
     await this.parts.bans.close().catch(() => {})
     await this.parts.tracing.close()
     await this.#stores.close()
   }
 
-  /** Balancer of the current backends. */
-  get balancer(): Balancer {
-    return this.#upstreams.current.balancer
-  }
-
   probeBackends(): Promise<readonly BackendHealth[]> {
-    return this.#upstreams.current.probe()
+    return this.upstreams.current.probe()
   }
 
   #take(next: Revision, letIn: () => void): void {
     const before = this.#revision
     this.#revision = next
     this.parts.use(next.config)
-    this.#upstreams.use(next.upstream)
+    this.upstreams.use(next.upstream)
     this.#door.use(next.policy, next.config)
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
