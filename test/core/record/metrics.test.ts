@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { refusalKinds } from '../../../src/core/rules/refusals.ts'
 import { UniqueTimestamps } from '../../../src/core/record/access-record.ts'
 import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
@@ -98,7 +98,9 @@ it('escapes names from the configuration', async () => {
 
 it('gives moments of one millisecond an order, and begins anew with the next one', () => {
   const clock = [5, 5, 5, 6, 5]
-  const timestamps = new UniqueTimestamps(() => clock.shift() ?? 7)
+  const now = vi.spyOn(Date, 'now').mockImplementation(() => clock.shift() ?? 7)
+  onTestFinished(() => now.mockRestore())
+  const timestamps = new UniqueTimestamps()
   expect([1, 2, 3, 4, 5].map(() => timestamps.next())).toEqual([5, 5.001, 5.002, 6, 5])
   const flood = Array.from({ length: 2_000 }, () => timestamps.next())
   expect(flood.every((atMs) => Math.floor(atMs) === 7)).toBe(true)
