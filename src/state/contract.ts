@@ -72,11 +72,9 @@ export interface Count {
  * that time is over, and a thousandth of it longer at most.
  */
 export interface Counter {
-  /** Other processes add to the same numbers, so that an answer may be a promise. */
-  readonly isShared: boolean
   /**
-   * Adds whole points and returns the count of the key. Never rejects because a total is high. nowMs: Unix time in ms, used only
-   * where this process counts by itself.
+   * Adds whole points and returns the count of the key; a promise where other processes add to the same numbers. Never rejects
+   * because a total is high. nowMs: Unix time in ms, used only where this process counts by itself.
    */
   add(key: string, points: number, nowMs: number): Count | Promise<Count>
   /** Begins the count of the key anew. Rejects where other processes may still see the old one. */

@@ -128,7 +128,6 @@ export interface Authority {
    * then on, and with true when they arrive again. They arrive until it is first called.
    */
   onNotice?(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void
-  close(): Promise<void>
 }
 
 /**

@@ -33,7 +33,6 @@ it('keeps as many clients as it may, and none of those that were idle for an hou
       },
       onNotice: (listener) => void noticed.push(listener),
       onReturn: (listener) => void returned.push(listener),
-      close: () => authority.close(),
     },
     processId: 'p',
     clock: timeline.clock,

@@ -299,7 +299,6 @@ export function createWorld(
           ledger.heard(process.witness, request.client, { reply, clockMs })
           return reply
         },
-        close: async () => undefined,
       }
     const listeners = { notice: [] as NoticeListener[], return: [] as (() => void)[] }
     noticeListeners.set(process, listeners.notice)
@@ -316,7 +315,6 @@ export function createWorld(
         if (onFlow !== undefined) noticeFlows.set(process, onFlow)
       },
       onReturn: (listener) => void listeners.return.push(listener),
-      close: async () => undefined,
     }
   }
   const boot = (slot: number): void => {

@@ -27,6 +27,7 @@ export interface EmbeddedAuthority extends Authority {
     task: (state: ClientState, nowMs: number) => Result,
     isReset?: boolean,
   ): Promise<Result>
+  close(): Promise<void>
 }
 
 export interface MemoryAuthority extends EmbeddedAuthority {

@@ -34,7 +34,6 @@ export function createMemoryCounter(withinMs: number) {
     return counted
   }
   return {
-    isShared: false,
     add: (key, points, nowMs) => {
       const counted = countedOf(key, nowMs)
       const { steps } = counted

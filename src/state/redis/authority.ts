@@ -92,7 +92,6 @@ export function createRedisAuthority(store: RedisStore, prefix: string): Authori
       parseBeats(await beat([`${prefix}:processes`], [process, isLast ? 1 : 0, BEAT_KEPT_MS])),
     onReturn: (listener) => store.onRecovered(listener),
     onNotice: noticeChannel.listen,
-    close: async () => undefined,
   }
 }
 

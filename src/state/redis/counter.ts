@@ -63,7 +63,6 @@ export function createRedisCounter(
     return { total, forMs: Math.max(0, limiter.msDuration - msBeforeNext) }
   }
   return {
-    isShared: true,
     add: (key, points, nowMs) =>
       redis.available
         ? ask(key, points).catch(() => own.add(key, points, nowMs))

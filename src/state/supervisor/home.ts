@@ -55,7 +55,6 @@ export function openSupervisorState(
       const own = createMemoryCounter(withinMs)
       return {
         ...own,
-        isShared: true,
         // The supervisor itself resets the count once a ban is earned, so that no strike in between is lost.
         add: (keyId, points, nowMs) =>
           calls.available
@@ -81,7 +80,6 @@ export function createIpcAuthority({ calls, onNotice }: QuotaOptions): Authority
     beat: (beat) => calls.call('beat', beat),
     onReturn: (listener) => calls.onRecovered(listener),
     onNotice,
-    close: async () => undefined,
   }
 }
 

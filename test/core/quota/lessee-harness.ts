@@ -107,7 +107,6 @@ export function createNetwork(authority: Authority, timeline: Timeline) {
       return beats
     },
     onNotice: (listener: NoticeListener): void => void noticed.push(listener),
-    close: async () => undefined,
   }
   return network
 }

@@ -83,7 +83,6 @@ it('is judged for no more requests at once than a thousand, hands back what is j
         asked.add(request.client)
         return new Promise((resolve) => waiting.push(() => resolve(authority.take(request))))
       },
-      close: async () => undefined,
     },
     openLessee: (own) =>
       new Lessee({
