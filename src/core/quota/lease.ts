@@ -62,10 +62,10 @@ export class Lease {
   waiting: Waiter[] = []
   /** The call under way or about to be repeated; never rejects. Written by lease-calls.ts. */
   inFlight: Promise<void> | undefined
+  /** Notices that arrived during the call, each once, the latest last: the reply under way may be older. Written by lessee.ts. */
+  deferred: readonly Notice[] = []
   /** Some process refuses requests of the client for lack of tokens. Written here. */
   isWanted = false
-  /** Notices that arrived during the call, each once, the latest last. */
-  #deferred: readonly Notice[] = []
   readonly #calls: Pick<LeaseCalls, 'followedFrom' | 'uncertain'>
   /** The day's use that the authority knows. */
   #dayUsedKnown = 0
@@ -113,17 +113,6 @@ export class Lease {
 
   applyNotice(notice: Notice): void {
     if (notice !== 'unknown') this.isWanted = notice === 'short'
-  }
-
-  /** Keeps a notice for the end of the call: the reply under way may be older than the notice. */
-  defer(notice: Notice): void {
-    this.#deferred = [...this.#deferred.filter((other) => other !== notice), notice]
-  }
-
-  takeDeferred(): readonly Notice[] {
-    const deferred = this.#deferred
-    this.#deferred = []
-    return deferred
   }
 
   /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */

@@ -176,7 +176,9 @@ export class Lessee {
 
   /** A call for this lease has ended, or a charge was refunded: there may be tokens in hand or unstated use. */
   #watch(lease: Lease): void {
-    for (const notice of lease.takeDeferred()) this.#handleNotice(lease, notice)
+    const { deferred } = lease
+    if (deferred.length > 0) lease.deferred = []
+    for (const notice of deferred) this.#handleNotice(lease, notice)
     if (lease.isHolding()) this.#holders.add(lease)
   }
 
@@ -184,7 +186,10 @@ export class Lessee {
   #handleNotice(lease: Lease, notice: Notice): void {
     // The refusals end even during a call, so that new requests wait for tokens together with those that wait already.
     if (notice === 'free' || notice === 'reset') lease.forgetRefusals()
-    if (lease.isCalling) return lease.defer(notice)
+    if (lease.isCalling) {
+      lease.deferred = [...lease.deferred.filter((other) => other !== notice), notice]
+      return
+    }
     lease.applyNotice(notice)
     const isAsked = notice === 'unknown' || notice === 'reset'
     const isForgotten = isAsked && lease.knowsDay(this.#options.clock.nowMs())
@@ -258,7 +263,7 @@ export class Lessee {
   #resume(): void {
     // No process has spent any of its share when this one has just started, so there is nothing to wait for.
     if (this.#leases.size > 0 || this.#membership.hasAnswer)
-      this.#outage.settle(this.#options.clock.nowMs())
+      this.#outage.backMs = this.#options.clock.nowMs()
     this.#restateAll()
   }
 

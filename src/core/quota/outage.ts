@@ -22,9 +22,9 @@ export interface OutageOptions {
 }
 
 export class Outage {
+  /** When the authority was last seen to be back; other processes may not have stated yet what they spent. Written by lessee.ts. */
+  backMs = -Infinity
   readonly #options: OutageOptions
-  /** When the authority was last seen to be back. */
-  #backMs = -Infinity
 
   constructor(options: OutageOptions) {
     this.#options = options
@@ -50,11 +50,6 @@ export class Outage {
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }
 
-  /** The authority is back; other processes may not have stated yet what they spent. */
-  settle(nowMs: number): void {
-    this.#backMs = nowMs
-  }
-
   /**
    * Returns the refusal of a request beyond this process's share, whatever the authority would grant; undefined where the
    * authority may be asked. Applies only in mode local: in the other modes either no process admits without the authority, or
@@ -63,7 +58,7 @@ export class Outage {
   refusal(lease: Lease, limits: Limits, nowMs: number) {
     const { mode, membership } = this.#options
     // By then the others have stated what they spent.
-    if (nowMs >= this.#backMs + SETTLED_AFTER_MS) return undefined
+    if (nowMs >= this.backMs + SETTLED_AFTER_MS) return undefined
     if (mode !== 'local' || membership.isAlone) return undefined
     return this.#denial(lease, limits, nowMs, lease.waiting.length)
   }
