@@ -35,7 +35,6 @@ export interface BanStore {
   save(keyId: string, ban: BanRecord): Promise<void>
   /** Removes exactly this ban, if it is still kept. Rejects when the store is away. */
   forget(keyId: string, ban: BanRecord): Promise<void>
-  close(): Promise<void>
 }
 
 /** The store of a gateway without one: bans live as long as the process. */
@@ -45,7 +44,6 @@ export function createMemoryBanStore(): BanStore {
     load: () => Promise.resolve(new Map()),
     save: () => Promise.resolve(),
     forget: () => Promise.resolve(),
-    close: () => Promise.resolve(),
   }
 }
 

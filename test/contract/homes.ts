@@ -46,7 +46,6 @@ async function opened<Opened extends State>(state: Opened): Promise<Opened> {
 export async function closeAll(): Promise<void> {
   const states = [...open]
   open.clear()
-  await Promise.all(states.map((state) => state.bans.close()))
   await Promise.all(states.map((state) => state.close()))
 }
 

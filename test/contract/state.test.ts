@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { BanRecord } from '../../src/state/bans.ts'
-import type { OwnState, State } from '../../src/state/contract.ts'
+import type { State } from '../../src/state/contract.ts'
 import type { DayRow } from '../../src/state/day-totals.ts'
 import type { Notice, TakeReply, TakeRequest } from '../../src/state/quota.ts'
 import { until } from '../support/until.ts'
@@ -131,11 +131,6 @@ const row: DayRow = {
 }
 const acme = { id: 'acme', limits }
 
-async function closed(state: OwnState): Promise<void> {
-  await state.bans.close()
-  await state.close()
-}
-
 describe.each(ownHomes)('all state in $name', ({ isLasting, isShared, place }) => {
   it('is well once it is ready', async () => {
     const { health } = await place().open()
@@ -187,12 +182,12 @@ describe.each(ownHomes)('all state in $name', ({ isLasting, isShared, place }) =
     await before.bans.save('key', ban)
     const batch = { process: 'boot', sequence: 1, day: today, rows: [row] }
     await before.usage.add(batch)
-    await closed(before)
+    await before.close()
     const after = await at.open()
     const [known] = await after.counters.look([acme])
     expect(known?.day.taken).toBe(isLasting && known?.day.index === day.index ? 1 : 0)
     expect(await all(after)).toEqual(isLasting ? { key: ban } : {})
     expect(await after.usage.client('acme', today, today)).toEqual(isLasting ? [[today, row]] : [])
-    await closed(after)
+    await after.close()
   })
 })

@@ -205,7 +205,6 @@ describe('Redis', () => {
     const { url, prefix, cli } = sharedRedis()
     const redis = redisAt(url, { timeoutMs: 5_000 })
     const state = openRedisState(redis, { prefix, timeoutMs: 5_000 })
-    gatewayEnds(() => state.bans.close())
     const time = { ms: START_MS }
     return {
       state,

@@ -14,12 +14,17 @@ import {
 import type { BanStore, BanRecord } from '../../state/bans.ts'
 import { mayBeDone } from '../../state/contract.ts'
 import { keepLatest } from '../../state/memory/recency-table.ts'
+import { bounded } from '../../state/timers.ts'
 import type { StoreClock } from '../../state/store-clock.ts'
 
 /** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
 export const MAX_KEYS = 100_000
 const RETRY_MS = 1_000
-const SWEEP_MS = 60_000
+/**
+ * The store is read so often even without news, which brings back bans that it lost without losing the connection (FLUSHALL, a
+ * failover to a replica that lagged).
+ */
+const ROUND_EVERY_MS = 30_000
 
 export interface BanStoreObserver {
   /** The store of bans was lost (reported once), or is back. Bans hold from memory in between. */
@@ -57,9 +62,9 @@ export class BanTable {
   readonly #bans = new Map<string, BanRecord>()
   /** Resolves when the store has been read for the first time. */
   readonly #loaded = Promise.withResolvers<void>()
-  readonly #sweep: NodeJS.Timeout
-  /** Writes under way. Written by save alone. */
-  readonly #saving = new Set<Promise<void>>()
+  readonly #rounds: NodeJS.Timeout
+  /** Resolves when all writes so far have ended. Written by save alone. */
+  #saved = Promise.resolve()
   /** Failures in a row. One is normal at a start: a store signals changes shortly before it can be read. Written by #failed and #round. */
   #failures = 0
   /** Written by close alone. */
@@ -75,7 +80,7 @@ export class BanTable {
     this.forgetAfterMs = options.forgetAfterMs
     this.clock = options.clock
     this.#store = options.store
-    this.#sweep = setInterval(() => this.#forgetOld(), SWEEP_MS).unref()
+    this.#rounds = setInterval(() => this.#run(), ROUND_EVERY_MS).unref()
     this.#store.watch({
       banned: (keyId, ban) => void this.merge(keyId, ban),
       stale: () => this.#run(),
@@ -162,10 +167,7 @@ export class BanTable {
 
   /** Resolves when the store has been read for the first time, or after timeoutMs; in that case it is merged when it is back. */
   async ready(timeoutMs: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const timer = setTimeout(resolve, timeoutMs)
-    await Promise.race([this.#loaded.promise, promise])
-    clearTimeout(timer)
+    await bounded(this.#loaded.promise, timeoutMs, () => new Error('late')).catch(() => undefined)
   }
 
   /** Merges the bans of the store, or that of one key. Rejects when the store is away. */
@@ -177,20 +179,16 @@ export class BanTable {
 
   /** Writes in the background; a ban that the store did not take is written when the store is back. */
   save(keyId: string, ban: BanRecord): void {
-    const write = this.#store
-      .save(keyId, ban)
-      .catch((cause: unknown) => this.#failed(cause))
-      .then(() => void this.#saving.delete(write))
-    this.#saving.add(write)
+    const write = this.#store.save(keyId, ban).catch((cause: unknown) => this.#failed(cause))
+    this.#saved = this.#saved.then(() => write)
   }
 
-  /** Waits for writes under way, then closes the store. */
+  /** Waits for writes under way. The store stays open. */
   async close(): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#sweep)
+    clearInterval(this.#rounds)
     clearTimeout(this.#retry)
-    await Promise.all([this.#current, ...this.#saving])
-    await this.#store.close()
+    await Promise.all([this.#current, this.#saved])
   }
 
   /** Runs a round, one at a time, and again a second after anything failed, until one succeeds. */

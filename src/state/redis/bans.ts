@@ -40,23 +40,17 @@ if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 return redis.call('HDEL', KEYS[1], ARGV[1])
 `
 
-/**
- * prefix: store.prefix. clock: is set by the server's time. reloadMs: how often the hash is read even without news, which
- * brings back bans that the server lost without losing the connection (FLUSHALL, a failover to a replica that lagged).
- * The Redis store stays open when the ban store closes, as it has other users.
- */
+/** prefix: store.prefix. clock: is set by the server's time. The Redis store stays open, as it has other users. */
 export function createRedisBanStore(
   redis: RedisStore,
   prefix: string,
   clock: StoreClock,
-  reloadMs = 30_000,
 ): BanStore {
   const key = `${prefix}:bans`
   const save = redis.script(saveScript)
   const load = redis.script(loadScript)
   const forget = redis.script(forgetScript)
   let listener: BanStoreListener | undefined
-  let reload: NodeJS.Timeout | undefined
 
   const receive = (text: string): void => {
     const news = parseMessage(text)
@@ -68,8 +62,6 @@ export function createRedisBanStore(
       listener = newListener
       redis.subscribe(key, { message: receive, subscribed: () => listener?.stale() })
       redis.onRecovered(() => listener?.stale())
-      reload = setInterval(() => listener?.stale(), reloadMs)
-      reload.unref()
     },
     load: async (keyId) => {
       const bans = new Map<string, BanRecord>()
@@ -98,7 +90,6 @@ export function createRedisBanStore(
     forget: async (keyId, ban) => {
       await forget([key], [keyId, formatBan(ban)])
     },
-    close: async () => clearInterval(reload),
   }
 }
 

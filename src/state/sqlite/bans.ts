@@ -47,6 +47,5 @@ export function createSqliteBanStore(store: SqliteFile): BanStore {
       return store.write(put, ...members.map((name) => row[name] ?? null))
     },
     forget: (keyId, { untilMs }) => store.write(remove, keyId, untilMs),
-    close: () => Promise.resolve(),
   }
 }

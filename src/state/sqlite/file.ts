@@ -29,7 +29,7 @@ const loader = `
   import(require('node:worker_threads').workerData.program)
 `
 
-/** Opens the file as openOrSetAside does, in a thread of its own. Where that fails every call rejects with the reason. */
+/** Opens the file with the first call, as openOrSetAside does, in a thread of its own. Where that fails the call rejects with the reason. */
 export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   // The program is next to this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
@@ -56,18 +56,11 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
   // Open calls keep the process alive, by their timers; an idle file does not.
   worker.unref()
 
-  const answered = <Result>(call: Promise<Result>): Promise<Result> =>
-    call.catch((error: StoreUnavailable) => {
+  const ask = async <Result>(call: () => Promise<Result>): Promise<Result> => {
+    if (ended !== undefined) throw ended
+    return call().catch((error: StoreUnavailable) => {
       throw faultOf(error) ?? ended ?? silence(file)
     })
-  const opened = answered(calls.call('open', undefined)).catch((error: Error) => {
-    fail(error)
-    void worker.terminate()
-  })
-  const ask = async <Result>(call: () => Promise<Result>): Promise<Result> => {
-    await opened
-    if (ended !== undefined) throw ended
-    return answered(call())
   }
   const writeRows: SqliteFile['writeRows'] = (...changes) => ask(() => calls.call('write', changes))
   return {
@@ -77,7 +70,6 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
     writeRows,
     close: async () => {
       const last = ask(() => calls.call('close', undefined))
-      await opened
       ended ??= closed
       await last.catch(() => undefined)
       void worker.terminate()

@@ -21,9 +21,11 @@ export interface Change {
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** The calls of file.ts to the thread; the first opens the file. The fault of a call is fault and remedy, for a person to read. */
+/**
+ * The calls of file.ts to the thread. Each opens the file where it is not open yet. The fault of a call is fault and remedy, for a
+ * person to read.
+ */
 export interface FileCalls {
-  open(nothing: undefined): void
   read(query: { readonly sql: string; readonly parameters: readonly Parameter[] }): readonly Row[]
   /** Writes all rows or none. */
   write(changes: readonly Change[]): void
@@ -123,16 +125,16 @@ class StoreFile {
   }
 }
 
-let store: StoreFile
+let opened: StoreFile | undefined
+
+function store(): StoreFile {
+  return (opened ??= new StoreFile())
+}
 
 const handlers: CallHandlers<FileCalls> = {
-  open: () => {
-    store = explained(() => new StoreFile())
-    setInterval(() => store.compare(), COMPARE_EVERY_MS).unref()
-  },
-  read: (query) => explained(() => store.read(query)),
-  write: (changes) => explained(() => store.write(changes)),
-  close: () => explained(() => store.close()),
+  read: (query) => explained(() => store().read(query)),
+  write: (changes) => explained(() => store().write(changes)),
+  close: () => explained(() => opened?.close()),
 }
 
 function explained<Result>(work: () => Result): Result {
@@ -143,4 +145,5 @@ function explained<Result>(work: () => Result): Result {
   }
 }
 
+setInterval(() => opened?.compare(), COMPARE_EVERY_MS).unref()
 parentPort?.on('message', (batch: CallBatch) => answerCalls(handlers, batch, post))

@@ -102,6 +102,5 @@ function createIpcBanStore(calls: IpcCalls<BanCalls>, clock: StoreClock): IpcBan
     },
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
     forget: (keyId, ban) => calls.call('forgetBan', { keyId, ban }),
-    close: () => Promise.resolve(),
   }
 }

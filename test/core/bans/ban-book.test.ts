@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { BanBook } from '../../../src/core/bans/ban-book.ts'
 import type { Judged } from '../../../src/core/pipeline/exchange.ts'
 import { createTakeQuota, type Charges } from '../../../src/core/pipeline/take-quota.ts'
@@ -153,11 +153,11 @@ describe('ban books on one Redis', async () => {
     await server.restart()
   })
 
-  const gateway = async ({ clock = { nowMs: startMs }, reloadMs = 30_000 } = {}) => {
+  const gateway = async ({ clock = { nowMs: startMs } } = {}) => {
     const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 200 })
     closings.push(() => redis.close())
     await until(() => expect(redis.available).toBe(true))
-    const opened = open(createRedisBanStore(redis, 't', storeClock(), reloadMs), { clock })
+    const opened = open(createRedisBanStore(redis, 't', storeClock()), { clock })
     await opened.book.ready(5000)
     return { ...opened, redis }
   }
@@ -216,11 +216,14 @@ describe('ban books on one Redis', async () => {
   })
 
   it('put a ban back over an earlier one, as after a failover that lost the last writes', async () => {
-    const one = await gateway({ reloadMs: 50 })
+    vi.useFakeTimers({ toFake: ['setInterval'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const one = await gateway()
     ban(one.book, 'a')
     await until(() => expect(stored('a')).not.toBe(''))
     const earlier = { untilMs: startMs, count: 1, startedMs: startMs - minute }
     server.cli('hset', 't:bans', 'a', JSON.stringify(earlier))
+    vi.advanceTimersByTime(30_000)
     await until(() => expect(JSON.parse(stored('a'))).toMatchObject({ untilMs: startMs + minute }))
   })
 

@@ -78,7 +78,6 @@ describe('a user with the rights that the configuration file lists', async () =>
     expect((await bans.load('key-1')).size).toBe(1)
     await bans.forget('key-1', ban)
     expect((await bans.load()).size).toBe(0)
-    await bans.close()
     const counter = createRedisCounter(store, {
       keyPrefix: 'tollgate:strikes',
       withinMs: 60_000,
