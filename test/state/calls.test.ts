@@ -31,7 +31,6 @@ const noHandlers: CallHandlers<SharedCalls> = {
   countAddress: refuse,
   loadBans: refuse,
   saveBan: refuse,
-  forgetBan: refuse,
 }
 
 /** Both ends of a channel that clones what passes; the far end answers unless frozen, and shows the batches it got. */

@@ -58,7 +58,7 @@ export class BanTable {
   readonly clock: BanTableOptions['clock']
   readonly #store: BanStore
   readonly #options: BanTableOptions
-  /** Running and ended bans, as the next ban of the key depends on them. Written by merge, remove and #forgetOld alone. */
+  /** Running and ended bans, as the next ban of the key depends on them. Written by merge and #forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
   /** Resolves when the store has been read for the first time. */
   readonly #loaded = Promise.withResolvers<void>()
@@ -157,12 +157,6 @@ export class BanTable {
     this.#options.onChange?.(keyId, merged)
     if (isLift(merged) && merged.epochMs !== known?.epochMs) this.#options.onLift?.(keyId, merged)
     return merged
-  }
-
-  /** Removes this very ban; returns whether it was there. */
-  remove(keyId: string, ban: BanRecord): boolean {
-    const known = this.#bans.get(keyId)
-    return known !== undefined && isSameBan(known, ban) && this.#bans.delete(keyId)
   }
 
   /** Resolves when the store has been read for the first time, or after timeoutMs; in that case it is merged when it is back. */

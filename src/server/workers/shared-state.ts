@@ -67,9 +67,6 @@ export function createSharedState(parts: SharedStateParts) {
         const merged = table.merge(keyId, ban)
         if (merged !== known) table.save(keyId, merged)
       },
-      forgetBan: async ({ keyId, ban }) => {
-        if (table.remove(keyId, ban)) await banStore.forget(keyId, ban)
-      },
     }),
     operatorBans: table,
     /** Applies the ban policy to strikes and bans after this call. */

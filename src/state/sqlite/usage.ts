@@ -31,11 +31,11 @@ const addTotal = `INSERT INTO usage (${names.join()}) VALUES (${values}) ON CONF
 const addPart = `WITH new (${names.join()}) AS (VALUES (${values}))
   INSERT INTO usage_by_plan SELECT new.* FROM new JOIN usage USING (day, client) WHERE new.plan <> usage.plan
   ON CONFLICT (day, client, plan) ${orAdd}`
-const tables = ['usage', 'usage_by_plan'].map((table) => ({
-  isOld: `SELECT 1 FROM ${table} WHERE day < ? LIMIT 1`,
-  removeOld: `DELETE FROM ${table} WHERE (day, client) IN
+/** Days that have ended leave the file a page at a time, with the batches of later days. */
+const removeOld = ['usage', 'usage_by_plan'].map(
+  (table) => `DELETE FROM ${table} WHERE (day, client) IN
     (SELECT day, client FROM ${table} WHERE day < ? LIMIT ?)`,
-}))
+)
 /** Rows per page; other calls wait for the file meanwhile, for a few ms. */
 const PAGE_ROWS = 1_000
 
@@ -44,7 +44,6 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
   // Only one process uses the file and sends its batches one after the other, so that comparing a row with its latest batch is
   // enough.
   const bootMs = Date.now()
-  let cleanedDay: number | undefined
   const read = (...asked: Parameters<SqliteFile['read']>): Promise<readonly Found[]> =>
     store.read(...asked).then(
       (found) => found as readonly unknown[] as readonly Found[],
@@ -52,10 +51,6 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
         throw new StoreUnavailable('error', cause)
       },
     )
-  const removeBefore = async (day: number): Promise<void> => {
-    for (const { isOld, removeOld } of tables)
-      while ((await store.read(isOld, day)).length > 0) await store.write(removeOld, day, PAGE_ROWS)
-  }
   return {
     scope: 'store',
     add: async ({ sequence, day, rows }) => {
@@ -70,10 +65,8 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
       await store.writeRows(
         { sql: addTotal, columns: parameters(Array.from(byClient, totalOf)) },
         { sql: addPart, columns: parameters(rows) },
+        ...removeOld.map((sql) => ({ sql, columns: [[day - KEPT_DAYS + 1], [PAGE_ROWS]] })),
       )
-      if (cleanedDay !== undefined && cleanedDay >= day) return
-      cleanedDay = day
-      await removeBefore(day - KEPT_DAYS + 1)
     },
     async *day(day) {
       for (let after = ''; ;) {

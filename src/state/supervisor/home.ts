@@ -18,7 +18,6 @@ export interface BanCalls {
   /** nowMs: Unix time in ms of the supervisor. */
   loadBans(nothing: undefined): { bans: ReadonlyMap<string, BanRecord>; nowMs: number }
   saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
-  forgetBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
 }
 
 /** The calls of a worker's counters to the supervisor. */
@@ -101,6 +100,7 @@ function createIpcBanStore(calls: IpcCalls<BanCalls>, clock: StoreClock): IpcBan
       return bans
     },
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
-    forget: (keyId, ban) => calls.call('forgetBan', { keyId, ban }),
+    // The supervisor forgets by itself.
+    forget: () => Promise.resolve(),
   }
 }
