@@ -22,8 +22,6 @@ export interface BanStoreListener {
   banned(keyId: string, ban: BanRecord): void
   /** The store may hold unreported bans or lack some of ours, so that it has to be loaded again. */
   stale(): void
-  /** Data that is not a ban was found and passed over. */
-  malformed(where: string): void
 }
 
 export interface BanStore {

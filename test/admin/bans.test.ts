@@ -2,7 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { SignJWT } from 'jose'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { acted, type Refused } from '../../src/admin/faults.ts'
 import { BanTable } from '../../src/core/bans/ban-table.ts'
 import { createMemoryBanStore } from '../../src/state/bans.ts'
@@ -51,7 +51,6 @@ describe('a store that is away', () => {
   ])('%s is told as what it means for an act', async (_, store, message) => {
     const bans = new BanTable({
       store: { ...createMemoryBanStore(), watch: () => undefined, ...store },
-      observer: { storeLost: vi.fn(), storeBack: vi.fn(), malformed: vi.fn() },
       forgetAfterMs: 60_000,
       clock: { nowMs: Date.now, at: (ownMs) => ownMs },
     })

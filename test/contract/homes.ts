@@ -89,13 +89,12 @@ const supervisor: Home<State> = {
   isShared: true,
   place: () => {
     const { embedded, bans, clock } = openMemoryState(unexpected)
-    const told = { onBan: () => undefined, onMalformed: unexpected }
     const config = readBlocks(['http://127.0.0.1:1'], {})
     const shared = createSharedState({
       addresses: createAddressCounter(),
       config,
       stores: { embedded, bans, clock },
-      ...told,
+      onBan: () => undefined,
     })
     const listeners: NoticeListener[] = []
     const handlers = shared.handlers(({ client, notice, totals }) => {

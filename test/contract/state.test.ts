@@ -80,7 +80,7 @@ describe.each(homes)('state in $name', ({ name, isShared, place }) => {
     const state = await place().open()
     let isStale = false
     const ignore = (): void => undefined
-    state.bans.watch({ stale: () => (isStale = true), banned: ignore, malformed: ignore })
+    state.bans.watch({ stale: () => (isStale = true), banned: ignore })
     await until(() => isStale)
   })
 

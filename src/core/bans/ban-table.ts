@@ -30,13 +30,11 @@ export interface BanStoreObserver {
   /** The store of bans was lost (reported once), or is back. Bans hold from memory in between. */
   storeLost(cause: unknown): void
   storeBack(): void
-  /** Data in the store is not a ban and was skipped. */
-  malformed(where: string): void
 }
 
 export interface BanTableOptions {
   readonly store: BanStore
-  readonly observer: BanStoreObserver
+  readonly observer?: BanStoreObserver
   readonly forgetAfterMs: number
   /** The store's time, by which bans end. */
   readonly clock: Pick<StoreClock, 'nowMs' | 'at'>
@@ -84,7 +82,6 @@ export class BanTable {
     this.#store.watch({
       banned: (keyId, ban) => void this.merge(keyId, ban),
       stale: () => this.#run(),
-      malformed: (where) => options.observer.malformed(where),
     })
   }
 
@@ -205,13 +202,13 @@ export class BanTable {
       const there = kept.get(keyId)
       if (!there || !isSameBan(there, ban)) await this.#store.save(keyId, ban)
     }
-    if (this.#failures > 1) this.#options.observer.storeBack()
+    if (this.#failures > 1) this.#options.observer?.storeBack()
     this.#failures = 0
   }
 
   #failed(cause: unknown): void {
     if (this.#isClosed) return
-    if (++this.#failures === 2) this.#options.observer.storeLost(cause)
+    if (++this.#failures === 2) this.#options.observer?.storeLost(cause)
     clearTimeout(this.#retry)
     this.#retry = setTimeout(() => this.#run(), RETRY_MS).unref()
   }

@@ -206,14 +206,11 @@ const storeLines = (say: Say) => ({
     say('warn', { event: 'storeWarning', warning: text(warning) }),
   /** The store's clock went back, so that minutes are counted anew; each process that notices writes one line. */
   clockWentBack: (line: { bySeconds: number }) => say('warn', { event: 'clockWentBack', ...line }),
-  keyBanned: (line: { client: string; key: string; forMs: number; strikes: number | undefined }) =>
+  keyBanned: (line: { client: string; key: string; forMs: number; strikes: number }) =>
     say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
   /** Bans are kept in memory alone from now on, until banStoreBack. */
   banStoreLost: () => say('error', { event: 'banStoreLost' }),
   banStoreBack: () => say('info', { event: 'banStoreBack' }),
-  /** A stored ban could not be read and was left out. */
-  banMalformed: ({ where }: { where: string }) =>
-    say('warn', { event: 'banMalformed', where: text(where) }),
   /** store.file was damaged or removed; see FileEvent. */
   storeFile: (line: FileEvent) => say('error', line),
   /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */

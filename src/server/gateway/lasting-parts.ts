@@ -143,7 +143,6 @@ function createBans(
       },
       storeLost: () => log.banStoreLost(),
       storeBack: () => log.banStoreBack(),
-      malformed: (where) => log.banMalformed({ where }),
     },
   })
 }

@@ -112,13 +112,7 @@ function createBans(config: Config, now: () => number) {
     watch: (known) => void (listener = known),
   }
   const nothing = (): void => undefined
-  const observer = {
-    strike: nothing,
-    banned: nothing,
-    storeLost: nothing,
-    storeBack: nothing,
-    malformed: nothing,
-  }
+  const observer = { strike: nothing, banned: nothing, storeLost: nothing, storeBack: nothing }
   const bans = new BanBook({
     policy: config.bans,
     store,

@@ -21,8 +21,6 @@ interface SharedStateParts {
   readonly stores: Pick<State, 'embedded' | 'bans' | 'clock'>
   /** Called with each ban that all workers have to receive; with Redis they receive it from there. */
   onBan(keyId: string, ban: BanRecord): void
-  /** Called when data in the store is not a ban and was skipped; with Redis the workers report it. */
-  onMalformed(where: string): void
 }
 
 export function createSharedState(parts: SharedStateParts) {
@@ -34,14 +32,12 @@ export function createSharedState(parts: SharedStateParts) {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded
   }
-  const malformed = (where: string): void => embedded && parts.onMalformed(where)
   const table = new BanTable({
     store: banStore,
     clock,
     forgetAfterMs: policy.forgetAfterMs,
     onChange: (keyId, ban) => embedded && parts.onBan(keyId, ban),
     onLift: (keyId) => strikes.reset(keyId),
-    observer: { storeLost: () => undefined, storeBack: () => undefined, malformed },
   })
   return {
     /** Answers the calls of one worker. onNotice: passes a notice on to the others. */

@@ -85,7 +85,6 @@ class Supervisor implements Workers {
       addresses,
       stores,
       onBan: (keyId, ban) => this.#notifyAll({ kind: 'banned', keyId, ban }),
-      onMalformed: (where) => log.banMalformed({ where }),
     })
     stores.embedded?.onNotice?.((client, notice) =>
       this.#notifyAll({ kind: 'quota', notices: [{ client, notice }] }),

@@ -1,6 +1,6 @@
 /** Keeps bans in one Redis hash, and publishes new ones to all processes on a channel of the same name. */
 import { formatBan, parseBan } from '../bans.ts'
-import type { BanRecord, BanStore, BanStoreListener } from '../bans.ts'
+import type { BanRecord, BanStore } from '../bans.ts'
 import type { RedisStore } from './redis.ts'
 import type { StoreClock } from '../store-clock.ts'
 
@@ -50,35 +50,23 @@ export function createRedisBanStore(
   const save = redis.script(saveScript)
   const load = redis.script(loadScript)
   const forget = redis.script(forgetScript)
-  let listener: BanStoreListener | undefined
-
-  const receive = (text: string): void => {
-    const news = parseMessage(text)
-    if (news) listener?.banned(news.keyId, news.ban)
-    else listener?.malformed(`a message on channel ${key}`)
-  }
   return {
-    watch: (newListener) => {
-      listener = newListener
-      redis.subscribe(key, { message: receive, subscribed: () => listener?.stale() })
-      redis.onRecovered(() => listener?.stale())
+    watch: ({ banned, stale }) => {
+      const message = (text: string): void => {
+        const news = parseMessage(text)
+        if (news) banned(news.keyId, news.ban)
+      }
+      redis.subscribe(key, { message, subscribed: stale })
+      redis.onRecovered(stale)
     },
     load: async (keyId) => {
       const bans = new Map<string, BanRecord>()
-      const malformed: string[] = []
       const askedMs = performance.now()
       const reply = await load([key], keyId === undefined ? [] : [keyId])
       clock.set(Number(reply.at(-1)), performance.now() - askedMs)
       for (let at = 0; at + 1 < reply.length; at += 2) {
-        const [id, text] = [String(reply[at]), reply[at + 1]]
-        if (typeof text !== 'string') continue
-        const ban = parseBan(text)
-        if (ban) bans.set(id, ban)
-        else malformed.push(id)
-      }
-      if (malformed.length > 0) {
-        const first = JSON.stringify(malformed[0]?.slice(0, 128))
-        listener?.malformed(`hash ${key}, ${malformed.length} fields, the first ${first}`)
+        const ban = parseBan(String(reply[at + 1]))
+        if (ban) bans.set(String(reply[at]), ban)
       }
       return bans
     },

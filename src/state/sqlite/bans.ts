@@ -1,5 +1,5 @@
 /** Keeps bans in store.file, so that they survive a restart of a gateway without Redis. */
-import { toBan, type BanRecord, type BanStore, type BanStoreListener } from '../bans.ts'
+import { toBan, type BanRecord, type BanStore } from '../bans.ts'
 import type { SqliteFile } from './file.ts'
 
 /** The column of each member; a member that is absent is NULL. */
@@ -25,20 +25,15 @@ const remove = 'DELETE FROM bans WHERE key_id = ? AND until_ms = ?'
 
 /** The file stays open, as it has other users. */
 export function createSqliteBanStore(store: SqliteFile): BanStore {
-  let listener: BanStoreListener | undefined
   // Bans are rare and rows are few, so that each is a transaction of its own, made at once.
   return {
-    watch: (newListener) => {
-      listener = newListener
-      listener.stale()
-    },
+    watch: (listener) => listener.stale(),
     load: async (wanted) => {
       const bans = new Map<string, BanRecord>()
       const rows = await (wanted === undefined ? store.read(all) : store.read(one, wanted))
       for (const { keyId, ...row } of rows) {
         const ban = toBan(Object.fromEntries(Object.entries(row).filter(([, is]) => is !== null)))
         if (ban && typeof keyId === 'string') bans.set(keyId, ban)
-        else listener?.malformed(`a row of ${store.name}`)
       }
       return bans
     },

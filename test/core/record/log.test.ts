@@ -219,7 +219,6 @@ describe('the other lines', () => {
     ['warn', 'keyBanned', { client: 'acme', key: 'acme-1', forMs: 60_000, strikes: 20 }],
     ['error', 'banStoreLost'],
     ['info', 'banStoreBack'],
-    ['warn', 'banMalformed', { where: 'a row' }],
     ['warn', 'clockWentBack', { bySeconds: 3600 }],
     ['error', 'countersNotKept', new Error('x cannot be written')],
     ['info', 'countersKept'],

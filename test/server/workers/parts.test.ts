@@ -31,7 +31,6 @@ describe('what the supervisor keeps for all workers', () => {
       addresses: createAddressCounter(),
       stores: { embedded: undefined, clock: storeClock(), bans: createMemoryBanStore() },
       onBan: () => undefined,
-      onMalformed: () => undefined,
     })
     const { addStrikes } = state.handlers(() => undefined)
     const totals: number[] = []
@@ -59,7 +58,6 @@ describe('what the supervisor keeps for all workers', () => {
         bans: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
       },
       onBan: () => undefined,
-      onMalformed: () => undefined,
     })
     const countOf = async () =>
       (await state.operatorBans.impose('a', { forMs: 1_000, reason: undefined })).after?.count
@@ -89,7 +87,6 @@ describe('what the supervisor keeps for all workers', () => {
         },
       },
       onBan: () => undefined,
-      onMalformed: () => undefined,
     })
     const listener = await heard.promise
     listener.stale()
@@ -120,7 +117,6 @@ describe('what the supervisor keeps for all workers', () => {
         },
       },
       onBan: (keyId) => told.push(keyId),
-      onMalformed: () => undefined,
     })
     const { saveBan } = state.handlers(() => undefined)
     const ban = { startedMs: Date.now(), untilMs: Date.now() + 60_000, count: 1 }

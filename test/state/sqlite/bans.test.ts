@@ -1,6 +1,6 @@
 import { copyFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createSqliteBanStore } from '../../../src/state/sqlite/bans.ts'
 import { openSqliteFile } from '../../../src/state/sqlite/file.ts'
 import { gatewayEnds } from '../../support/ending.ts'
@@ -33,13 +33,10 @@ describe('bans in a SQLite file', () => {
     expect((await reader.load('other')).size).toBe(0)
   })
 
-  it('that make no sense are passed over and told', async () => {
+  it('that make no sense are passed over', async () => {
     const store = openBans(join(temporaryFolder(), 'malformed.db'))
-    const malformed = vi.fn()
-    store.watch({ banned: vi.fn(), stale: vi.fn(), malformed })
     await store.save('bad', { untilMs: 5, count: 0, startedMs: 1 })
     await store.save('acme-1', ban)
     expect([...(await store.load()).keys()]).toEqual(['acme-1'])
-    expect(malformed).toHaveBeenCalledOnce()
   })
 })
