@@ -11,7 +11,6 @@ export interface Subscription {
 }
 
 const TICK_MS = 500
-const FIRST_RETRY_MS = 50
 
 export class Subscriber {
   readonly #open: () => Redis
@@ -24,7 +23,6 @@ export class Subscriber {
   #connection: Redis | undefined
   /** Runs from the first channel on, until close. */
   #ticking: NodeJS.Timeout | undefined
-  #retry: NodeJS.Timeout | undefined
 
   /**
    * open: makes a connection that is not yet connected and ends when it is lost. onFault: called with the fault that keeps one
@@ -50,7 +48,6 @@ export class Subscriber {
 
   close(): void {
     clearInterval(this.#ticking)
-    clearTimeout(this.#retry)
     this.#ticking = undefined
     const last = this.#connection
     this.#connection = undefined
@@ -61,21 +58,16 @@ export class Subscriber {
     const redis = this.#open()
     this.#connection = redis
     this.#joined.clear()
-    let wasReady = false
     redis.on('error', (fault) => this.#onFault(fault, redis))
-    redis.on('ready', () => {
-      wasReady = true
-      this.#join(redis)
-    })
+    redis.on('ready', () => this.#join(redis))
     redis.on('message', (channel: string, text: string) =>
       this.#subscriptions.get(channel)?.message(text),
     )
     redis.once('end', () => {
       if (redis !== this.#connection) return
       this.#connection = undefined
+      // The next tick opens another.
       for (const { lost } of this.#subscriptions.values()) lost?.()
-      // A server that could not be reached at all is tried again by the ticks.
-      if (wasReady) this.#retry = setTimeout(() => this.#tick(), FIRST_RETRY_MS).unref()
     })
     redis.connect().catch(() => undefined)
   }
