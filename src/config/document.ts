@@ -141,12 +141,12 @@ export const parseYaml = (text: string, lineCounter = new LineCounter()) => {
   }
 }
 
-/** env: what `${NAME}` in a value stands for; undefined: nothing. firstLine: of the text in its file. */
-export const readYaml = (text: string, env: Environment | undefined, firstLine = 1): Reading => {
+/** env: what `${NAME}` in a value stands for; undefined: nothing. */
+export const readYaml = (text: string, env: Environment | undefined): Reading => {
   const lineCounter = new LineCounter()
   const placeOf = (offset: number): Place => {
     const { line, col } = lineCounter.linePos(offset)
-    return { line: Math.max(line, 1) + firstLine - 1, column: Math.max(col, 1) }
+    return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
   const faults: ConfigProblem[] = []
   const report = (offset: number, path: Path, message: string): void => {

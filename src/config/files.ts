@@ -46,8 +46,8 @@ export const unreadableFiles = (tree: Group): PathProblem[] =>
 
 export const notText = 'is not UTF-8 text; save it in that encoding'
 
-/** Reading a longer file of YAML would take several hundred times as much memory. */
-export const FILE_BYTES_AT_MOST = 4 * 2 ** 20
+/** Reading a longer file would take several hundred times as much memory. */
+const FILE_BYTES_AT_MOST = 4 * 2 ** 20
 
 /** The text of a configuration itself. Throws ConfigError. */
 export const readConfigText = (file: string): string => readText(file, FILE_BYTES_AT_MOST)
@@ -58,9 +58,7 @@ export const readText = (file: string, bytesAtMost = Infinity): string => {
   let bytes: Buffer
   try {
     if (statSync(file).size > bytesAtMost)
-      throw refuse(
-        'has more than 4MiB; divide its clients among files that clientFiles names, or write them as JSONL',
-      )
+      throw refuse('has more than 4MiB; write its clients into files that clientFiles names')
     bytes = readFileSync(file)
   } catch (error) {
     throw error instanceof ConfigError ? error : refuse(unreadable(error))

@@ -165,7 +165,7 @@ it('a reload is refused beside the requests, with the first hundred of its probl
   expect(answers).toBeGreaterThan(20)
   writeFileSync(file, `# ${'x'.repeat(5 * 2 ** 20)}`)
   expect((await hangUp('configRefused'))['problems']).toEqual([
-    expect.stringMatching(/:1:1 \(file\): has more than 4MiB; divide its clients among files/),
+    expect.stringMatching(/:1:1 \(file\): has more than 4MiB; write its clients into files/),
   ])
   expect(await marks()).toEqual(new Set([0]))
 })

@@ -41,6 +41,7 @@ export const build = ({ sources, plans, nowMs }: BuildRequest): Built => {
     sources.reduce((sum, { bytes }) => sum + bytes, 0),
   )
   const faults: ConfigProblem[] = []
+  /** One more than the number of the last client of each source. */
   const ends: number[] = []
   const sha256 = sources.map((source) => {
     const read = readSource(source, { scratch, faults, plans })
@@ -51,7 +52,7 @@ export const build = ({ sources, plans, nowMs }: BuildRequest): Built => {
   const table = scratch.finish((same) => {
     if (faults.length + twice.length < PROBLEMS_AT_MOST) twice.push(same)
   })
-  const found = findingsIn(sources, columnsOf(table.buffer, table.counts), ends)
+  const found = new Found(sources, columnsOf(table.buffer, table.counts), ends)
   faults.push(...found.places(twice.map((same) => found.repeated(same))))
   const isSound = faults.length === 0
   return {
@@ -62,50 +63,69 @@ export const build = ({ sources, plans, nowMs }: BuildRequest): Built => {
   }
 }
 
-/** Findings in the columns, reported by file and line. ends: one more than the number of the last client of each source. */
-const findingsIn = (
-  sources: readonly ClientSource[],
-  columns: Columns,
-  ends: readonly number[],
-) => {
-  const { clientIds, clientLine, clientFirstKey, keyClient, keyExpiresAtMs } = columns
-  const sourceOf = (client: number): number => ends.findIndex((end) => client < end)
-  const placeOf = (client: number): string => {
-    const line = clientLine[client] ?? 0
-    const name = sources[sourceOf(client)]?.name
+/** Findings in the columns, reported by file and line. */
+class Found {
+  readonly #sources: readonly ClientSource[]
+  readonly #columns: Columns
+  readonly #ends: readonly number[]
+
+  constructor(sources: readonly ClientSource[], columns: Columns, ends: readonly number[]) {
+    this.#sources = sources
+    this.#columns = columns
+    this.#ends = ends
+  }
+
+  repeated({ kind, number, earlier }: Same): Finding {
+    if (kind === 'client') return this.#at(number, ['id'], sameId(this.#placeOf(earlier)))
+    const place = this.#placeOf(this.#columns.keyClient[earlier] ?? 0)
+    return kind === 'key'
+      ? this.#atKey(number, 'id', sameId(place))
+      : this.#atKey(number, 'sha256', sameDigest(place))
+  }
+
+  /** The first expired keys. */
+  over(nowMs: number): Finding[] {
+    const { keyExpiresAtMs } = this.#columns
+    const findings: Finding[] = []
+    for (let key = 0; key < keyExpiresAtMs.length && findings.length < WARNINGS_AT_MOST; key++)
+      if ((keyExpiresAtMs[key] ?? 0) <= nowMs) findings.push(this.#atKey(key, 'expires', keyIsOver))
+    return findings
+  }
+
+  /** The findings with their lines and columns, in the order of the sources. */
+  places(all: readonly Finding[]): ConfigProblem[] {
+    const bySource = Map.groupBy(all, ({ source }) => source)
+    return this.#sources.flatMap((source, index) => {
+      const sought = bySource.get(index)
+      return sought === undefined ? [] : placesIn(source, sought)
+    })
+  }
+
+  #atKey(key: number, field: string, message: string): Finding {
+    const { keyClient, clientFirstKey } = this.#columns
+    const client = keyClient[key] ?? 0
+    return this.#at(client, ['keys', key - (clientFirstKey[client] ?? 0), field], message)
+  }
+
+  #at(client: number, path: Path, message: string): Finding {
+    const { clientIds, clientLine } = this.#columns
+    return {
+      ...problem(path, message),
+      source: this.#sourceOf(client),
+      id: textOf(clientIds, client),
+      line: clientLine[client] ?? 0,
+    }
+  }
+
+  #placeOf(client: number): string {
+    const line = this.#columns.clientLine[client] ?? 0
+    const name = this.#sources[this.#sourceOf(client)]?.name
     return name === undefined ? formatPath(['clients', line]) : `${name}:${line}`
   }
-  const at = (client: number, path: Path, message: string): Finding => ({
-    ...problem(path, message),
-    source: sourceOf(client),
-    id: textOf(clientIds, client),
-    line: clientLine[client] ?? 0,
-  })
-  const atKey = (key: number, field: string, message: string): Finding => {
-    const client = keyClient[key] ?? 0
-    return at(client, ['keys', key - (clientFirstKey[client] ?? 0), field], message)
-  }
-  return {
-    repeated: ({ kind, number, earlier }: Same): Finding => {
-      if (kind === 'client') return at(number, ['id'], sameId(placeOf(earlier)))
-      const place = placeOf(keyClient[earlier] ?? 0)
-      return kind === 'key'
-        ? atKey(number, 'id', sameId(place))
-        : atKey(number, 'sha256', sameDigest(place))
-    },
-    /** The first expired keys. */
-    over: (nowMs: number): Finding[] => {
-      const findings: Finding[] = []
-      for (let key = 0; key < keyExpiresAtMs.length && findings.length < WARNINGS_AT_MOST; key++)
-        if ((keyExpiresAtMs[key] ?? 0) <= nowMs) findings.push(atKey(key, 'expires', keyIsOver))
-      return findings
-    },
-    /** The findings with their lines and columns, in the order of the sources. */
-    places: (all: readonly Finding[]): ConfigProblem[] =>
-      sources.flatMap((source, index) => {
-        const sought = all.filter((one) => one.source === index)
-        return sought.length === 0 ? [] : placesIn(source, sought)
-      }),
+
+  /** Index among the sources. */
+  #sourceOf(client: number): number {
+    return this.#ends.findIndex((end) => client < end)
   }
 }
 

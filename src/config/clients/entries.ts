@@ -1,12 +1,13 @@
 /** Reads clients one by one: the value alone where it is in plain form, and parsed with the place of every value. */
-import { hash } from 'node:crypto'
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { extname } from 'node:path'
 import { readYaml, type Reading } from '../document.ts'
-import { FILE_BYTES_AT_MOST, notText, readText } from '../files.ts'
+import { notText } from '../files.ts'
 import { ofWholeFile, type ConfigProblem, type Path, type Place } from '../problems.ts'
 import { isGroup, isList, listAt, valueAt } from '../tree.ts'
-import { cutFile, type ByteRange } from './cut-file.ts'
-import { parsePlainLine } from './plain-clients.ts'
+import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems, type ByteRange } from './cut-file.ts'
+import { parsePlainItem, parsePlainLine } from './plain-clients.ts'
 
 /** A client of a file, or of the configuration itself. */
 export interface Entry {
@@ -14,7 +15,7 @@ export interface Entry {
   readonly line: number
   /** Number of clients before it in the file. */
   readonly index: number
-  /** The line of JSONL; undefined: the text was parsed as a whole. */
+  /** undefined: the text was parsed as a whole. */
   readonly span: ByteRange | undefined
   /** Parses the client; undefined: it is not in plain form. */
   readonly plain: () => unknown
@@ -64,36 +65,58 @@ export const isJsonLines = (path: string): boolean => extname(path) === '.jsonl'
 
 /** Returns the SHA-256 of the file in hex, and throws as readPieces does. */
 export const readClients = (path: string, reader: EntryReader): string => {
-  if (!isJsonLines(path)) return readWhole(path, reader)
+  const isJson = isJsonLines(path)
+  if (!isJson && !isPlainList(path)) return readWhole(path, reader)
+  const items = new YamlItems()
   let index = 0
-  return cutFile(path, (span, line) => {
-    const { bytes, start, end } = span
+  const kindOf = isJson ? jsonLine : items.kindOf
+  const parsePlain = isJson ? parsePlainLine : parsePlainItem
+  return cutFile(path, kindOf, (span, line) => {
     // Only ASCII is plain, so the bytes need no decoding.
-    const plain = () => parsePlainLine(bytes.toString('latin1', start, end))
+    const plain = () => parsePlain(span.bytes.toString('latin1', span.start, span.end))
     const parse = (): Reading | undefined => {
-      const text = decoded(bytes.subarray(start, end))
-      if (text !== undefined) return readJson(text, line)
-      reader.fault({ ...ofWholeFile(notText), line })
-      return undefined
+      const text = decoded(span.bytes.subarray(span.start, span.end))
+      if (text === undefined) {
+        reader.fault({ ...ofWholeFile(notText), line })
+        return undefined
+      }
+      return isJson
+        ? readingAt(readJson(text), [], line)
+        : readingAt(readYaml(text, undefined), [0], line)
     }
     reader.entry({ line, index: index++, span, plain, parse })
   })
 }
 
-/** The value of a reading at the path, as a reading of its own: paths begin there. */
-const readingAt = ({ tree, locate, isHole, isForeign }: Reading, path: Path): Reading => ({
-  tree: valueAt(tree, ...path) ?? '',
-  faults: [],
-  locate: (problem) => locate({ ...problem, path: [...path, ...problem.path] }),
-  isHole: (inner) => isHole([...path, ...inner]),
-  isForeign: (inner) => isForeign([...path, ...inner]),
-})
+/** Whether a YAML file has one item after the other, each on lines of its own. */
+const isPlainList = (path: string): boolean => {
+  const items = new YamlItems()
+  let count = 0
+  cutFile(path, items.kindOf, () => count++)
+  return count > 0 && !items.isForeign
+}
+
+/** The part of a reading at the path, as a reading of its own: paths begin there. line: the line of the file at which the text begins. */
+export const readingAt = (reading: Reading, path: Path, line = 1): Reading => {
+  const { tree, faults, locate, isHole, isForeign } = reading
+  const inFile = <Placed extends Place>(place: Placed) => ({
+    ...place,
+    line: place.line + line - 1,
+  })
+  return {
+    tree: tree === undefined ? undefined : (valueAt(tree, ...path) ?? ''),
+    faults: faults.map((fault) => inFile({ ...fault, path: fault.path.slice(path.length) })),
+    locate: (problem) => inFile(locate({ ...problem, path: [...path, ...problem.path] })),
+    isHole: (inner) => isHole([...path, ...inner]),
+    isForeign: (inner) => isForeign([...path, ...inner]),
+  }
+}
 
 /** Reads a line of JSONL with the place of all its parts. JSON is YAML, so it is read as YAML, which keeps numbers as written and reports repeated keys. */
-export const readJson = (written: string, line = 1): Reading => {
+export const readJson = (written: string): Reading => {
   // YAML would take the carriage return of a Windows line end for a line of its own.
   const text = written.replace(/\r$/, '')
-  const reading = readYaml(text, undefined, line)
+  const reading = readYaml(text, undefined)
   try {
     JSON.parse(text)
     return reading
@@ -102,21 +125,26 @@ export const readJson = (written: string, line = 1): Reading => {
     const [, position] = / at position (\d+)/.exec((error as Error).message) ?? []
     const column = position === undefined ? (reading.faults[0]?.column ?? 1) : Number(position) + 1
     const message = 'is not JSON; write one object, its keys and texts in double quotes'
-    return { ...reading, tree: undefined, faults: [{ line, column, path: [], message }] }
+    return { ...reading, tree: undefined, faults: [{ line: 1, column, path: [], message }] }
   }
 }
 
+/** Reads a YAML file that is no plain list of lines: in brackets, with tabs, or with more than clients in it. */
 const readWhole = (path: string, reader: EntryReader): string => {
-  const text = readText(path, FILE_BYTES_AT_MOST)
-  readTree(readYaml(text, undefined), reader)
-  return hash('sha256', text)
+  const bytes = readFileSync(path)
+  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  const text = bytes.length > LONGEST_ENTRY_BYTES ? '' : decoded(bytes)
+  if (bytes.length > LONGEST_ENTRY_BYTES)
+    reader.fault(ofWholeFile('is no list with "- " lines alone, and over 16MiB; write JSONL'))
+  else if (text === undefined) reader.fault(ofWholeFile(notText))
+  else readTree(readYaml(text, undefined), reader)
+  return sha256
 }
 
 /** Reports all that a file has besides clients. */
 export const readTree = (reading: Reading, reader: EntryReader): void => {
   const { tree, faults, locate } = reading
-  const root = isList(tree) ? ['clients'] : []
-  for (const fault of faults) reader.fault({ ...fault, path: [...root, ...fault.path] })
+  for (const fault of faults) reader.fault(fault)
   if (tree === undefined || tree === '') return
   const path = isList(tree) ? [] : ['clients']
   const refuse = (place: Place, message: string) =>
@@ -134,10 +162,11 @@ export const readTree = (reading: Reading, reader: EntryReader): void => {
 
 /** The clients of the list at the path. */
 function* entriesAt(reading: Reading, list: Path): Generator<Entry> {
+  const sound = { ...reading, faults: [] }
   for (const index of listAt(reading.tree, ...list).keys()) {
     const path = [...list, index]
     const { line } = reading.locate({ path, at: 'value' })
-    const parse = () => readingAt(reading, path)
+    const parse = () => readingAt(sound, path)
     yield { line, index, span: undefined, plain: () => undefined, parse }
   }
 }

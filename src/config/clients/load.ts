@@ -22,13 +22,15 @@ import { groupAt, isGroup, type Group } from '../tree.ts'
 import { warningsOf } from './warnings.ts'
 import { loadConfigAside } from './aside.ts'
 import { build, type Built } from './builder.ts'
-import { ownClients } from './entries.ts'
+import { isJsonLines, ownClients } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
 import { readPieces } from './cut-file.ts'
 import { ClientTable } from './client-table.ts'
 
-/** Longer files are read in a thread. */
-const INLINE_BYTES = 2 ** 14
+/** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
+const INLINE_BYTES = 2 ** 16
+/** YAML may take so many times as long to read as JSON lines. */
+const YAML_WEIGHT = 16
 
 /** The longest timer: a start takes the time that its files need. */
 const NO_DEADLINE_MS = 2 ** 31 - 1
@@ -51,7 +53,7 @@ export const parseConfigText = (text: string, source: Source): Config => {
 export const loadConfig = async (file: string, env: Environment): Promise<Config> => {
   const main = readMain(readConfigText(file), { file, env })
   const { files } = findClientFiles(main.tree, file)
-  return files.reduce((sum, { bytes }) => sum + bytes, 0) > INLINE_BYTES
+  return weightOf(files) > INLINE_BYTES
     ? loadConfigAside(file, env, NO_DEADLINE_MS)
     : withClients(main)
 }
@@ -121,6 +123,9 @@ export const readRevision = (file: string, env: Environment): string => {
 const changed = problem(['clientFiles'], 'has a file that changed while it was read; try again')
 
 const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) => stamp).join('\n')
+
+const weightOf = (files: readonly FoundFile[]): number =>
+  files.reduce((sum, { path, bytes }) => sum + bytes * (isJsonLines(path) ? 1 : YAML_WEIGHT), 0)
 
 const buildOf = ({ reading, tree, nowMs }: Main, files: readonly FoundFile[]): Built => {
   const sources = [ownClients(reading), ...files]

@@ -3,14 +3,9 @@ import type { WrittenClient } from '../config.ts'
 import { placed } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
-import {
-  ConfigError,
-  ofWholeFile,
-  PROBLEMS_AT_MOST,
-  type ConfigProblem,
-  type PathProblem,
-} from '../problems.ts'
+import { ofWholeFile, PROBLEMS_AT_MOST, type ConfigProblem, type PathProblem } from '../problems.ts'
 import { textAt, type Group } from '../tree.ts'
+import { TooLong } from './cut-file.ts'
 import type { ClientSource, Entry } from './entries.ts'
 import { PlainClients } from './plain-clients.ts'
 import type { Scratch } from './scratch.ts'
@@ -52,9 +47,10 @@ export const readSource = (source: ClientSource, into: Into): string | undefined
   try {
     return source.read({ entry, fault })
   } catch (error) {
-    if (error instanceof ConfigError) error.problems.forEach(fault)
-    else if ((error as NodeJS.ErrnoException).code === undefined) throw error
-    else fault(ofWholeFile(unreadable(error)))
+    const isTooLong = error instanceof TooLong
+    if (!isTooLong && (error as NodeJS.ErrnoException).code === undefined) throw error
+    const message = isTooLong ? 'has a client of more than 16MiB; divide it' : unreadable(error)
+    fault(ofWholeFile(message))
     return undefined
   }
 }

@@ -1,10 +1,16 @@
 // Client files, read at once where they are plain and by the schema where they are not: what is taken, and all that is wrong with its place.
+import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
+import { parsePlainItem } from '../../../src/config/clients/plain-clients.ts'
+import { ClientText } from '../../../src/cli/key-files/client-text.ts'
+import { readEntry } from '../../../src/config/parse.ts'
+import { readYaml } from '../../../src/config/document.ts'
+import { isGroup, isList } from '../../../src/config/tree.ts'
 import { temporaryFolder } from '../../support/processes.ts'
 import { words } from '../../support/words.ts'
-import { buildAll, clientsOf, linesOf } from './files.ts'
-import { jsonAgrees, judged, scanned } from './plain-form.ts'
+import { buildAll, clientsOf, linesOf, plans } from './files.ts'
+import { anId, jsonAgrees, judged, oneOf, scanned, yamlAgrees } from './plain-form.ts'
 
 const folder = temporaryFolder()
 
@@ -16,6 +22,7 @@ const b = sha('b')
 describe('what is taken in plain form', () => {
   const how = { numRuns: 500, seed: 1 }
   it('is what the schema takes of the same JSON, and means the same', () => jsonAgrees(how))
+  it('is what the YAML parser makes of the same item', () => yamlAgrees(how))
 
   it('is all that is written without escapes: such clients are not left to others', () => {
     const line = { id: 'acme', plan: 'pro', keys: [{ id: 'k', sha256: a, expires: '2027-01-31' }] }
@@ -27,6 +34,21 @@ describe('what is taken in plain form', () => {
     for (const one of [line, custom, timed, { id: 'x', plan: 'pro' }])
       expect(scanned(JSON.stringify(one))).toEqual(judged(JSON.stringify(one)))
     expect(scanned(JSON.stringify(timed))).toHaveLength(1)
+    const limits = { perMinute: 5, perDay: 50 }
+    const text = ['one', 'two'].reduce(
+      (text, id) =>
+        new ClientText('a.yaml', text).withKey(
+          { id: 'acme', plan: 'pro', limits: id === 'one' ? limits : undefined },
+          { id, sha256: a, expires: '2027-01-31' },
+        ),
+      '',
+    )
+    expect(parsePlainItem(`${text.replaceAll('\n', '\r\n')}\n# the next\n`)).toEqual({
+      id: 'acme',
+      plan: 'pro',
+      limits: { perMinute: '5', perDay: '50' },
+      keys: ['one', 'two'].map((id) => ({ id, sha256: a, expires: '2027-01-31' })),
+    })
   })
 })
 
@@ -69,10 +91,9 @@ describe('client files', () => {
       'b.yaml':
         'clients:\n  - id: q\n    plan: pro\n    plam: pro\n  - id: r\n    keys: [{ id: r-1 }]\n',
       'c.yaml': '{ clients: [{ id: s, plan: none }], other: 1 }\n',
-      'd.yaml': '- id: &x t\n  plan: *x\n- id: u\n',
+      'd.yaml': '- id: &x t\n  plan: *x\n- id: [\n- id: u\n  plan: pro\n',
       'e.jsonl': Buffer.from([0x7b, 0xff, 0x7d]),
       'f.yaml': 'clients: 5\n',
-      'g.yaml': '- id: u\n  plan: pro\n- id: [\n- id: u\n  plan: pro\n',
     })
     expect(built.table).toBeUndefined()
     expect(linesOf(built).map((line) => line.replace(/; .*/, ''))).toMatchInlineSnapshot(`
@@ -94,10 +115,9 @@ describe('client files', () => {
         "c.yaml:1:37 (file): is not a known key",
         "c.yaml:1:28 clients[0].plan: "none" is not a defined plan",
         "d.yaml:2:9 clients[0].plan: is an alias",
-        "d.yaml:3:3 clients[1].plan: is missing",
+        "d.yaml:4:1 clients[1]: is not YAML (Flow sequence in block collection must be sufficiently indented and end with a ])",
         "e.jsonl:1:1 (file): is not UTF-8 text",
         "f.yaml:1:10 (file): is not a list",
-        "g.yaml:4:1 (file): is not YAML (Flow sequence in block collection must be sufficiently indented and end with a ])",
       ]
     `)
   })
@@ -135,18 +155,60 @@ describe('client files', () => {
     ])
   })
 
+  it('in YAML are cut into the same clients, or faults, that the whole document has', () => {
+    const block = '|\n      - id: x\n      y'
+    const aScalar = oneOf(...words('a b:c "q" \'s\' ~ *a'), '"two\n      lines"', block, '&a v')
+    const aLine = fc.oneof(
+      fc
+        .record({ id: anId, at: oneOf('  ', '  ', '  ', '   ', '') })
+        .map(({ id, at }) => `${at}- id: ${id}\n${at}  plan: pro`),
+      fc
+        .record({ key: oneOf('plan', 'x', 'limits'), aScalar })
+        .map(({ key, aScalar }) => `    ${key}: ${aScalar}`),
+      oneOf('# c', '', '  # c', '    # - id: c', '  -', '\t', '---', '...', '    -', 'x: 1'),
+      oneOf('  - { id: f, plan: pro }', '  - { id: g,\n    plan: pro }', '  - []'),
+    )
+    const aFile = fc.record({
+      head: oneOf('clients:\n', '', '# all\n', 'clients: # all\n\n', '---\n'),
+      lines: fc.array(aLine, { maxLength: 6 }),
+      end: oneOf('', '\n'),
+    })
+    let cut = 0
+    fc.assert(
+      fc.property(aFile, ({ head, lines, end }) => {
+        const text = `${head}${lines.join('\n')}${end}`
+        const built = run({ 'cut.yaml': text })
+        const { tree = 'broken', faults } = readYaml(text, undefined)
+        const list = isGroup(tree) && Object.keys(tree).length === 1 ? tree.clients : tree
+        const judged = (isList(list) ? list : []).map((entry) => readEntry(entry, plans))
+        const isSound = faults.length === 0 && judged.every(({ problems }) => problems.length === 0)
+        const ids = judged.map(({ client }) => client?.id)
+        if (built.table === undefined)
+          expect(isSound && isList(list) && new Set(ids).size === ids.length, text).toBe(false)
+        else {
+          cut++
+          expect([isSound, ids], text).toEqual([true, clientsOf(built).map(({ id }) => id)])
+        }
+      }),
+      { numRuns: 300, seed: 1 },
+    )
+    expect(cut).toBeGreaterThan(20)
+  })
+
   it('may be longer than the pieces they are read in', () => {
     const keys = (id: string) =>
       Array.from({ length: 1_000 }, (_, n) => ({ id: `${id}-${n}`, sha256: sha(`${id}-${n}`) }))
     const ids = Array.from({ length: 12 }, (_, n) => `client-${n}`)
     const lines = ids.map((id) => JSON.stringify({ id, plan: 'pro', keys: keys(id) }))
-    const built = run({ 'a.jsonl': lines.join('\n') })
+    const items = ids.map(
+      (id) =>
+        `- id: y-${id}\n  plan: pro\n  keys:\n${keys(`y-${id}`)
+          .map(({ id, sha256 }) => `    - id: ${id}\n      sha256: ${sha256}\n`)
+          .join('')}`,
+    )
+    const built = run({ 'a.jsonl': lines.join('\n'), 'b.yaml': items.join('') })
     expect(linesOf(built)).toEqual([])
-    expect(built.table?.counts).toMatchObject({ clients: 12, keys: 12 * 1_000 })
-    expect(clientsOf(built).map(({ id }) => id)).toEqual(ids)
-    const { faults } = run({ 'b.yaml': `- { id: a, plan: pro }\n${' '.repeat(4 * 2 ** 20)}` })
-    expect(linesOf({ faults })).toEqual([
-      'b.yaml:1:1 (file): has more than 4MiB; divide its clients among files that clientFiles names, or write them as JSONL',
-    ])
+    expect(built.table?.counts).toMatchObject({ clients: 24, keys: 24 * 1_000 })
+    expect(clientsOf(built).map(({ id }) => id)).toEqual([...ids, ...ids.map((id) => `y-${id}`)])
   })
 })

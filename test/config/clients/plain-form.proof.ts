@@ -1,8 +1,11 @@
 import { it } from 'vitest'
-import { jsonAgrees } from './plain-form.ts'
+import { jsonAgrees, yamlAgrees } from './plain-form.ts'
 
-it(
-  'what is taken in plain form is what is exactly read',
-  () => jsonAgrees({ numRuns: 30_000 }),
+it.each([
+  ['JSON', jsonAgrees],
+  ['YAML', yamlAgrees],
+])(
+  'what is taken in plain form is what is exactly read of %s',
+  (_, agrees) => agrees({ numRuns: 30_000 }),
   600_000,
 )

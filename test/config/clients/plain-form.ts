@@ -1,13 +1,19 @@
-/** Clients as people write them, in JSON: what is taken in plain form is what the exact reading makes of them. */
+/** Clients as people write them, in JSON and in YAML: what is taken in plain form is what the exact reading makes of them. */
 import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
 import { expect } from 'vitest'
 import { readJson } from '../../../src/config/clients/entries.ts'
-import { parsePlainLine, PlainClients } from '../../../src/config/clients/plain-clients.ts'
+import {
+  parsePlainItem,
+  parsePlainLine,
+  PlainClients,
+} from '../../../src/config/clients/plain-clients.ts'
 import { ClientTable } from '../../../src/config/clients/client-table.ts'
 import { Scratch } from '../../../src/config/clients/scratch.ts'
 import type { WrittenClient } from '../../../src/config/config.ts'
+import { readYaml } from '../../../src/config/document.ts'
 import { readEntry } from '../../../src/config/parse.ts'
+import { valueAt } from '../../../src/config/tree.ts'
 import { words } from '../../support/words.ts'
 import { planConfigs, plans } from './files.ts'
 
@@ -115,16 +121,41 @@ const jsonOf = ({ id, of: { plan, limits }, keys, gap, slip }: Drawn): string =>
   return slipped(`{${fields.join(',')}}${gap}`, slip).replaceAll('\n', ' ')
 }
 
+const yamlOf = ({ id, of: { plan, limits }, keys, gap, slip }: Drawn): string => {
+  const lines = [`- id: ${id}`, `${' '.repeat(2)}plan: ${plan}`, `${gap}# ${plan}`]
+  if (limits) lines.push(`  limits: { perMinute: ${limits[0]}, perDay: ${limits[1]} }`)
+  if (keys && keys.length > 0) lines.push('  keys:')
+  for (const { id, sha256, expires } of keys ?? []) {
+    lines.push(`  ${gap}- id: ${id}`, `  ${gap}  sha256: ${sha256}`)
+    if (expires) lines.push(`  ${gap}  expires: ${expires}`)
+  }
+  return slipped(lines.join('\n'), slip)
+}
+
+const exactly = (text: string): unknown => {
+  const { tree, faults } = readYaml(text, undefined)
+  expect(faults).toEqual([])
+  return valueAt(tree, 0)
+}
+
 /** Nothing would be shown where too little is plain. */
-export function jsonAgrees(how: { numRuns: number; seed?: number }): void {
+function agree(
+  textOf: (drawn: Drawn) => string,
+  [plain, exact]: readonly ((text: string) => unknown)[],
+  how: { numRuns: number; seed?: number },
+): void {
   let taken = 0
   const agrees = (drawn: Drawn): void => {
-    const text = jsonOf(drawn)
-    const found = scanned(text)
+    const text = textOf(drawn)
+    const found = plain?.(text)
     if (found === undefined) return
     taken++
-    expect(found).toEqual(judged(text))
+    expect(found).toEqual(exact?.(text))
   }
   fc.assert(fc.property(group, agrees), how)
   expect(taken).toBeGreaterThan(how.numRuns / 6)
 }
+export const jsonAgrees = (how: { numRuns: number; seed?: number }) =>
+  agree(jsonOf, [scanned, judged], how)
+export const yamlAgrees = (how: { numRuns: number; seed?: number }) =>
+  agree(yamlOf, [parsePlainItem, exactly], how)
