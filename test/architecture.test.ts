@@ -68,14 +68,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they only go down. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_418,
-  tools: 4_799,
-  server: 3_470,
-  admin: 5_568,
-  insight: 3_539,
-  core: 16_521,
-  state: 4_936,
-  config: 4_375,
+  cli: 4_313,
+  tools: 4_614,
+  server: 3_287,
+  admin: 5_382,
+  insight: 3_501,
+  core: 15_271,
+  state: 4_713,
+  config: 4_329,
 }
 
 describe('the wings', () => {

@@ -177,13 +177,13 @@ describe.concurrent('a terminal', () => {
     // eslint-disable-next-line no-control-regex
     const plain = terminal.text().replace(/\u001b\[\d+m/g, '')
     expect(terminal.text()).not.toBe(plain)
-    expect(plain).toMatch(/^\[[\d:.]+\] INFO \(\d+\): listening listener=public host=127.0.0.1/m)
+    expect(plain).toMatch(/^\[[\d:.]+\] INFO: listening pid=\d+ listener=public host=127.0.0.1/m)
     expect(plain).toMatch(
       /^\[[\d:.]+\] INFO: GET \S+\/pets 200 [\d.]+ ms pro-client \d+ left worker=[12] id=\S+ /m,
     )
     expect(plain).not.toContain('{')
     // The gateway itself: it outlives its terminal.
-    process.kill(Number(/INFO \((\d+)\): listening/.exec(plain)?.[1]), 'SIGTERM')
+    process.kill(Number(/INFO: listening pid=(\d+)/.exec(plain)?.[1]), 'SIGTERM')
     expect(await terminal.ended).toBe(0)
   })
 
