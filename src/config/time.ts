@@ -1,4 +1,7 @@
-/** The fixed windows of a quota, from the shortest: the one list of them. */
+/**
+ * The fixed windows of a quota, from the shortest. Configuration, headers and Lua follow this list; other code names minute and day
+ * itself, see "Add a window" in ARCHITECTURE.md.
+ */
 export const windows = [
   { name: 'minute', lengthMs: 60_000, limit: 'perMinute', most: 1_000_000_000 },
   { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000 },
@@ -27,5 +30,8 @@ export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<
     Value
   >
 
-export const MINUTE_MS = windows[0].lengthMs
-export const DAY_MS = windows[1].lengthMs
+const lengthOf = (wanted: WindowName): number =>
+  windows.find(({ name }) => name === wanted)?.lengthMs ?? NaN
+
+export const MINUTE_MS = lengthOf('minute')
+export const DAY_MS = lengthOf('day')

@@ -45,7 +45,7 @@ export function describeTls({ front: startFront }: Stage): void {
       })
     const asking = { requestCert: true, ca: readFileSync(certificates.ca) }
 
-    it('is served with the right authority and our certificate, in HTTP/1.1 over one connection, paused or not', async () => {
+    it('is served with the right authority and our certificate, in HTTP/1.1 over a connection that is used again, paused or not', async () => {
       const { url, sockets } = await startTlsBackend(certificates.server, asking)
       const front = startFront([url], { tls: trusting(certificates.client), connections: 1 })
       for (const accepts of [true, false, true]) {
@@ -58,15 +58,18 @@ export function describeTls({ front: startFront }: Stage): void {
         // An address is no name to ask for, and the client's Host is not the backend's name.
         expect(outcome.body).toBe('false'.padEnd(100_000))
       }
-      const [socket] = sockets
-      expect(sockets).toHaveLength(1)
-      expect(socket?.authorized).toBe(true)
-      expect(socket?.alpnProtocol).not.toBe('h2')
-      expect(socket?.isSessionReused()).toBe(false)
-      socket?.end()
-      await until(() => socket?.destroyed === true, 'the end to be noticed')
+      const [first] = sockets
+      // On a busy machine one may have been idle for longer than the backend keeps it.
+      expect(sockets.length).toBeLessThan(3)
+      expect(first?.authorized).toBe(true)
+      expect(first?.alpnProtocol).not.toBe('h2')
+      expect(first?.isSessionReused()).toBe(false)
+      const last = sockets.at(-1)
+      last?.end()
+      await until(() => last?.destroyed === true, 'the end to be noticed')
       await front.get('/')
-      expect(sockets[1]?.isSessionReused()).toBe(true)
+      expect(sockets.at(-1)).not.toBe(last)
+      expect(sockets.at(-1)?.isSessionReused()).toBe(true)
     })
 
     it('is believed by the authorities of Node.js where no other is named', async () => {

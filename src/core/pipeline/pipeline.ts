@@ -1,4 +1,7 @@
-/** Takes a request through all stages. Their order is written here and nowhere else. */
+/**
+ * Takes a request through all stages. Their order is decided here; `finders` of insight/explain/findings.ts lists it once more, for
+ * explanations.
+ */
 import type { Arrival, Exchange, Judged, PipelineParts, Terms } from './exchange.ts'
 import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
@@ -104,7 +107,7 @@ export function walk(
     })
   }
 
-  // The route comes before the credential so that its lifecycle headers stand on every answer, a 401 included ...
+  // The route is matched before the credential, so that its lifecycle headers stand on a 401 too; its refusal is kept for judge().
   const unrouted = stages.matchRoute(exchange, target.path)
   if (unrouted === OUTSIDE) return beforeAuthentication(stages, exchange, unrouted)
   const preflight = stages.answerPreflight?.(exchange, target.path)
@@ -146,7 +149,8 @@ export function judge(
   const shed = stages.shedLoad(exchange, caller)
   if (shed !== undefined) return shed
 
-  // ... but its refusal comes after it, so that nobody without a key can find out the routes. It is free, so it precedes the quota.
+  // The refusal of match-route is for callers with a valid credential alone, so that others cannot find out the routes. It charges
+  // nothing, so it precedes the quota.
   const refusal = routeRefusal ?? stages.checkDeprecation(exchange, caller)
   if (refusal !== undefined) {
     return whenKnown(stages.lessee.peek(caller.clientId, caller.limits), (view) => {

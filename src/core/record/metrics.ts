@@ -1,4 +1,7 @@
-/** Every metric of one process by name, with its labels: the number behind it, what writes it, and how a scrape reads it. */
+/**
+ * The metrics of one process: connections, backends, quota, credentials, the process itself. Those of each request stand in
+ * request-series.ts, those of the whole gateway in whole-families.ts.
+ */
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
 import type { QuotaObserver } from '../../state/quota.ts'

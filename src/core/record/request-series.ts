@@ -34,7 +34,10 @@ class PlanSeries {
   /** Requests by method and status class. */
   readonly requests = new Float64Array(methods.length * statuses.length)
   deprecated = 0
-  /** What limits that are only tried said of requests; kept for no route. undefined before the first one. */
+  /**
+   * What limits that are only tried said of requests; kept for #unmatched alone, as shadow counts have no route label. undefined
+   * before the first one.
+   */
   shadow: Record<WindowName | 'unjudged', number> | undefined
 }
 

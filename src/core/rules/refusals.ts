@@ -115,7 +115,10 @@ export function isRefusal(value: unknown): value is Refusal {
   return value instanceof Refusal
 }
 
-/** Makes the Error resource, which is the fixed text of the code and the numbers that help (in a 429 as fields too), and its header fields, flat. */
+/**
+ * Makes the answer to a refusal: the JSON body, and its header fields (flat). It is made once per Refusal and shared by many
+ * requests: a field that differs by request belongs in gatewayHeaders of respond.ts.
+ */
 function answerOf({ code, detail, limited, allow, retryAfterSeconds, fields }: Refusal) {
   const { status, message } = refusalKinds[code]
   const text = detail === undefined ? message : `${message} ${detail}`

@@ -33,7 +33,7 @@ const NO_STATUS = 'has no status'
 type Read = RequestRow | string
 
 export function createForeignLines(fields: FieldNames | undefined) {
-  const take = (client: string | number | undefined, atMs: number, status: number): Read => {
+  const rowOf = (client: string | number | undefined, atMs: number, status: number): Read => {
     if (!isTime(atMs)) return NO_TIME
     if (!isStatus(status)) return NO_STATUS
     const isNobody = client === undefined || client === '' || client === '-'
@@ -46,12 +46,12 @@ export function createForeignLines(fields: FieldNames | undefined) {
     }
   }
   return {
-    plain(text: string): Read {
+    text(text: string): Read {
       const [, address, user, time = '', status] = combined.exec(text) ?? []
       if (status === undefined) return readable.test(text) ? READABLE : NO_FORM
       const field = fields?.client ?? 'user'
       if (field !== 'user' && field !== 'address') return NO_FIELD
-      return take(field === 'user' ? user : address, parseTime(time), Number(status))
+      return rowOf(field === 'user' ? user : address, parseTime(time), Number(status))
     },
     /** undefined: no fields are given, so JSON lines are Tollgate's. */
     json:
@@ -62,7 +62,7 @@ export function createForeignLines(fields: FieldNames | undefined) {
         const time = first(fields.time === undefined ? USUAL_TIMES : [fields.time])
         const status = first(fields.status === undefined ? USUAL_STATUSES : [fields.status])
         const atMs = typeof time === 'number' ? unixMs(time) : parseTime(time ?? '')
-        return take(valueAt(line, fields.client), atMs, Number(status))
+        return rowOf(valueAt(line, fields.client), atMs, Number(status))
       }),
   }
 }

@@ -45,7 +45,7 @@ export function createLineReader(fields: FieldNames | undefined) {
     if (line.length > MAX_LINE_CHARS) return TOO_LONG
     if (!line.startsWith('{')) {
       const text = line.trimEnd()
-      return text === '' ? undefined : foreign.plain(text)
+      return text === '' ? undefined : foreign.text(text)
     }
     let parsed: Readonly<Record<string, unknown>>
     try {
