@@ -1,6 +1,6 @@
 /** What every home of state must do, whatever keeps it. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { BanRecord } from '../../src/state/bans.ts'
 import type { State } from '../../src/state/contract.ts'
 import type { DayRow } from '../../src/state/day-totals.ts'
@@ -119,6 +119,18 @@ describe.each(homes)('state in $name', ({ name, isShared, place }) => {
     await strikes.add('key', 2, Date.now())
     expect(await others.add('key', 1, Date.now())).toMatchObject({ total: 3 })
   })
+
+  shared?.(
+    'says its time with its bans, so that a process that asks for nothing else knows which of them run',
+    async () => {
+      const { bans, clock } = await place().open()
+      const set = vi.spyOn(clock, 'set')
+      await bans.load()
+      const [storeMs, tookMs] = set.mock.calls[0] ?? expect.fail('nothing was said')
+      expect(Math.abs(storeMs - Date.now())).toBeLessThan(60_000)
+      expect(tookMs).toBeGreaterThan(0)
+    },
+  )
 })
 
 const today = Math.floor(Date.now() / 86_400_000)

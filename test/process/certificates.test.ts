@@ -8,20 +8,21 @@ import { configFile, gatewayHere } from './gateways.ts'
 
 const METRIC = 'tollgate_tls_certificate_expiry_seconds'
 
+const pair = ({ cert, key }: { cert: string; key: string }) => `tls: { cert: ${cert}, key: ${key} }`
+const warning = (setting: string, end: string) =>
+  new RegExp(
+    `${setting}: warning: .*names a certificate that ${end} \\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\dZ; renew it, then reload$`,
+  )
+
 it('are those of the listener and of the calls to backends', async () => {
   const { expired: ended, server, client, ca } = makeCertificates()
   // A copy, as it is renewed here.
   const copy = (file: string): string => temporaryFile('copy.pem', readFileSync(file))
   const expired = { cert: copy(ended.cert), key: copy(ended.key) }
-  const pair = ({ cert, key }: typeof server) => `tls: { cert: ${cert}, key: ${key} }`
   const file = configFile('https://127.0.0.1:9', {
     server: `server: { listen: "127.0.0.1:0", ${pair(expired)} }`,
     upstream: `upstream: { urls: ["https://127.0.0.1:9"], tls: { ca: ${ca}, cert: ${client.cert}, key: ${client.key} } }`,
   })
-  const warning = (setting: string, end: string) =>
-    new RegExp(
-      `${setting}: warning: .*names a certificate that ${end} \\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\dZ; renew it, then reload$`,
-    )
   const wanted = [
     warning('server.tls.cert', 'expired'),
     warning('upstream.tls.cert', 'expires'),
@@ -62,4 +63,16 @@ it('are those of the listener and of the calls to backends', async () => {
     wanted[1],
   ])
   expect(await attention()).toEqual(['warn', 'warn'])
+})
+
+it('are those of the admin listener and of calls to Redis, too', async () => {
+  const { expired, client, ca } = makeCertificates()
+  const file = configFile('http://127.0.0.1:9', {
+    admin: `admin: { listen: "127.0.0.1:0", ${pair(expired)} }`,
+    store: `store: { redis: { url: "rediss://127.0.0.1:9", tls: { ca: ${ca}, cert: ${client.cert}, key: ${client.key} } } }`,
+  })
+  const { code, stdout } = await typed(['check', '--config', file])
+  expect(code).toBe(0)
+  expect(stdout).toMatch(new RegExp(warning('admin.tls.cert', 'expired'), 'm'))
+  expect(stdout).toMatch(new RegExp(warning('store.redis.tls.cert', 'expires'), 'm'))
 })

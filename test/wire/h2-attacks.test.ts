@@ -14,8 +14,9 @@ const answers: Record<string, Answer> = {
   '/v1/pets/large': answer(200, Buffer.alloc(600_000)),
   '/v1/pets/cut': ['HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf', 20, closeConnection],
 }
+const SILENT = '/v1/pets/silent'
 const backend = await startRawBackend({
-  respond: ({ target }) => answers[target] ?? answer(200, 'ok'),
+  respond: ({ target }) => (target === SILENT ? undefined : (answers[target] ?? answer(200, 'ok'))),
 })
 
 /** headers: how long it waits for a request; limits: further keys of `server`. */
@@ -360,6 +361,25 @@ test.each(Object.entries(faults))(
     expect([peer.closed, peer.find(types.goaway)]).toEqual([false, undefined])
   },
 )
+
+test('on the connection of a trusted proxy requests that are taken back at the backend, however many, end nothing beside them', async () => {
+  const peer = await openShared()
+  const atBackend = () => backend.requests.filter(({ target }) => target === SILENT).length
+  for (let round = 0; round < 12; round++) {
+    const ids = Array.from({ length: 50 }, (_, at) => id(round, 50, at))
+    const before = atBackend()
+    peer.send(...ids.map((on) => headers(on, forwarded(request(SILENT), evil))))
+    await peer.waitFor(() => atBackend() === before + 50 || peer.closed, 'all at the backend')
+    peer.send(...ids.map((on) => frame(types.rst, 0, on, uint32(8))))
+  }
+  // Connections are looked at four times a second.
+  await sleep(600)
+  const fields = request('/v1/pets', 'GET', keys.business)
+  peer.send(headers(2_001, forwarded(fields, '198.51.100.7')))
+  const served = () => peer.find(types.data, 2_001) !== undefined
+  await peer.waitFor(() => served() || peer.closed, 'an answer for another')
+  expect([peer.closed, peer.find(types.goaway)]).toEqual([false, undefined])
+})
 
 test('random frames end their own connection at most', async () => {
   // A linear congruential generator: what fails, fails again.
