@@ -92,7 +92,8 @@ export const showValue = (found: PathProblem, value: string | undefined): PathPr
   return { ...found, message: `${quoted} ${found.message}` }
 }
 
-const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/@]*@/i
+/** A password may hold an @ of its own: the last one before the path ends the login. */
+const loginInUrl = /^([a-z][a-z0-9+.-]*:\/\/)[^/?#]*@/i
 
 /** The settings to show to operators: no secret, and no digest of one. */
 export function withoutSecrets(value: unknown): unknown {

@@ -25,6 +25,8 @@ export interface BanStoreListener {
 }
 
 export interface BanStore {
+  /** It may lose bans, and say nothing. Default: false. */
+  readonly mayLose?: boolean
   /** Called once, first. Calls listener.stale as soon as there is something to load, perhaps during this call. */
   watch(listener: BanStoreListener): void
   /** Returns all bans; with a key its ban alone. Rejects when the store is away. */

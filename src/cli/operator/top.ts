@@ -129,10 +129,12 @@ class LiveView {
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
+    let ticksSeen = 0
     for await (const tick of ticks(this.#gateway, signal)) {
       this.#latestAtMs = Date.now()
       if (this.#state.isPaused) continue
-      const head = await headOf(this.#gateway, signal)
+      // The head seldom changes, and costs the gateway most.
+      const head = ticksSeen++ % 5 === 0 ? await headOf(this.#gateway, signal) : {}
       const top = await topOf(this.#gateway, this.#by, signal)
       this.#state = { ...this.#state, tick, ...head, ...top }
       await this.#draw()

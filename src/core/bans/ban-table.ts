@@ -21,8 +21,8 @@ import type { StoreClock } from '../../state/store-clock.ts'
 export const MAX_KEYS = 100_000
 const RETRY_MS = 1_000
 /**
- * The store is read so often even without news, which brings back bans that it lost without losing the connection (FLUSHALL, a
- * failover to a replica that lagged).
+ * A store that may lose bans without losing the connection (FLUSHALL, a failover to a replica that lagged) is read so often even
+ * without news, which brings them back; of any other store only what has ended is forgotten.
  */
 const ROUND_EVERY_MS = 30_000
 
@@ -78,7 +78,8 @@ export class BanTable {
     this.forgetAfterMs = options.forgetAfterMs
     this.clock = options.clock
     this.#store = options.store
-    this.#rounds = setInterval(() => this.#run(), ROUND_EVERY_MS).unref()
+    const round = () => (this.#store.mayLose === true ? this.#run() : this.#forgetOld())
+    this.#rounds = setInterval(round, ROUND_EVERY_MS).unref()
     this.#store.watch({
       banned: (keyId, ban) => void this.merge(keyId, ban),
       stale: () => this.#run(),
@@ -100,6 +101,14 @@ export class BanTable {
     const ban = this.#bans.get(keyId)
     // Few keys were ever banned; others cost no look at a clock.
     return ban !== undefined && isBanned(ban, atMs ?? this.nowMs) ? ban : undefined
+  }
+
+  /** How many bans run that this process knows. */
+  get runningCount(): number {
+    const { nowMs } = this
+    let count = 0
+    for (const ban of this.#bans.values()) if (isBanned(ban, nowMs)) count++
+    return count
   }
 
   /** Running bans that this process knows, in the order of their ends. */

@@ -130,16 +130,22 @@ export class Lease {
 
   /** Gives tokens to requests that wait under these limits, in order of arrival; decides the others from memory, where it can. */
   serve(tokens: number, limits: Limits, nowMs: number): void {
-    let left = tokens
     const { waiting } = this
     if (waiting.length === 0) return
     this.waiting = []
+    let left = tokens
+    const others: Waiter[] = []
     for (const waiter of waiting) {
-      const hasToken = left > 0 && isSame(waiter.limits, limits)
-      if (hasToken) left -= 1
-      const decision = hasToken
-        ? this.spend(waiter.limits, nowMs)
-        : this.decide(waiter.limits, nowMs)
+      if (left === 0 || !isSame(waiter.limits, limits)) {
+        others.push(waiter)
+        continue
+      }
+      left -= 1
+      waiter.resolve(this.spend(limits, nowMs))
+    }
+    // They come after all of these: until then memory would take a token that is meant for another request for a free one.
+    for (const waiter of others) {
+      const decision = this.decide(waiter.limits, nowMs)
       if (decision === undefined) this.waiting.push(waiter)
       else waiter.resolve(decision)
     }

@@ -91,8 +91,13 @@ const holder = () => ({
   },
 })
 
-function createQuota({ config, log, metrics, stores, number }: LastingPartsOptions): Lessee {
-  const { storeCall, ...observe } = metrics.quota
+/** Calls to a store in this very process are no calls to a store. */
+const storeCallOf = ({ metrics, stores }: LastingPartsOptions) =>
+  stores.embedded ? {} : { storeCall: metrics.quota.storeCall }
+
+function createQuota(options: LastingPartsOptions): Lessee {
+  const { config, log, metrics, stores, number } = options
+  const { storeCall: _, ...observe } = metrics.quota
   return new Lessee({
     ...holder(),
     authority: stores.authority,
@@ -100,21 +105,19 @@ function createQuota({ config, log, metrics, stores, number }: LastingPartsOptio
     processes: config.server.workers,
     number,
     lease: config.store.lease,
-    observe: stores.embedded ? observe : { ...observe, storeCall },
+    observe: { ...observe, ...storeCallOf(options) },
     onClockBack: (bySeconds) => log.clockWentBack({ bySeconds }),
     // A store in this very process has this process's clock.
     onTime: stores.embedded ? undefined : (storeMs, tookMs) => stores.clock.set(storeMs, tookMs),
   })
 }
 
-function createShadow({ config, metrics, stores }: LastingPartsOptions, tally: Tally): Shadow {
+function createShadow(options: LastingPartsOptions, tally: Tally): Shadow {
+  const { config, metrics, stores } = options
   const { lease } = config.store
   return new Shadow({
     authority: stores.authority,
-    openLessee: (own) => {
-      const { storeCall } = metrics.quota
-      return new Lessee({ ...holder(), ...own, lease, observe: { storeCall } })
-    },
+    openLessee: (own) => new Lessee({ ...holder(), ...own, lease, observe: storeCallOf(options) }),
     tally,
     refused: (plan, by) => metrics.requests.shadowRefused(plan, by),
   })

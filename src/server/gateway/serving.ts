@@ -56,7 +56,7 @@ export class Serving implements WorkerLink {
     this.upstreams = new Upstreams(this.#revision.upstream)
     const { tally, bans } = this.parts
     metrics.watchBackends(this.upstreams)
-    metrics.watchBans(() => bans.known().length)
+    metrics.watchBans(() => bans.runningCount)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)

@@ -85,7 +85,8 @@ export class WorkerProcess implements WorkerLink {
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })
-  readonly #options: WorkerProcessOptions
+  /** Without the configuration to begin with, which a living worker would keep in memory here. */
+  readonly #options: Omit<WorkerProcessOptions, 'config'>
   readonly #child: ChildProcess
   /** Number of messages not handed over yet. Written by #send. */
   #unsent = 0
@@ -106,7 +107,7 @@ export class WorkerProcess implements WorkerLink {
   /** The latest round whose configuration the worker prepares; fault: why it cannot. Written by prepare. */
   #round = { number: 0, answer: (_fault: string | undefined): void => undefined }
 
-  constructor(options: WorkerProcessOptions) {
+  constructor({ config: first, ...options }: WorkerProcessOptions) {
     this.number = options.start.number
     this.#options = options
     this.#child = fork(options.entry, ['worker'], {
@@ -135,7 +136,7 @@ export class WorkerProcess implements WorkerLink {
     this.#clients = stdio?.[CLIENTS_FD] as Writable | undefined
     // The end of the worker says enough of what it has not taken.
     this.#clients?.on('error', () => undefined)
-    void options.config.then((config) => this.#begin(config))
+    void first.then((config) => this.#begin(config))
   }
 
   async #begin(config: Config): Promise<void> {

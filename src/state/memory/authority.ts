@@ -87,13 +87,13 @@ export function createEmbeddedAuthority(
     },
   })
   const add = (id: string, row?: Row): Counted =>
-    clients.add(id, { id, state: row ? restoredState(row) : new ClientState(), row, ahead: 0 })
+    clients.get(id) ?? clients.add(id, countedFrom(id, row))
   let sweepAtMs = 0
-  /** Returns a client; its row is read back first where memory may have forgotten it. */
+  /** Returns a client; its row is read back first where memory may have forgotten it, while another call may add it. */
   const counted = (id: string): Counted | undefined | Promise<Counted | undefined> => {
     const client = clients.get(id)
     if (client !== undefined || !hasForgotten || keeper === undefined) return client
-    return find(keeper.rows, id).then((row) => clients.get(id) ?? (row && add(id, row)))
+    return find(keeper.rows, id).then((row) => (row ? add(id, row) : clients.get(id)))
   }
   const carryOut = (request: TakeRequest, client: Counted = add(request.client)) => {
     const reply = transition(client.state, request, clock.epochMs(), losesData)
@@ -130,6 +130,13 @@ export function createEmbeddedAuthority(
     close: async () => keeper?.journal.close(),
   }
 }
+
+const countedFrom = (id: string, row: Row | undefined): Counted => ({
+  id,
+  state: row ? restoredState(row) : new ClientState(),
+  row,
+  ahead: 0,
+})
 
 /** Reads a row that a request waits for; rejects with StoreUnavailable where it cannot be read in time. */
 function find(rows: Keeper['rows'], id: string): Promise<Row | undefined> {

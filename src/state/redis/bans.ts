@@ -51,6 +51,7 @@ export function createRedisBanStore(
   const load = redis.script(loadScript)
   const forget = redis.script(forgetScript)
   return {
+    mayLose: true,
     watch: ({ banned, stale }) => {
       const message = (text: string): void => {
         const news = parseMessage(text)

@@ -22,6 +22,8 @@ export interface MastersOptions {
 const END_RETRY_MS = 500
 /** Decimal tags up to this number cover all slots. */
 const TAGS = 300_000
+/** Calls for slots without an owner ask for the owners so often. */
+const REFRESH_EVERY_MS = 100
 
 /** Tests what the calls need: scripts that read and write, which a replica, a full server or a missing permission would refuse. */
 const PROBE = `
@@ -41,6 +43,8 @@ export class Masters {
   /** The state reported last. */
   #wasWhole: boolean | undefined
   #isClosed = false
+  /** When calls may ask for the owners of slots again, by performance.now(). */
+  #refreshAtMs = 0
 
   constructor(client: Redis | Cluster, options: MastersOptions) {
     this.#client = client
@@ -53,9 +57,14 @@ export class Masters {
   /** Returns the breaker of the server that holds the key; undefined: no master served its slot at the latest refresh. */
   breakerOf(key: string): StoreBreaker | undefined {
     const owner = this.#ownerOf(key)
-    return owner === undefined
-      ? undefined
-      : (this.#breakers.get(owner) ?? this.#createBreaker(owner))
+    if (owner !== undefined) return this.#breakers.get(owner) ?? this.#createBreaker(owner)
+    // No probe asks for the owner of a slot that has none.
+    const nowMs = performance.now()
+    if (nowMs >= this.#refreshAtMs) {
+      this.#refreshAtMs = nowMs + REFRESH_EVERY_MS
+      this.#refreshSlots()
+    }
+    return undefined
   }
 
   /** Some server can be called. */
@@ -164,7 +173,7 @@ export class Masters {
         await bounded(this.#ask(key), timeoutMs, timedOut)
       } catch (fault) {
         // The master's slots may have moved to another one meanwhile.
-        if ('slots' in client && client.status === 'ready') client.refreshSlotsCache()
+        this.#refreshSlots()
         if (!(fault instanceof StoreUnavailable)) state.note(fault, node || undefined)
         throw fault
       }
@@ -176,6 +185,11 @@ export class Masters {
     // The library selects it on connecting, too, but goes on with database 0 where that is refused.
     if (!('slots' in client) && client.options.db) await client.select(client.options.db)
     await client.eval(PROBE, 1, key)
+  }
+
+  #refreshSlots(): void {
+    const client = this.#client
+    if ('slots' in client && client.status === 'ready') client.refreshSlotsCache()
   }
 
   /** Returns a key for probes in a slot of the node; undefined: the node has no slot. */

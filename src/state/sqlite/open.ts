@@ -133,10 +133,15 @@ function open(file: string): DatabaseSync {
     database.exec(
       `BEGIN IMMEDIATE; PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${LAYOUT}`,
     )
-    for (const { name, columns, key } of tables)
+    for (const { name, columns, key } of tables) {
       database.exec(
         `CREATE TABLE IF NOT EXISTS ${name} (${columns}, PRIMARY KEY (${key})) STRICT, WITHOUT ROWID`,
       )
+      const there = database.prepare('SELECT name FROM pragma_table_info(?)').all(name)
+      const wanted = Array.from(columns.matchAll(/(\w+) (?:TEXT|INTEGER)/g), ([, column]) => column)
+      if (wanted.some((column) => there.every((one) => one['name'] !== column)))
+        throw new DamagedFile()
+    }
     // The totals of days are not checked: 40 million rows take longer than a start may.
     for (const table of ['bans', 'quota'])
       if (pragma(database, `quick_check(${table})`) !== 'ok') throw new DamagedFile()

@@ -63,3 +63,10 @@ it.each([
   const { config, written } = read(text)
   expect(read(yamlLines(written, 'block').join('\n')).config).toEqual(config)
 })
+
+it('shows nothing of a password, whatever it holds', () => {
+  const text =
+    'store: { redis: "redis://user:first@second@127.0.0.1:6379/2" }\nplans: { own: { custom: true } }\n'
+  const { written } = effectiveConfig(parseConfigText(text, { file: '/etc/gateway.yaml', env: {} }))
+  expect(written).toMatchObject({ store: { redis: 'redis://127.0.0.1:6379/2' } })
+})

@@ -62,6 +62,15 @@ describe('a lessee of an authority behind a network', () => {
     expect(network.calls.length).toBeLessThan(12)
   })
 
+  it('gives no token that is meant for one request to another under other limits', async () => {
+    const [small, large] = [50, 100].map((perDay) => ({ perMinute: 3, perDay })) as [Limits, Limits]
+    const lessee = createTestLessee(network, timeline, { lease: 'off' })
+    network.delayMs = 10
+    const decisions = all([small, small, large, small].map((own) => lessee.take('acme', own)))
+    await timeline.pass(200)
+    expect((await decisions).filter(({ kind }) => kind === 'admitted')).toHaveLength(3)
+  })
+
   it('refuses those who queued behind a definite refusal without a further call', async () => {
     const lessee = createTestLessee(network, timeline)
     for (let n = 0; n < 10; n++) admitted(await lessee.take('acme', limits))

@@ -131,6 +131,10 @@ describe('a damaged store.file', () => {
         writeFileSync(file, readFileSync(file).fill(0xff, 25_000, 28_000))
       },
     ],
+    [
+      'has columns of something else',
+      () => write('PRAGMA application_id = 0x746f6c6c; CREATE TABLE bans (name TEXT)'),
+    ],
   ]
   it.each(damages)('that %s is kept under another name, and a new one begun', async (_, damage) => {
     await damage()
