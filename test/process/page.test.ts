@@ -158,9 +158,8 @@ describe("the operators' page", () => {
         body: JSON.stringify({ method: 'GET', target: '/v1/pets' }),
       })
     const codes: number[] = []
-    while (!codes.includes(429))
+    while (!codes.includes(429) || !codes.includes(200))
       codes.push(...(await Promise.all(times(50, async () => (await ask()).status))))
-    expect(codes[0]).toBe(200)
     await page
       .getByRole('table', { name: 'Latest refusals' })
       .getByRole('link', { name: /^Explain/ })
