@@ -3,15 +3,11 @@ import type { IncomingMessage, Server } from 'node:http'
 import { createServer as createListener, type Socket } from 'node:net'
 import { createServer as createTlsServer, TLSSocket } from 'node:tls'
 import { feed, serveUnbound, transportOf } from '../core/http/node-internals.ts'
+import type { TlsIdentity } from '../core/http/tls-server.ts'
 import type { ConnectionSlots } from './connection-slots.ts'
 
-/** PEM texts. */
-export interface AdminIdentity {
-  readonly cert: string
-  readonly key: string
-  /** Authorities whose client certificates replace a token; undefined: no certificate does. */
-  readonly clientCa: string | undefined
-}
+/** A client certificate of its clientCa replaces a token. */
+export type AdminIdentity = Omit<TlsIdentity, 'minVersion'>
 
 const HANDSHAKE_MS = 5_000
 
