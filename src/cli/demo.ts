@@ -23,7 +23,7 @@ export const demoCommand = (
     useLog(log)
     const catalogue = await openBackend(config, db, log)
     edge.print(`catalogue listening on ${catalogue.url} (${db})`)
-    const { running, origin, adminOrigin } = await startGateway({ config, file, log, edge }).catch(
+    const { running, origin, adminOrigin } = await startGateway(edge, { config, file, log }).catch(
       async (error: unknown) => {
         await catalogue.close()
         throw error

@@ -1,6 +1,6 @@
 /**
  * Notices when a file has other content than before, whichever way it came there: written, renamed over, deleted and made
- * again, or behind a symbolic link that was swapped. Files are looked at once a second: a watch of the system is lost with the
+ * again, or behind a symbolic link that was swapped. Files are looked at now and then: a watch of the system is lost with the
  * name of its file, and notices nothing on a network file system.
  */
 import { hash } from 'node:crypto'
@@ -29,36 +29,24 @@ export class FileWatch {
   readonly #options: FileWatchOptions
   /** Identity and content of each file. Written by #contentOf. */
   readonly #contents = new Map<string, { readonly identity: string; readonly content: string }>()
-  /** Content of all files when last reported, or at first. Written by begin and start. */
-  #reported = ''
-  /** When to offer refused files again, and how long after that. Written by start and #retryLater. */
-  #retryAtMs = Infinity
-  #retryMs = RETRY_AT_LEAST_MS
   #isClosed = false
 
   constructor(options: FileWatchOptions) {
     this.#options = options
   }
 
-  /** Looks for the first time: later changes are reported once it starts. */
-  async begin(): Promise<void> {
-    this.#reported = await this.#look()
-  }
-
-  /** A change in which files are watched counts as a change, too. */
-  async start(): Promise<void> {
+  /** reported: what the files held at first. A change in which files are watched counts as a change, too. */
+  async start(reported: string | undefined): Promise<void> {
+    const { take } = this.#options
+    let [retryAtMs, retryMs] = [Infinity, RETRY_AT_LEAST_MS]
     for (; !this.#isClosed; await sleep(LOOK_EVERY_MS, undefined, { ref: false })) {
-      const seen = await this.#look()
-      if (seen !== this.#reported) {
-        this.#reported = await this.#settled(seen)
-        this.#retryMs = RETRY_AT_LEAST_MS
-      } else if (performance.now() < this.#retryAtMs) continue
-      else if (!(await this.#options.take({ dryRun: true }))) {
-        this.#retryLater()
-        continue
-      }
-      if (await this.#options.take({})) this.#retryAtMs = Infinity
-      else this.#retryLater()
+      const seen = await this.look()
+      const isNew = seen !== reported
+      if (isNew) [reported, retryMs] = [await this.#settled(seen), RETRY_AT_LEAST_MS]
+      else if (performance.now() < retryAtMs) continue
+      const isTaken = (isNew || (await take({ dryRun: true }))) && (await take({}))
+      retryAtMs = isTaken ? Infinity : performance.now() + retryMs
+      retryMs = Math.min(2 * retryMs, RETRY_AT_MOST_MS)
     }
   }
 
@@ -66,35 +54,32 @@ export class FileWatch {
     this.#isClosed = true
   }
 
-  #retryLater(): void {
-    this.#retryAtMs = performance.now() + this.#retryMs
-    this.#retryMs = Math.min(2 * this.#retryMs, RETRY_AT_MOST_MS)
-  }
-
   async #settled(seen: string): Promise<string> {
     let before: string | undefined
     while (before !== seen && !this.#isClosed) {
       before = seen
       await sleep(SETTLED_MS, undefined, { ref: false })
-      seen = await this.#look()
+      seen = await this.look()
     }
     return seen
   }
 
-  /** Returns the content of all files now. */
-  async #look(): Promise<string> {
-    const contents = this.#options.files().map((file) => this.#contentOf(file))
-    return (await Promise.all(contents)).join('\n')
+  /** Returns the content of all files now. One after the other: there may be thousands, or a file system that hangs. */
+  async look(files = this.#options.files()): Promise<string> {
+    const contents: string[] = []
+    for (const file of files) contents.push(await this.#contentOf(file))
+    return contents.join('\n')
   }
 
   async #contentOf(file: string): Promise<string> {
     try {
-      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(file, { bigint: true })
-      const identity = [dev, ino, size, mtimeNs, ctimeNs].join(' ')
+      const found = await stat(file, { bigint: true })
+      const identity = [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join(' ')
       const known = this.#contents.get(file)
       if (known?.identity === identity) return known.content
-      const isLong = size > DIGEST_AT_MOST_BYTES
-      const digest = isLong ? identity : hash('sha256', await readFile(file))
+      // Reading a pipe could take forever.
+      const isShort = found.isFile() && found.size <= DIGEST_AT_MOST_BYTES
+      const digest = isShort ? hash('sha256', await readFile(file)) : identity
       const content = `${file} ${digest}`
       this.#contents.set(file, { identity, content })
       return content

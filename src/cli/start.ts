@@ -1,6 +1,7 @@
 /** `tollgate start`: the gateway and its admin listener. */
 import { readSettingLocationsAside } from '../config/clients/aside.ts'
 import { dirname, resolve } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { matching } from '../config/clients/files.ts'
 import { namedFiles } from '../config/files.ts'
 import { hostForUrl } from '../config/hosts.ts'
@@ -15,6 +16,11 @@ import { loadUsableConfig } from './usable-config.ts'
 import { explainPort, Service, type Running } from './service.ts'
 import { createSupervisor } from '../server/workers/supervisor.ts'
 
+const COMPARE_EVERY_MS = 5_000
+
+/** What the files held when a configuration was loaded. */
+type Held = WeakMap<Config, Promise<string>>
+
 export const startCommand = (
   edge: Edge,
   { config: file, watch = false }: { readonly config: string; readonly watch?: boolean },
@@ -23,38 +29,43 @@ export const startCommand = (
     const config = await loadUsableConfig(file, edge.env)
     const log = createLog({ ...config.log, isShared: config.server.workers > 1 })
     useLog(log)
-    return (await startGateway({ config, file, watch, log, edge })).running
+    return (await startGateway(edge, { config, file, watch, log })).running
   })
 
-/** Starts both listeners and prints one line for each, with its real address. */
-export async function startGateway({
-  config,
-  file,
-  watch = false,
-  log,
-  edge,
-}: {
+interface Starting {
   readonly config: Config
   /** The configuration was read from this file, and is read again for a reload. */
   readonly file: string
   /** Whether each change of the files is taken. Default: false. */
   readonly watch?: boolean
   readonly log: Log
-  readonly edge: Edge
-}): Promise<{ running: Running; origin: string; adminOrigin: string }> {
+}
+
+/** Starts both listeners and prints one line for each, with its real address. */
+export async function startGateway(
+  { version, entry, env, print }: Edge,
+  { config, file, watch = false, log }: Starting,
+): Promise<{ running: Running; origin: string; adminOrigin: string }> {
   refuseFewFiles()
-  const { version, entry, env, print } = edge
   const options = {
     version,
     entry,
     log,
-    load: () => loadUsableConfig(file, env, { isServing: true }),
+    load: async () => note(await loadUsableConfig(file, env, { isServing: true })),
     settingLocations: readSettingLocationsAside(file, env),
   }
   const gateway = (config.server.workers > 1 ? createSupervisor : createGateway)(config, options)
   const { roll, abandon } = gateway.workers
-  const watcher = watch ? watchFiles(file, gateway) : undefined
-  await watcher?.begin()
+  const watcher = new FileWatch({
+    files: () => filesOf(file, gateway.reloads.config),
+    take: async (wish) => (await gateway.reloads.reload(wish)).outcome !== 'refused',
+  })
+  const held: Held = new WeakMap()
+  const note = (loaded: Config): Config => {
+    held.set(loaded, watcher.look(filesOf(file, loaded)))
+    return loaded
+  }
+  note(config)
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
@@ -64,11 +75,11 @@ export async function startGateway({
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
   const adminOrigin = urlOf(admin, config.admin.tls)
   print(`admin listening on ${adminOrigin}`)
-  void watcher?.start()
+  void (watch ? watcher.start(await held.get(config)) : compare(gateway, watcher, held))
   return {
     running: {
       stop: () => {
-        watcher?.close()
+        watcher.close()
         return gateway.drain()
       },
       reload: async () => void (await gateway.reloads.reload()),
@@ -88,11 +99,14 @@ function refuseFewFiles(): void {
   )
 }
 
-const watchFiles = (file: string, { reloads }: Gateway): FileWatch =>
-  new FileWatch({
-    files: () => filesOf(file, reloads.config),
-    take: async (wish) => (await reloads.reload(wish)).outcome !== 'refused',
-  })
+/** Notes every few seconds, until the gateway ends, whether the files hold something else than when they were loaded. */
+async function compare({ reloads, live }: Gateway, watcher: FileWatch, held: Held): Promise<void> {
+  for (; !live.ended.aborted; await sleep(COMPARE_EVERY_MS, undefined, { ref: false })) {
+    const { config } = reloads
+    const isSame = (await watcher.look()) === (await held.get(config))
+    live.changes.outdated = isSame ? undefined : config
+  }
+}
 
 /** The files of a configuration: itself, and each that it names. */
 function filesOf(file: string, { written, clientFiles }: Config): string[] {

@@ -44,6 +44,8 @@ export type GatewayProcess = Gateway & TollgateProcess
 export interface GatewayHere extends Gateway {
   /** As SIGHUP does; resolves when it was taken or refused. */
   reload(): Promise<void>
+  /** As it is once its files differ from what is in force. */
+  outdate(): void
   /** As SIGTERM does. */
   stop(): Promise<void>
 }
@@ -103,6 +105,7 @@ export async function gatewayHere(
   const here = {
     ...asked({ origin: String(origin), adminOrigin: String(adminOrigin), stderr: () => logged }),
     reload: async () => void (await gateway.reloads.reload()),
+    outdate: () => void (gateway.live.changes.outdated = gateway.reloads.config),
     stop,
   }
   if (waitForStore) await storeInUse(here)

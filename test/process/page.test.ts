@@ -308,6 +308,9 @@ describe("the operators' page", () => {
       config,
       before.replace('perMinute: 5000, perDay: 1000000', 'perMinute: 1, perDay: 1'),
     )
+    gateway.outdate()
+    const differs = page.locator('p.warn:not(.line)', { hasText: /on disk differs from revision/ })
+    await differs.waitFor()
     await press('Compare with the files')
     await page.getByText('▲ 1 client is at or above its new limit now, and refused').waitFor()
     await press('Cancel')
@@ -319,6 +322,7 @@ describe("the operators' page", () => {
     expect(await findings(page)).toEqual([])
     await press('Reload: remove 1 client, 1 key')
     await page.getByText(/Revision \w+ is in force/).waitFor()
+    await differs.waitFor({ state: 'detached' })
     expect(await code('tg_oldco_1')).toBe('invalid_api_key')
     writeFileSync(config, 'routes: 1\n')
     await press('Compare with the files')

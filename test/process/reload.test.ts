@@ -118,6 +118,26 @@ describe('a gateway of two workers', () => {
     expect(JSON.stringify(refusals)).not.toContain(`worker ${String(number)}: has ended`)
   })
 
+  it('says that its files differ from what is in force, until they do not', async () => {
+    const { gateway, write, hangUp } = reloaded
+    const line = async () => {
+      const overview = await (await fetch(`${gateway.adminOrigin}/api/overview`)).json()
+      const { attention } = overview as { attention: { kind: string; text: string }[] }
+      return attention.find(({ kind }) => kind === 'reload')?.text
+    }
+    const said = () =>
+      eventually('a line', async () => (await line())?.includes('differs from revision') === true)
+    expect(await line()).toBeUndefined()
+    write(mark + 1)
+    await said()
+    write(mark)
+    await eventually('no line', async () => (await line()) === undefined)
+    write(++mark)
+    await said()
+    await hangUp('configTaken')
+    expect(await line()).toBeUndefined()
+  })
+
   it('says to tollgate reload in words what is taken, what would be, and what cannot be', async () => {
     const { gateway, write, file } = reloaded
     const reload = (options: string[] = [], env: Record<string, string> = {}) =>

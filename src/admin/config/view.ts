@@ -2,7 +2,7 @@
 import { plural } from '../../insight/format.js'
 import { live } from '../page/live.ts'
 import { askToReload } from './view-reload.ts'
-import { button, faultBox, html, timeText, useAnswer, useState } from '../page/ui.ts'
+import { button, faultBox, html, timeText, useAnswer, useLive, useState } from '../page/ui.ts'
 import type { effectiveConfig } from './effective-config.ts'
 import { register } from '../page/places.ts'
 
@@ -29,6 +29,7 @@ function yaml(value: unknown, indent = ''): string {
 
 /** Its answer changes only with a reload. */
 function Config() {
+  useLive()
   const { answer, note, load } = useAnswer<Effective>('/api/config')
   const [isReading, read] = useState(false)
   const [fault, setFault] = useState<unknown>(undefined)
@@ -38,10 +39,12 @@ function Config() {
     await askToReload(answer?.revision ?? '', load).catch(setFault)
     read(false)
   }
+  const due = live.overview?.attention.find(({ kind }) => kind === 'reload')
   const settings = Object.entries(answer?.written ?? {})
   return html`
     ${note}
     <p>${answer && takenText(answer)}</p>
+    ${due && html`<p class="warn">▲ ${due.text}</p>`}
     <p class="actions">${button(isReading ? 'Reading the files…' : 'Compare with the files', compare)}</p>
     <div>${fault !== undefined && faultBox(fault)}</div>
     <h2>In force, with defaults</h2>

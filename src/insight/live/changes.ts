@@ -37,7 +37,7 @@ const KEPT_RELOADS_MS = 900_000
 const LATE_BAN_MS = 60_000
 
 export class ChangeWatch {
-  /** Start of the current outage; null: the store is available. Written by look, as are all fields. */
+  /** Start of the current outage; null: the store is available. Written by look, as are most fields. */
   storeAwaySince: string | null = null
   /** How the store is; undefined before the first look. */
   store: Held<Store['state']> | undefined
@@ -46,6 +46,8 @@ export class ChangeWatch {
   /** Time of the last refused reload. */
   reloadRefusedAt: string | null = null
   reloads: Overview['reloads'] = []
+  /** The configuration that the files differed from when they were last looked at. Written by who looks at them. */
+  outdated: Config | undefined
   #takenAtMs = Infinity
   #refused = 0
   /** Start of the last seen ban of each key; undefined: nobody subscribes to bans. */
@@ -64,7 +66,7 @@ export class ChangeWatch {
       events.publish('store', { at, available, cause: available ? null : cause })
     }
     this.#lookAtBackends(standing.backends(), nowMs, events)
-    this.#lookAtReloads(standing.reloads, nowMs, events)
+    this.#lookAtReloads(standing, nowMs, events)
     if (events.isWanted('ban')) this.#lookAtBans(standing, events)
     else this.#bans = undefined
   }
@@ -82,17 +84,13 @@ export class ChangeWatch {
         return [name, since === undefined ? now : { state, sinceMs: Date.parse(since) }]
       }),
     )
-    const at = new Date(nowMs).toISOString()
-    for (const { name, state, fault = null } of backends)
+    for (const { name, state, fault: cause = null } of backends)
       if (state !== (before.get(name)?.state ?? 'up'))
-        events.publish('backend', { at, name, state, cause: fault })
+        events.publish('backend', { at: new Date(nowMs).toISOString(), name, state, cause })
   }
 
-  #lookAtReloads(
-    { config, takenAtMs, counts, fault }: CurrentState['reloads'],
-    nowMs: number,
-    events: Events,
-  ): void {
+  #lookAtReloads({ reloads }: Watched, nowMs: number, events: Events): void {
+    const { config, takenAtMs, counts, fault } = reloads
     const { revision } = config
     this.reloads = this.reloads.filter(({ at }) => Date.parse(at) > nowMs - KEPT_RELOADS_MS)
     if (takenAtMs > this.#takenAtMs) {

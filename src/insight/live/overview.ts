@@ -124,11 +124,13 @@ function backendLines({ backends }: OverviewParts): Attention[] {
   })
 }
 
-function reloadLines({ reloads: { fault }, live }: OverviewParts): Attention[] {
-  const since = live.changes.reloadRefusedAt
-  return fault === undefined
-    ? []
-    : [line('reload', 'warn', `The latest reload was refused: ${fault}`, { since })]
+function reloadLines({ reloads, live }: OverviewParts): Attention[] {
+  const { fault, config } = reloads
+  const { reloadRefusedAt: since, outdated } = live.changes
+  if (fault !== undefined)
+    return [line('reload', 'warn', `The latest reload was refused: ${fault}`, { since })]
+  const text = `The config on disk differs from revision ${config.revision} in force; compare it, then reload`
+  return outdated === config ? [line('reload', 'warn', text)] : []
 }
 
 function staleLines({ live }: OverviewParts, nowMs: number): Attention[] {

@@ -56,6 +56,10 @@ const refusing = (parts: OverviewParts, clients: number): OverviewParts => {
   parts.live.clients.add(now - 5, [...rows, row('gone', { plan: 'over', refusedDay: 99 })])
   return parts
 }
+const outdated = (parts: OverviewParts): OverviewParts => {
+  parts.live.changes.outdated = config
+  return parts
+}
 const texts = (parts: OverviewParts) => attention(parts, NOW).map(({ text }) => text)
 const keyLine = 'Key acme-3 of acme expires 2026-11-05 00:00Z; 1 more within 7 days'
 
@@ -77,6 +81,14 @@ describe('attention', () => {
     [
       partsOf({ reloads: { ...partsOf().reloads, fault: 'F:1:1 plans: none' } }),
       'The latest reload was refused: F:1:1 plans: none',
+    ],
+    [
+      outdated(partsOf()),
+      `The config on disk differs from revision ${config.revision} in force; compare it, then reload`,
+    ],
+    [
+      outdated(partsOf({ reloads: { ...partsOf().reloads, fault: 'F:1:1: none' } })),
+      'The latest reload was refused: F:1:1: none',
     ],
     [refusing(partsOf(), 1), 'c0 (pro) is refused: day quota used up, 3.1/s since 14:07:26Z'],
     [
