@@ -2,17 +2,16 @@
 import { fieldOf } from '../rules/field-names.ts'
 import type { Framing } from '../rules/framing.ts'
 import type { Refusal } from '../rules/refusals.ts'
-import { Exchange, type Arrival, type PipelineParts } from './exchange.ts'
-import type { Stages } from './pipeline.ts'
+import { Exchange, type Arrival, type PipelineParts, type Policy } from './exchange.ts'
 import { giveUp } from './take-quota.ts'
 
 export function accept(
   parts: PipelineParts,
   arrival: Arrival,
   framing: Framing | Refusal,
-  stages: Pick<Stages, 'clientAddress' | 'terms'>,
+  policy: Policy,
 ): Exchange {
-  const exchange = new Exchange(parts.requestId, arrival, framing, stages)
+  const exchange = new Exchange(parts.requestId, arrival, framing, policy)
   const { response } = exchange
   parts.connections.began(exchange)
   response.once('close', () => {

@@ -1,53 +1,36 @@
 /** Turns the Authorization header into a caller; requests without a valid credential are counted by address. */
-import type { AnonymousLimiter, AnonymousView } from '../credentials/anonymous-limiter.ts'
-import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
-import type { TokenPolicy } from '../credentials/token-callers.ts'
 import { UNCHECKED, type Verdict } from '../credentials/verdicts.ts'
-import type { KeyRing } from '../credentials/key-ring.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, Policy } from './exchange.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { whenKnown } from '../rules/when-known.ts'
-import type { Lateness } from './check-ban.ts'
 
-export interface AuthenticateDeps {
-  readonly keyRing: Pick<KeyRing, 'find'>
-  readonly verifier: Pick<JwtVerifier, 'verify'> | undefined
-  readonly tokenPolicy: TokenPolicy
-  readonly anonymous: AnonymousLimiter
-  readonly load: Lateness
-  /** Unix time in ms. */
-  epochMs(): number
-  /** Quota header fields of an address, flat. */
-  anonymousHeaders(view: AnonymousView): string[]
-}
-
-export function createAuthenticate(deps: AuthenticateDeps) {
-  const { keyRing, verifier, tokenPolicy, epochMs } = deps
-  return function authenticate(
-    exchange: Exchange,
-    framing: Framing,
-  ): Caller | Refusal | Promise<Caller | Refusal> {
-    const bearer = readBearer(framing.authorization, framing.authorizationCount)
-    if (isRefusal(bearer)) return refuseAnonymous(deps, exchange, bearer)
-    const nowMs = epochMs()
-    const key = keyRing.find(bearer.token)
-    if (key === 'revoked') return refuseAnonymous(deps, exchange, REVOKED)
-    if (key !== undefined) {
-      if (nowMs < key.expiresAtMs) return admit(exchange, key)
-      exchange.refusedCaller = key
-      return refuseAnonymous(deps, exchange, EXPIRED)
-    }
-    if (verifier === undefined || !isJwtForm(bearer.token)) {
-      return refuseAnonymous(deps, exchange, INVALID)
-    }
-    const asked = verifier.verify(bearer.token, nowMs, tokenPolicy, exchange.addressKey)
-    return whenKnown<Verdict, Verdict>(asked, (verdict) =>
-      isRefusal(verdict) ? refuseAnonymous(deps, exchange, verdict) : admit(exchange, verdict),
-    )
+export function authenticate(
+  policy: Policy,
+  exchange: Exchange,
+  framing: Framing,
+): Caller | Refusal | Promise<Caller | Refusal> {
+  const { verifier } = policy
+  const bearer = readBearer(framing.authorization, framing.authorizationCount)
+  if (isRefusal(bearer)) return refuseAnonymous(policy, exchange, bearer)
+  const nowMs = policy.epochMs()
+  const key = policy.keyRing.find(bearer.token)
+  if (key === 'revoked') return refuseAnonymous(policy, exchange, REVOKED)
+  if (key !== undefined) {
+    if (nowMs < key.expiresAtMs) return admit(policy, exchange, key)
+    exchange.refusedCaller = key
+    return refuseAnonymous(policy, exchange, EXPIRED)
   }
+  if (verifier === undefined || !isJwtForm(bearer.token))
+    return refuseAnonymous(policy, exchange, INVALID)
+  const asked = verifier.verify(bearer.token, nowMs, policy.tokenPolicy, exchange.addressKey)
+  return whenKnown<Verdict, Verdict>(asked, (verdict) =>
+    isRefusal(verdict)
+      ? refuseAnonymous(policy, exchange, verdict)
+      : admit(policy, exchange, verdict),
+  )
 }
 
 const INVALID = refuse('invalid_api_key')
@@ -55,9 +38,17 @@ const INVALID = refuse('invalid_api_key')
 const EXPIRED = refuse('invalid_api_key', { cause: 'expired' })
 const REVOKED = refuse('invalid_api_key', { cause: 'revoked' })
 
-function admit(exchange: Exchange, caller: Caller): Caller {
+function admit({ onCaller }: Policy, exchange: Exchange, caller: Caller): Caller | Promise<Caller> {
   exchange.caller = caller
-  return caller
+  return onCaller === undefined ? caller : onCaller(caller).then(() => caller)
+}
+
+/** Returns the quota header fields of an address whose caller was not authenticated, flat; charges nothing. */
+export function peekAnonymous(
+  { anonymous, anonymousHeaders }: Policy,
+  addressKey: string,
+): string[] | Promise<string[]> {
+  return whenKnown(anonymous.peek(addressKey), anonymousHeaders)
 }
 
 /**
@@ -66,7 +57,7 @@ function admit(exchange: Exchange, caller: Caller): Caller {
  * all are refused as overloaded. A token left unchecked because its address is over the limit is answered 429 like others of it.
  */
 function refuseAnonymous(
-  { anonymous, anonymousHeaders, load }: AuthenticateDeps,
+  { anonymous, anonymousHeaders, load }: Policy,
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {

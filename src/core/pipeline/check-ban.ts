@@ -1,16 +1,15 @@
 /** The stages that cost an authenticated caller nothing and involve neither the store nor a backend: check-ban, shed-load, check-deprecation. */
-import type { BanBook } from '../bans/ban-book.ts'
 import type { Lessee } from '../quota/lessee.ts'
 import { DAY_MS } from '../../config/time.ts'
-import type { Judged } from './exchange.ts'
+import type { Judged, Policy } from './exchange.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { endsAtSeconds } from '../rules/ban-policy.ts'
 import { passesFromMs } from '../rules/deprecation.ts'
-import { OVERLOADED, type Shed } from '../rules/overload.ts'
+import { OVERLOADED } from '../rules/overload.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { banHeaders, usedUp } from '../rules/quota-headers.ts'
-import { setQuota, type Charges } from './take-quota.ts'
+import { setQuota } from './take-quota.ts'
 
 interface BanAnswer {
   readonly ban: BanRecord
@@ -20,24 +19,27 @@ interface BanAnswer {
   readonly headers: readonly string[]
 }
 
+/** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
+const answers = new WeakMap<Caller, BanAnswer>()
+
 /** Answers a banned key from memory. */
-export function createCheckBan(bans: BanBook, { lessee, tally, timestamps }: Charges) {
-  /** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
-  const answers = new WeakMap<Caller, BanAnswer>()
-  return function checkBan(exchange: Judged, caller: Caller): Refusal | undefined {
-    exchange.decidedMs = timestamps.next()
-    const ban = bans.running(caller.keyId)
-    if (ban === undefined) return undefined
-    const nowMs = bans.nowMs
-    tally.refused(caller, 'ban', undefined, Math.floor(nowMs / DAY_MS))
-    let answer = answers.get(caller)
-    if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {
-      answer = answerBan(lessee, caller, ban, nowMs)
-      answers.set(caller, answer)
-    }
-    exchange.quotaHeaders = answer.headers
-    return answer.refusal
+export function checkBan(
+  { bans, lessee, tally, timestamps }: Policy,
+  exchange: Judged,
+  caller: Caller,
+): Refusal | undefined {
+  exchange.decidedMs = timestamps.next()
+  const ban = bans.running(caller.keyId)
+  if (ban === undefined) return undefined
+  const nowMs = bans.nowMs
+  tally.refused(caller, 'ban', undefined, Math.floor(nowMs / DAY_MS))
+  let answer = answers.get(caller)
+  if (answer?.ban !== ban || nowMs >= answer.goodUntilMs) {
+    answer = answerBan(lessee, caller, ban, nowMs)
+    answers.set(caller, answer)
   }
+  exchange.quotaHeaders = answer.headers
+  return answer.refusal
 }
 
 function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number): BanAnswer {
@@ -60,34 +62,33 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
   }
 }
 
-/** What the last look at the event loop says has to be refused. */
-export interface Lateness {
-  readonly shed: Shed
-}
-
 /** Refuses even authenticated callers while the event loop is much too late. */
-export function createShedLoad(load: Lateness, lessee: Lessee) {
-  return function shedLoad(exchange: Judged, caller: Caller): Refusal | undefined {
-    if (load.shed !== 'everything') return undefined
-    setQuota(exchange, caller, lessee.known(caller.clientId, caller.limits))
-    return OVERLOADED
-  }
+export function shedLoad(
+  { load, lessee }: Policy,
+  exchange: Judged,
+  caller: Caller,
+): Refusal | undefined {
+  if (load.shed !== 'everything') return undefined
+  setQuota(exchange, caller, lessee.known(caller.clientId, caller.limits))
+  return OVERLOADED
 }
 
 const REMOVED = refuse('operation_removed')
 
-/** Refuses an operation that is switched off or gone. epochMs: Unix time in ms. */
-export function createCheckDeprecation(epochMs: () => number) {
-  return function checkDeprecation({ route }: Judged, { clientId }: Caller): Refusal | undefined {
-    if (route?.withdrawal === undefined) return undefined
-    const nowMs = epochMs()
-    const fromMs = passesFromMs(route.withdrawal, clientId, nowMs)
-    if (fromMs <= nowMs) return undefined
-    if (fromMs === Infinity) return REMOVED
-    const retryAfterSeconds = Math.ceil((fromMs - nowMs) / 1000)
-    return refuse('operation_in_brownout', {
-      detail: `Retry in ${retryAfterSeconds} s.`,
-      retryAfterSeconds,
-    })
-  }
+/** Refuses an operation that is switched off or gone. */
+export function checkDeprecation(
+  { epochMs }: Policy,
+  { route }: Judged,
+  { clientId }: Caller,
+): Refusal | undefined {
+  if (route?.withdrawal === undefined) return undefined
+  const nowMs = epochMs()
+  const fromMs = passesFromMs(route.withdrawal, clientId, nowMs)
+  if (fromMs <= nowMs) return undefined
+  if (fromMs === Infinity) return REMOVED
+  const retryAfterSeconds = Math.ceil((fromMs - nowMs) / 1000)
+  return refuse('operation_in_brownout', {
+    detail: `Retry in ${retryAfterSeconds} s.`,
+    retryAfterSeconds,
+  })
 }

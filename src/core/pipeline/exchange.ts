@@ -1,4 +1,9 @@
-/** The record of one request, from its first byte to its log line, and what all requests share. */
+/** The record of one request, from its first byte to its log line, and what it shares with others. */
+import type { BanBook } from '../bans/ban-book.ts'
+import type { AnonymousLimiter, AnonymousView } from '../credentials/anonymous-limiter.ts'
+import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
+import type { KeyRing } from '../credentials/key-ring.ts'
+import type { TokenPolicy } from '../credentials/token-callers.ts'
 import type { Forwarding } from '../forwarding/attempts.ts'
 import type { ReceivedBody } from '../forwarding/engine.ts'
 import type { ClientConnection, Connections } from '../http/connections.ts'
@@ -13,14 +18,18 @@ import type { Admission, QuotaView } from '../../state/quota.ts'
 import { isRefusal, type Refusal, type RefusalCode } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
+import type { Cors } from '../rules/cors.ts'
 import type { Caller } from '../rules/credentials.ts'
-import type { Framing } from '../rules/framing.ts'
+import type { CheckFraming, Framing } from '../rules/framing.ts'
+import type { Shed } from '../rules/overload.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'
-import type { Route } from '../rules/routes.ts'
+import type { Route, RouteTable } from '../rules/routes.ts'
+import type { CheckTarget } from '../rules/target.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
-import type { ShadowCharge } from '../record/shadow.ts'
+import type { JudgeByShadow, ShadowCharge } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
 import type { UniqueTimestamps } from '../record/access-record.ts'
+import type { ClientTurns } from './take-turn.ts'
 
 /** Parts that all requests share, whatever configuration they began under. */
 export interface PipelineParts {
@@ -55,6 +64,45 @@ export interface Terms {
   readonly hsts: string | undefined
   /** Short name of the configuration. */
   readonly revision: string
+}
+
+/** Makes and records charges. */
+export interface Charges {
+  readonly lessee: Lessee
+  readonly tally: Pick<Tally, 'admitted' | 'refused' | 'refunded'>
+  readonly timestamps: Pick<UniqueTimestamps, 'next'>
+}
+
+/** What the stages of one configuration decide by; each request keeps the policy that it began under. */
+export interface Policy extends Charges {
+  readonly terms: Terms
+  readonly checkFraming: CheckFraming
+  readonly checkTarget: CheckTarget
+  readonly clientAddress: ClientAddressOf
+  /** undefined: no page of another origin may read answers. */
+  readonly cors: Cors | undefined
+  readonly table: RouteTable
+  readonly unmatched: 'forward' | 'reject'
+  readonly keyRing: Pick<KeyRing, 'find'>
+  /** undefined: tokens are not accepted. */
+  readonly verifier: Pick<JwtVerifier, 'verify'> | undefined
+  readonly tokenPolicy: TokenPolicy
+  readonly anonymous: AnonymousLimiter
+  /** Returns the quota header fields of an address, flat. */
+  readonly anonymousHeaders: (view: AnonymousView) => string[]
+  /** Is awaited for each authenticated caller, before anything is decided about it; only an explanation sets it. */
+  readonly onCaller?: (caller: Caller) => Promise<void>
+  /** What the last look at the event loop says has to be refused. */
+  readonly load: { readonly shed: Shed }
+  readonly bans: BanBook
+  /** undefined: no plan has limits that are only tried. */
+  readonly judgeByShadow: JudgeByShadow | undefined
+  readonly turns: { of(clientId: string): Pick<ClientTurns, 'take' | 'giveBack'> }
+  /** Bytes of a body that are read before it is passed on; 0: none. */
+  readonly bufferedBytes: number
+  readonly bodyLimitBytes: number
+  /** Unix time in ms. */
+  readonly epochMs: () => number
 }
 
 /** The fields that the stages of judge() read and write; a caller without sockets, such as a replay, provides only these. */

@@ -14,9 +14,9 @@ import type { Caller } from '../rules/credentials.ts'
 import type { Framing } from '../rules/framing.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { readOffer, type TunnelEnd, type WebSocketOffer } from '../rules/websocket.ts'
-import type { Exchange } from './exchange.ts'
+import type { Charges, Exchange } from './exchange.ts'
 import { gatewayHeaders, respond } from './respond.ts'
-import { giveUp, type Charges } from './take-quota.ts'
+import { giveUp } from './take-quota.ts'
 
 export interface ForwardDeps extends Charges {
   readonly forwarder: Forwarder
@@ -37,17 +37,15 @@ export interface Admitted {
   readonly caller: Caller
 }
 
-export function createForward(deps: ForwardDeps) {
-  return function forward(admitted: Admitted): void {
-    const { exchange, framing } = admitted
-    const { request } = exchange
-    // The client left, or its body broke off, while the request was being decided.
-    if (exchange.isOver) return giveUp(deps, exchange)
-    if (framing.websocket && exchange.route?.websocket && request.takeOver !== undefined)
-      return upgrade(deps, admitted, request.takeOver())
-    exchange.forwarding = new Forwarded(deps, admitted, backendHeaders(admitted, deps.host))
-    exchange.forwarding.begin()
-  }
+export function forward(deps: ForwardDeps, admitted: Admitted): void {
+  const { exchange, framing } = admitted
+  const { request } = exchange
+  // The client left, or its body broke off, while the request was being decided.
+  if (exchange.isOver) return giveUp(deps, exchange)
+  if (framing.websocket && exchange.route?.websocket && request.takeOver !== undefined)
+    return upgrade(deps, admitted, request.takeOver())
+  exchange.forwarding = new Forwarded(deps, admitted, backendHeaders(admitted, deps.host))
+  exchange.forwarding.begin()
 }
 
 function upgrade(deps: ForwardDeps, admitted: Admitted, { socket, head }: Tunnel): void {

@@ -1,64 +1,56 @@
 /** match-route finds the route of a sound target; its refusal is passed on, to be answered after authentication. answer-preflight follows it. */
-import type { Cors } from '../rules/cors.ts'
 import { fieldOf, isFieldName } from '../rules/field-names.ts'
 import { isMethod } from '../rules/framing.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import { UNMATCHED, type RouteTable } from '../rules/routes.ts'
-import type { Lateness } from './check-ban.ts'
-import type { Exchange } from './exchange.ts'
+import { UNMATCHED } from '../rules/routes.ts'
+import type { Exchange, Policy } from './exchange.ts'
 import { answerEmpty } from './respond.ts'
 
 /** Nothing outside the base path needs authentication. */
 export const OUTSIDE = refuse('not_found')
 const UNKNOWN = refuse('not_found')
 
-/** The stage returns a 404 or 405, which only callers with a valid credential get, unless it is OUTSIDE. */
-export function createMatchRoute(table: RouteTable, unmatched: 'forward' | 'reject') {
-  return function matchRoute(exchange: Exchange, path: string): Refusal | undefined {
-    exchange.path = path
-    const route = table.match(exchange.request.method ?? '', path)
-    if (route === undefined) return OUTSIDE
-    exchange.route = route
-    if (route !== UNMATCHED || unmatched === 'forward') return undefined
-    const methods = table.methodsAt(path)
-    if (methods.length === 0) return UNKNOWN
-    return refuse('method_not_allowed', { allow: methods.join(', ') })
-  }
-}
-
-interface PreflightDeps {
-  readonly cors: Cors
-  readonly table: RouteTable
-  readonly unmatched: 'forward' | 'reject'
-  readonly load: Lateness
+/** Returns a 404 or 405, which only callers with a valid credential get, unless it is OUTSIDE. */
+export function matchRoute(
+  { table, unmatched }: Policy,
+  exchange: Exchange,
+  path: string,
+): Refusal | undefined {
+  exchange.path = path
+  const route = table.match(exchange.request.method ?? '', path)
+  if (route === undefined) return OUTSIDE
+  exchange.route = route
+  if (route !== UNMATCHED || unmatched === 'forward') return undefined
+  const methods = table.methodsAt(path)
+  if (methods.length === 0) return UNKNOWN
+  return refuse('method_not_allowed', { allow: methods.join(', ') })
 }
 
 /**
  * Answers a preflight, in which a browser asks whether a page may send a request (Fetch 3.3.2). It comes before authentication,
  * as a preflight carries no credential. It costs no more than a refusal and is not counted: a count by address would let one page
- * use up what the pages of its neighbours need. The stage returns a refusal while the event loop is late; undefined: the request is
- * no preflight. It expects a path within the base path.
+ * use up what the pages of its neighbours need. Returns a refusal while the event loop is late; undefined: the request is no
+ * preflight, or no page may read answers. It expects a path within the base path.
  */
-export function createAnswerPreflight({ cors, table, unmatched, load }: PreflightDeps) {
-  return function answerPreflight(
-    exchange: Exchange,
-    path: string,
-  ): 'answered' | Refusal | undefined {
-    const { method, rawHeaders } = exchange.request
-    if (method !== 'OPTIONS') return undefined
-    const origin = fieldOf(rawHeaders, 'origin')
-    const asked = fieldOf(rawHeaders, 'access-control-request-method')
-    // A method is a token, as the name of a field is (RFC 9110 5.6.2).
-    if (origin === undefined || asked === undefined || !isFieldName(asked)) return undefined
-    if (load.shed !== 'nothing') return OVERLOADED
-    const methods = table.methodsAt(path)
-    const named =
-      unmatched === 'forward' && isMethod(asked) && !methods.includes(asked)
-        ? [...methods, asked]
-        : methods
-    exchange.corsHeaders = []
-    answerEmpty(exchange, 204, cors.preflightHeaders(origin, named.join(', ')))
-    return 'answered'
-  }
+export function answerPreflight(
+  { cors, table, unmatched, load }: Policy,
+  exchange: Exchange,
+  path: string,
+): 'answered' | Refusal | undefined {
+  const { method, rawHeaders } = exchange.request
+  if (cors === undefined || method !== 'OPTIONS') return undefined
+  const origin = fieldOf(rawHeaders, 'origin')
+  const asked = fieldOf(rawHeaders, 'access-control-request-method')
+  // A method is a token, as the name of a field is (RFC 9110 5.6.2).
+  if (origin === undefined || asked === undefined || !isFieldName(asked)) return undefined
+  if (load.shed !== 'nothing') return OVERLOADED
+  const methods = table.methodsAt(path)
+  const named =
+    unmatched === 'forward' && isMethod(asked) && !methods.includes(asked)
+      ? [...methods, asked]
+      : methods
+  exchange.corsHeaders = []
+  answerEmpty(exchange, 204, cors.preflightHeaders(origin, named.join(', ')))
+  return 'answered'
 }

@@ -2,31 +2,23 @@
 import type { Readable } from 'node:stream'
 import type { ReceivedBody } from '../forwarding/engine.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import type { Exchange } from './exchange.ts'
-
-export interface ReceiveBodyOptions {
-  /** Bytes of a body that are read before it is passed on; 0: none. */
-  readonly bufferedBytes: number
-  readonly bodyLimitBytes: number
-}
+import type { Exchange, Policy } from './exchange.ts'
 
 type Received = Refusal | undefined
 
-/** The stage leaves what it read in the exchange; it returns undefined at once when there is nothing to read. */
-export function createReceiveBody(options: ReceiveBodyOptions) {
-  return function receiveBody(exchange: Exchange): Promise<Received> | undefined {
-    if (!exchange.hasBody || exchange.isOver) return undefined
-    if (exchange.expectsContinue) exchange.response.writeContinue()
-    const { body } = exchange.request
-    if (options.bufferedBytes === 0 || body === undefined) return undefined
-    return receive(exchange, body, options)
-  }
+/** Leaves what it reads in the exchange; returns undefined at once when there is nothing to read. */
+export function receiveBody(policy: Policy, exchange: Exchange): Promise<Received> | undefined {
+  if (!exchange.hasBody || exchange.isOver) return undefined
+  if (exchange.expectsContinue) exchange.response.writeContinue()
+  const { body } = exchange.request
+  if (policy.bufferedBytes === 0 || body === undefined) return undefined
+  return receive(exchange, body, policy)
 }
 
 async function receive(
   exchange: Exchange,
   body: Readable,
-  { bufferedBytes, bodyLimitBytes }: ReceiveBodyOptions,
+  { bufferedBytes, bodyLimitBytes }: Policy,
 ): Promise<Received> {
   // Bytes that came in one packet with the head are there once the parser's turn is over.
   await parserTurn

@@ -1,16 +1,16 @@
 /** Answers what came on an HTTP/1.1 connection and is no request, or did not arrive in time. */
 import type { ServerEvents } from '../http/server-parts.ts'
-import type { Exchange, PipelineParts } from './exchange.ts'
-import type { Stages } from './pipeline.ts'
+import { peekAnonymous } from './authenticate.ts'
+import type { Charges, Exchange, PipelineParts, Policy } from './exchange.ts'
 import { VIA } from '../rules/field-names.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { respond } from './respond.ts'
-import { giveUp, type Charges } from './take-quota.ts'
+import { giveUp } from './take-quota.ts'
 
 /** Nothing more is read on the connection. */
 export async function refuseUnparsed(
   parts: PipelineParts,
-  policy: Stages,
+  policy: Policy,
   [{ current, origin }, response, refusal, seen]: Parameters<ServerEvents['unreadable']>,
 ): Promise<void> {
   if (current !== undefined) return interrupt(parts, current, refusal)
@@ -19,7 +19,7 @@ export async function refuseUnparsed(
   const id = parts.requestId(undefined)
   const target = /^[A-Z]{1,32} (\S+)/.exec(seen)?.[1]
   parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
-  const quota = await policy.peekAnonymous(policy.clientAddress(address, undefined).key)
+  const quota = await peekAnonymous(policy, policy.clientAddress(address, undefined).key)
   const { hsts } = policy.terms
   const strict = hsts !== undefined && proto === 'https' ? ['Strict-Transport-Security', hsts] : []
   const cors = policy.cors?.answerHeaders(originIn(seen)) ?? []

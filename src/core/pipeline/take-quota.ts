@@ -1,24 +1,12 @@
 /** Charges a request in both windows or in neither, and puts the client's quota into the headers. */
-import type { BanBook } from '../bans/ban-book.ts'
-import type { Exchange, Judged } from './exchange.ts'
-import type { Lessee } from '../quota/lessee.ts'
+import type { Charges, Exchange, Judged, Policy } from './exchange.ts'
 import type { Admission, QuotaDecision, QuotaView } from '../../state/quota.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
-import type { JudgeByShadow } from '../record/shadow.ts'
-import type { Tally } from '../record/tally.ts'
-import type { UniqueTimestamps } from '../record/access-record.ts'
 
 type Denial = QuotaDecision & { kind: 'refused' }
-
-/** Makes and records charges. */
-export interface Charges {
-  readonly lessee: Lessee
-  readonly tally: Pick<Tally, 'admitted' | 'refused' | 'refunded'>
-  readonly timestamps: Pick<UniqueTimestamps, 'next'>
-}
 
 export const STORE_LOST = refuse('service_unavailable', {
   cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',
@@ -27,55 +15,55 @@ export const STORE_LOST = refuse('service_unavailable', {
 })
 const NO_HEADERS: readonly string[] = []
 
-/** judgeByShadow: limits that are tried beside the real ones; undefined: none. */
-export function createTakeQuota(
-  { lessee, tally, timestamps }: Charges,
-  bans: BanBook,
-  judgeByShadow: JudgeByShadow | undefined,
-) {
-  const answers = new WeakMap<Caller, AnsweredDenial>()
-  return function takeQuota(
-    exchange: Judged,
-    caller: Caller,
-  ): Admission | Refusal | Promise<Admission | Refusal> {
-    const decision = lessee.take(caller.clientId, caller.limits)
-    // Limits that are only tried come after the decision, which never waits for them.
-    if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
-    const settle = (decided: QuotaDecision): Admission | Refusal => {
-      const ownMs = exchange.decidedMs ?? timestamps.next()
-      const atMs = decidedAt(decided, ownMs)
-      exchange.decidedMs = atMs
-      if (decided.kind === 'unavailable') {
-        exchange.degraded = true
-        return STORE_LOST
-      }
-      exchange.degraded = decided.degraded
-      if (decided.kind === 'refused') {
-        // A refusal made without the store may be unjust, so it is no strike.
-        if (!decided.degraded) {
-          const { view, window } = decided
-          const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
-          // A ban begins when the log says that its last strike was decided, though by the store's clock.
-          const refusedMs = decidedAt(decided, bans.clock.at(ownMs))
-          bans.refused(caller.keyId, windowEndMs, refusedMs)
-        }
-        tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))
-        return deny(answers, exchange, caller, decided)
-      }
-      exchange.admission = decided
-      tally.admitted(caller, decided)
-      setQuota(exchange, caller, decided.view)
-      return decided
-    }
-    if (!(decision instanceof Promise)) return settle(decision)
-    const { trace } = exchange
-    const askedMs = trace?.isSampled === true ? performance.now() : 0
-    return decision.then((decided) => {
-      if (trace?.isSampled === true) trace.storeAnswered(askedMs, decided.kind)
-      exchange.decidedMs = timestamps.next()
-      return settle(decided)
-    })
+export function takeQuota(
+  policy: Policy,
+  exchange: Judged,
+  caller: Caller,
+): Admission | Refusal | Promise<Admission | Refusal> {
+  const { lessee, judgeByShadow } = policy
+  const decision = lessee.take(caller.clientId, caller.limits)
+  // Limits that are only tried come after the decision, which never waits for them.
+  if (judgeByShadow !== undefined) exchange.shadow = judgeByShadow(caller, decision)
+  if (!(decision instanceof Promise)) return settle(policy, exchange, caller, decision)
+  const { trace } = exchange
+  const askedMs = trace?.isSampled === true ? performance.now() : 0
+  return decision.then((decided) => {
+    if (trace?.isSampled === true) trace.storeAnswered(askedMs, decided.kind)
+    exchange.decidedMs = policy.timestamps.next()
+    return settle(policy, exchange, caller, decided)
+  })
+}
+
+function settle(
+  { bans, tally, timestamps }: Policy,
+  exchange: Judged,
+  caller: Caller,
+  decided: QuotaDecision,
+): Admission | Refusal {
+  const ownMs = exchange.decidedMs ?? timestamps.next()
+  const atMs = decidedAt(decided, ownMs)
+  exchange.decidedMs = atMs
+  if (decided.kind === 'unavailable') {
+    exchange.degraded = true
+    return STORE_LOST
   }
+  exchange.degraded = decided.degraded
+  if (decided.kind === 'refused') {
+    // A refusal made without the store may be unjust, so it is no strike.
+    if (!decided.degraded) {
+      const { view, window } = decided
+      const windowEndMs = (view?.[window].resetAtSeconds ?? 0) * 1000
+      // A ban begins when the log says that its last strike was decided, though by the store's clock.
+      const refusedMs = decidedAt(decided, bans.clock.at(ownMs))
+      bans.refused(caller.keyId, windowEndMs, refusedMs)
+    }
+    tally.refused(caller, decided.window, decided.view, Math.floor(atMs / DAY_MS))
+    return deny(exchange, caller, decided)
+  }
+  exchange.admission = decided
+  tally.admitted(caller, decided)
+  setQuota(exchange, caller, decided.view)
+  return decided
 }
 
 /** Hands the charge back, once, and corrects the quota in the answer where it is known at once. */
@@ -124,13 +112,11 @@ interface AnsweredDenial {
   readonly headers: readonly string[]
 }
 
+/** The last 429 of each caller. */
+const answers = new WeakMap<Caller, AnsweredDenial>()
+
 /** Repeats the caller's last 429 until something in it changes, which is once a second. */
-function deny(
-  answers: WeakMap<Caller, AnsweredDenial>,
-  exchange: Judged,
-  caller: Caller,
-  decided: Denial,
-): Refusal {
+function deny(exchange: Judged, caller: Caller, decided: Denial): Refusal {
   let latest = answers.get(caller)
   if (latest === undefined || !isSameDenial(latest.decided, decided)) {
     latest = answerDenial(caller, decided)

@@ -5,7 +5,7 @@
 import type { Caller } from '../rules/credentials.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { whenKnown } from '../rules/when-known.ts'
-import type { Exchange } from './exchange.ts'
+import type { Exchange, Policy } from './exchange.ts'
 
 /** This is long enough for a burst to pass, short enough not to look like an answer that hangs. */
 export const LONGEST_WAIT_MS = 250
@@ -80,22 +80,22 @@ export class TurnsOfClients {
 type Turn = Refusal | undefined
 
 /** The turn ends with the exchange. A refusal here is no strike, as no 429 came before it. */
-export function createTakeTurn(turns: {
-  of(clientId: string): Pick<ClientTurns, 'take' | 'giveBack'>
-}) {
-  return function takeTurn(exchange: Exchange, caller: Caller): Turn | Promise<Turn> {
-    if (exchange.isOver) return undefined
-    const client = turns.of(caller.clientId)
-    const taken = client.take(caller.concurrent)
-    if (taken instanceof Promise) exchange.wait()
-    return whenKnown(taken, (isTaken) => {
-      exchange.goOn()
-      if (!isTaken) return tooMany(caller.concurrent)
-      if (exchange.recorded) client.giveBack()
-      else exchange.turn = client
-      return undefined
-    })
-  }
+export function takeTurn(
+  { turns }: Policy,
+  exchange: Exchange,
+  caller: Caller,
+): Turn | Promise<Turn> {
+  if (exchange.isOver) return undefined
+  const client = turns.of(caller.clientId)
+  const taken = client.take(caller.concurrent)
+  if (taken instanceof Promise) exchange.wait()
+  return whenKnown(taken, (isTaken) => {
+    exchange.goOn()
+    if (!isTaken) return tooMany(caller.concurrent)
+    if (exchange.recorded) client.giveBack()
+    else exchange.turn = client
+    return undefined
+  })
 }
 
 /** The refusals of each limit, which a flood is answered with. */

@@ -5,10 +5,8 @@ import { refusalKinds } from '../../core/rules/refusals.ts'
 import { duration } from '../format.js'
 import { untilRefused } from './changes.ts'
 import { finders, setting, type Finding, type Material } from './findings.ts'
+import { stageNames } from './walk.ts'
 import { isoOf } from './words.ts'
-
-/** Stages in the order in which a request meets them. */
-export const stageNames = Object.keys(finders) as readonly StageName[]
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 
@@ -53,8 +51,7 @@ function unlocated(material: Material): Unlocated {
 
 function explanationBy(material: Material): Unlocated {
   const { question, walked, caller } = material
-  const { exchange, verdicts, refusal, isSent } = walked
-  const decidedBy = decider(material)
+  const { exchange, verdicts, refusal, decidedBy } = walked
   const kind = refusal && refusalKinds[refusal.code]
   const limits = caller?.limits
   const { use } = material.callerKnown
@@ -67,7 +64,7 @@ function explanationBy(material: Material): Unlocated {
     client: caller?.clientId ?? exchange.refusedCaller?.clientId ?? null,
     plan: caller?.plan ?? exchange.refusedCaller?.plan ?? null,
     route: exchange.route?.name ?? null,
-    status: kind?.status ?? (isSent ? null : exchange.status),
+    status: kind?.status ?? (decidedBy === 'forward' ? null : exchange.status),
     code: refusal?.code ?? null,
     window: refusal?.window ?? null,
     retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
@@ -75,7 +72,7 @@ function explanationBy(material: Material): Unlocated {
     stages: stageNames.map((stage) => stageOf(stage, material)),
     decidedBy,
     charged: exchange.admission !== undefined,
-    change: changesOf(material, decidedBy),
+    change: changesOf(material),
     assumed:
       limits === undefined || !isReached || (use !== undefined && use.isAssumed !== true)
         ? null
@@ -88,31 +85,23 @@ function explanationBy(material: Material): Unlocated {
 }
 
 function stageOf(stage: StageName, material: Material): Unlocated['stages'][number] {
-  const { verdicts, isSent } = material.walked
+  const { verdicts } = material.walked
   if (!verdicts.has(stage)) return { stage, ...NOT_REACHED }
   const refusal = verdicts.get(stage)
-  const passed = stage === 'forward' && isSent ? 'sent' : 'pass'
+  const passed = stage === 'forward' ? 'sent' : 'pass'
   const verdict = refusal === undefined ? passed : 'refuse'
   const { change: _, ...finding } = finders[stage](material, refusal)
   return { stage, verdict, config: null, numbers: {}, ...finding }
 }
 
 /** Changes that would lead to another answer; each suffices alone. */
-function changesOf(material: Material, decidedBy: StageName): readonly string[] {
+function changesOf(material: Material): readonly string[] {
   const { walked, config, question } = material
-  const { refusal, verdicts } = walked
+  const { refusal, verdicts, decidedBy } = walked
   if (refusal === undefined) return untilRefused(walked, question)
   const { code, retryAfterSeconds: wait } = refusal
   const { change = [] } = finders[decidedBy](material, verdicts.get(decidedBy))
   const lag = `server.overload.lag above ${config.server.overload.lagMs} ms`
   const changes = code === 'overloaded' ? [lag] : change
   return [...(wait === undefined ? [] : [`wait ${duration(wait * 1000)}`]), ...changes]
-}
-
-/** Stage that made the answer. A refusal by match-route waits for authentication, so another stage may refuse first. */
-function decider({ walked: { verdicts, refusal } }: Material): StageName {
-  const refusing = stageNames.filter((stage) => verdicts.get(stage) === refusal)
-  if (refusal !== undefined) return refusing[0] ?? 'match-route'
-  if (verdicts.has('forward')) return 'forward'
-  return verdicts.has('match-route') ? 'match-route' : 'accept'
 }

@@ -3,11 +3,11 @@ import { count, duration } from '../format.js'
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import type { Config } from '../../config/config.ts'
-import { STORE_LOST } from '../../core/pipeline/take-quota.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import { refusalKinds, type RefusalCode } from '../../core/rules/refusals.ts'
-import { NOT_REACHED, stageNames } from './explanation.ts'
+import { refusalKinds } from '../../core/rules/refusals.ts'
+import { NOT_REACHED } from './explanation.ts'
 import type { Known, Question } from './question.ts'
+import { refusingStage, stageNames } from './walk.ts'
 import { banInWords } from './words.ts'
 
 /** Fields that recent decisions and lines of the access log share. */
@@ -144,31 +144,13 @@ function asRecorded(explained: Explanation, past: PastRequest, recorded: readonl
   }
 }
 
-/** Refusals by stage; all others belong to `accept`. */
-const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {
-  'match-route': ['not_found', 'method_not_allowed'],
-  authenticate: ['missing_api_key', 'invalid_api_key'],
-  'check-ban': ['api_key_banned'],
-  'shed-load': ['overloaded'],
-  'check-deprecation': ['operation_in_brownout', 'operation_removed'],
-  'take-quota': ['rate_limit_exceeded'],
-  'take-turn': ['concurrency_limit_exceeded'],
-  'receive-body': ['request_timeout', 'body_too_large'],
-  forward: ['bad_gateway', 'service_unavailable', 'gateway_timeout'],
-}
-
 function deciderThen({ refusal, window, client, route, backend, cause }: PastRequest): StageName {
   if (backend !== null) return 'forward'
   // A preflight is answered without authentication.
   if (refusal === null)
     return client !== null ? 'forward' : route === null ? 'accept' : 'match-route'
-  if (cause === STORE_LOST.cause) return 'take-quota'
-  const stage = stageNames.find((name) => refusalsOf[name]?.includes(refusal)) ?? 'accept'
-  // An authenticated request has passed `accept`, so what is malformed is its WebSocket handshake.
-  if (client !== null && stage === 'accept') return 'forward'
-  const isUnknown = client === null || (stage === 'take-quota' && window === null)
-  if (!isUnknown || stage === 'match-route') return stage
-  return stage === 'receive-body' || stage === 'accept' ? 'accept' : 'authenticate'
+  const isAuthenticated = client !== null && (refusal !== 'rate_limit_exceeded' || window !== null)
+  return refusingStage(refusal, cause ?? undefined, isAuthenticated)
 }
 
 function stagesThen(explained: Explanation, past: PastRequest, decider: StageName) {

@@ -3,19 +3,15 @@ import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import type { StageName } from '../api/explain.ts'
 import { ClientConnection } from '../../core/http/connections.ts'
-import { Exchange } from '../../core/pipeline/exchange.ts'
-import { walk, type Stages } from '../../core/pipeline/pipeline.ts'
-import { giveUp } from '../../core/pipeline/take-quota.ts'
+import { Exchange, type Policy } from '../../core/pipeline/exchange.ts'
+import { matchRoute } from '../../core/pipeline/match-route.ts'
+import { walk } from '../../core/pipeline/pipeline.ts'
+import { giveUp, STORE_LOST } from '../../core/pipeline/take-quota.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
-import type { Framing } from '../../core/rules/framing.ts'
-import { isRefusal, type Refusal } from '../../core/rules/refusals.ts'
+import { isRefusal, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
-import { whenKnown } from '../../core/rules/when-known.ts'
 import { readOffer } from '../../core/rules/websocket.ts'
 import type { Question } from './question.ts'
-
-/** All stages but the one that needs backends. */
-export type DecidingStages = Omit<Stages, 'forward'>
 
 export interface Walked {
   readonly exchange: Exchange
@@ -23,7 +19,8 @@ export interface Walked {
   readonly verdicts: ReadonlyMap<StageName, Refusal | undefined>
   /** Refusal that answers the request; undefined: it is sent to a backend, or answered by exchange.status. */
   readonly refusal: Refusal | undefined
-  readonly isSent: boolean
+  /** The stage that made the answer. */
+  readonly decidedBy: StageName
 }
 
 /** Stands for the secret of the named key; no key has this text. */
@@ -31,6 +28,7 @@ export const STAND_IN = 'stands-for-the-key-that-was-named'
 
 const NO_SOCKET = new Socket()
 const UNSENT = { begin: () => true, send: () => {}, takenBytes: 0 }
+const NO_CONNECTIONS = { prove: () => undefined }
 const ID = createRequestId(0, new Uint8Array(8))
 
 export interface WalkOptions {
@@ -39,16 +37,16 @@ export interface WalkOptions {
   /** Called first, with the address key under which unauthenticated requests count. */
   onAddress(addressKey: string): void
   /** Called once the caller is authenticated, before anything is decided about them. */
-  onCaller(caller: Caller): void | Promise<void>
+  onCaller(caller: Caller): Promise<void>
 }
 
 export async function walkThrough(
-  stages: DecidingStages,
+  policy: Policy,
   question: Question,
   { proto, onAddress, onCaller }: WalkOptions,
 ): Promise<Walked> {
   const request = requestOf(question)
-  const framing = stages.checkFraming(request)
+  const framing = policy.checkFraming(request)
   const address = question.address ?? '127.0.0.1'
   const origin = { address, isNamed: true, proto, door: { isClosed: false } }
   const arrival = {
@@ -56,59 +54,57 @@ export async function walkThrough(
     request,
     response: Object.assign(new ServerResponse(new IncomingMessage(NO_SOCKET)), UNSENT),
   }
-  const exchange = new Exchange(ID, arrival, framing, stages)
+  const exchange = new Exchange(ID, arrival, framing, policy)
   onAddress(exchange.addressKey)
+  const end = await walk({ ...policy, onCaller }, NO_CONNECTIONS, exchange, framing)
+  const admitted = isRefusal(end) ? undefined : end
+  const isUpgrade = admitted?.framing.websocket === true && exchange.route?.websocket === true
+  const refusal = [end, isUpgrade && readOffer(request.rawHeaders)].find(isRefusal)
+  if (refusal !== undefined) giveUp(policy, exchange)
+  const { caller, path } = exchange
+  const answering = admitted ? 'forward' : path === undefined ? 'accept' : 'match-route'
+  const decidedBy =
+    refusal === undefined
+      ? answering
+      : refusingStage(refusal.code, refusal.cause, caller !== undefined)
+  // A refusal by match-route is given to authenticated callers that are not banned.
+  const last = decidedBy === 'match-route' && caller !== undefined ? 'shed-load' : decidedBy
   const verdicts = new Map<StageName, Refusal | undefined>()
-  let isSent = false
-  let refusedLast: Refusal | undefined
-  const forward: Stages['forward'] = () => {
-    const offer = isUpgrade(exchange, framing) ? readOffer(request.rawHeaders) : undefined
-    refusedLast = isRefusal(offer) ? offer : undefined
-    isSent = refusedLast === undefined
-    verdicts.set('forward', refusedLast)
-  }
-  const watched = watch(stages, verdicts, onCaller)
-  const end = await walk({ ...watched, forward }, { prove: () => undefined }, exchange, framing)
-  const refusal = end ?? refusedLast
-  if (refusal !== undefined) giveUp(stages, exchange)
-  if (!verdicts.has('accept')) verdicts.set('accept', verdicts.size === 0 ? refusal : undefined)
-  return { exchange, verdicts, refusal, isSent }
+  for (const stage of stageNames.slice(0, stageNames.indexOf(last) + 1))
+    verdicts.set(stage, stage === decidedBy ? refusal : undefined)
+  // It waits for the credential, so that another stage may refuse first.
+  if (path !== undefined) verdicts.set('match-route', matchRoute(policy, exchange, path))
+  return { exchange, verdicts, refusal, decidedBy }
 }
 
-const isUpgrade = ({ route }: Exchange, framing: Framing | Refusal): boolean =>
-  !isRefusal(framing) && framing.websocket && route?.websocket === true
+/** Stages in the order in which a request meets them, with their refusals; all others belong to `accept`. */
+const refusalsOf: Readonly<Record<StageName, readonly RefusalCode[]>> = {
+  accept: [],
+  'match-route': ['not_found', 'method_not_allowed'],
+  authenticate: ['missing_api_key', 'invalid_api_key'],
+  'check-ban': ['api_key_banned'],
+  'shed-load': ['overloaded'],
+  'check-deprecation': ['operation_in_brownout', 'operation_removed'],
+  'take-quota': ['rate_limit_exceeded'],
+  'take-turn': ['concurrency_limit_exceeded'],
+  'receive-body': ['request_timeout', 'body_too_large'],
+  forward: ['bad_gateway', 'service_unavailable', 'gateway_timeout'],
+}
 
-function watch(
-  stages: DecidingStages,
-  verdicts: Map<StageName, Refusal | undefined>,
-  onCaller: WalkOptions['onCaller'],
-): DecidingStages {
-  const noted =
-    <Args extends unknown[], Answer>(stage: StageName, decide: (...args: Args) => Answer) =>
-    (...args: Args): Answer => {
-      const answer = decide(...args)
-      void whenKnown(answer, (known) => {
-        verdicts.set(stage, isRefusal(known) ? known : undefined)
-      })
-      return answer
-    }
-  const { authenticate } = stages
-  return {
-    ...stages,
-    checkTarget: noted('accept', stages.checkTarget),
-    matchRoute: noted('match-route', stages.matchRoute),
-    authenticate: noted('authenticate', async (exchange: Exchange, framing: Framing) => {
-      const caller = await authenticate(exchange, framing)
-      if (!isRefusal(caller)) await onCaller(caller)
-      return caller
-    }),
-    checkBan: noted('check-ban', stages.checkBan),
-    shedLoad: noted('shed-load', stages.shedLoad),
-    checkDeprecation: noted('check-deprecation', stages.checkDeprecation),
-    takeQuota: noted('take-quota', stages.takeQuota),
-    takeTurn: noted('take-turn', stages.takeTurn),
-    receiveBody: noted('receive-body', stages.receiveBody),
-  }
+export const stageNames = Object.keys(refusalsOf) as readonly StageName[]
+
+/** Returns the stage that refuses so. */
+export function refusingStage(
+  code: RefusalCode,
+  cause: string | undefined,
+  isAuthenticated: boolean,
+): StageName {
+  if (cause === STORE_LOST.cause) return 'take-quota'
+  const stage = stageNames.find((name) => refusalsOf[name].includes(code)) ?? 'accept'
+  // An authenticated request has passed `accept`, so what is malformed is its WebSocket handshake.
+  if (isAuthenticated) return stage === 'accept' ? 'forward' : stage
+  if (stage === 'match-route') return stage
+  return stage === 'receive-body' || stage === 'accept' ? 'accept' : 'authenticate'
 }
 
 /** The body has arrived and is empty, whatever length is declared: no stage decides by its content. */

@@ -38,9 +38,9 @@ export async function explain(
   let callerKnown: CallerKnown = {}
   const countedAtMs = (): number => callerKnown.countedAtMs ?? atMs
   const scratch = createScratch({ config, now, countedAtMs, verifier, shed, keyRing })
-  const { seed, stages } = scratch
+  const { seed, policy } = scratch
   const proto = config.server.tls === undefined ? 'http' : 'https'
-  const walked = await walkThrough(stages, question, {
+  const walked = await walkThrough(policy, question, {
     proto,
     onAddress: (addressKey) => seed.anonymous(addressKey, known.anonymousUsed ?? 0),
     onCaller: async (believed) => {
@@ -53,7 +53,7 @@ export async function explain(
       if (ban === undefined) return
       seed.ban(believed.keyId, ban)
       // A ban is answered from the known use of the windows, without asking.
-      await scratch.lessee.peek(believed.clientId, believed.limits)
+      await policy.lessee.peek(believed.clientId, believed.limits)
     },
   })
   await scratch.close()

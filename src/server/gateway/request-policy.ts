@@ -1,25 +1,11 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
-import {
-  createAnonymousLimiter,
-  type AnonymousView,
-} from '../../core/credentials/anonymous-limiter.ts'
+import { createAnonymousLimiter } from '../../core/credentials/anonymous-limiter.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
+import { createKeyRing } from '../../core/credentials/key-ring.ts'
 import { createTokenCallers } from '../../core/credentials/token-callers.ts'
 import type { Config } from '../../config/config.ts'
-import { createAuthenticate } from '../../core/pipeline/authenticate.ts'
-import {
-  createCheckBan,
-  createCheckDeprecation,
-  createShedLoad,
-  type Lateness,
-} from '../../core/pipeline/check-ban.ts'
-import { createForward } from '../../core/pipeline/forward.ts'
-import type { Terms } from '../../core/pipeline/exchange.ts'
-import { createAnswerPreflight, createMatchRoute } from '../../core/pipeline/match-route.ts'
-import { createReceiveBody } from '../../core/pipeline/receive-body.ts'
-import { createTakeQuota, type Charges } from '../../core/pipeline/take-quota.ts'
-import { createTakeTurn } from '../../core/pipeline/take-turn.ts'
+import type { Policy, Terms } from '../../core/pipeline/exchange.ts'
+import type { ForwardDeps } from '../../core/pipeline/forward.ts'
 import { createCors } from '../../core/rules/cors.ts'
 import { createClientAddress } from '../../core/rules/client-address.ts'
 import { createCheckFraming } from '../../core/rules/framing.ts'
@@ -35,13 +21,12 @@ import type { Upstream } from './upstream.ts'
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
 /** Parts that outlive a configuration and that a decision needs. */
-export type DecidingParts = Charges &
-  Pick<LastingParts, 'epochMs' | 'bans' | 'addresses'> &
-  Partial<Pick<LastingParts, 'shadow'>> & {
-    readonly turns: Parameters<typeof createTakeTurn>[0]
-    readonly load: Lateness
-    readonly keyRing: Pick<KeyRing, 'find'>
-  }
+export type DecidingParts = Pick<
+  Policy,
+  'lessee' | 'tally' | 'timestamps' | 'epochMs' | 'bans' | 'turns' | 'load' | 'keyRing'
+> &
+  Pick<LastingParts, 'addresses'> &
+  Partial<Pick<LastingParts, 'shadow'>>
 
 /** verifier: undefined: tokens are not accepted. */
 export function createRequestPolicy(
@@ -49,23 +34,23 @@ export function createRequestPolicy(
   parts: LastingParts,
   { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
 ) {
-  const { lessee, tally, timestamps, bans, log, metrics, epochMs } = parts
-  const { server, clients } = config
-  const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
+  const { bans, log, metrics, epochMs } = parts
+  const keyRing = createKeyRing(
+    config.clients,
+    parts.usedKeys,
+    config.server.structuredQuotaHeaders,
+  )
+  const forwarding: Omit<ForwardDeps, keyof Policy> = {
+    forwarder: upstream.forwarder,
+    upgrades: upstream.upgrades,
+    log,
+    metrics,
+    responseTimeoutMs: config.upstream.timeouts.responseMs,
+    host: config.upstream.host,
+  }
   return Object.freeze({
-    ...createDecidingStages(config, { ...parts, keyRing }, { upstream, verifier }),
-    forward: createForward({
-      forwarder: upstream.forwarder,
-      upgrades: upstream.upgrades,
-      lessee,
-      tally,
-      timestamps,
-      log,
-      metrics,
-      bodyLimitBytes: server.limits.bodyBytes,
-      responseTimeoutMs: config.upstream.timeouts.responseMs,
-      host: config.upstream.host,
-    }),
+    ...createPolicy(config, { ...parts, keyRing }, { upstream, verifier }),
+    ...forwarding,
     /** Returns why a caller who was admitted earlier would be refused now. */
     unwelcome(caller: Caller): OwnEnd | undefined {
       const { keyDigest, keyId } = caller
@@ -80,53 +65,42 @@ export function createRequestPolicy(
 /** Thousands of routes take tens of ms to build, so explanations reuse the table of the serving policy. */
 const tables = new WeakMap<Config, RouteTable>()
 
-/** Builds all stages but the last, which takes a request to a backend. upstream: see Terms. */
-export function createDecidingStages(
+/** Builds what decides a request, without what takes it to a backend. upstream: see Terms. */
+export function createPolicy(
   config: Config,
-  parts: DecidingParts,
-  { upstream, verifier }: { upstream: object; verifier: Pick<JwtVerifier, 'verify'> | undefined },
-) {
-  const { lessee, tally, timestamps, epochMs, bans, load, keyRing } = parts
-  const judgeByShadow = parts.shadow?.judgeFor(config.plans)
-  const charges = { lessee, tally, timestamps }
-  const { server, anonymous, clients, routes, unmatched } = config
-  const limiter = createAnonymousLimiter({ ...anonymous, counter: parts.addresses, now: epochMs })
+  { addresses, shadow, ...parts }: DecidingParts,
+  { upstream, verifier }: { upstream: object; verifier: Policy['verifier'] },
+): Policy {
+  const { lessee, tally, timestamps, epochMs, bans, load, turns, keyRing } = parts
+  const lasting = { lessee, tally, timestamps, epochMs, bans, load, turns, keyRing }
+  const { server, clients, plans, routes, unmatched } = config
+  const anonymous = createAnonymousLimiter({
+    perMinute: config.anonymous.perMinute,
+    counter: addresses,
+    now: epochMs,
+  })
   const isStructured = server.structuredQuotaHeaders
-  const headersOf = (view: AnonymousView): string[] => anonymousHeaders(view, isStructured)
   const table = tables.get(config) ?? compileRoutes({ routes, basePath: server.basePath })
   tables.set(config, table)
-  const cors = config.cors && createCors(config.cors)
   return {
-    ...charges,
+    ...lasting,
+    verifier,
+    table,
+    unmatched,
+    anonymous,
     terms: termsOf(config, upstream),
     checkFraming: createCheckFraming(server.limits),
     checkTarget: createCheckTarget(server.limits.urlBytes),
     clientAddress: createClientAddress(server.trustedProxies),
-    peekAnonymous: (address: string) => whenKnown(limiter.peek(address), headersOf),
-    matchRoute: createMatchRoute(table, unmatched),
-    cors,
-    answerPreflight: cors && createAnswerPreflight({ cors, table, unmatched, load }),
-    authenticate: createAuthenticate({
-      keyRing,
-      verifier,
-      tokenPolicy: {
-        callerOf: createTokenCallers({ clients, plans: config.plans, isStructured }),
-        isOverLimit: (address) => whenKnown(limiter.peek(address), ({ exceeded }) => exceeded),
-      },
-      anonymous: limiter,
-      anonymousHeaders: headersOf,
-      load,
-      epochMs,
-    }),
-    checkBan: createCheckBan(bans, charges),
-    shedLoad: createShedLoad(load, lessee),
-    checkDeprecation: createCheckDeprecation(epochMs),
-    takeQuota: createTakeQuota(charges, bans, judgeByShadow),
-    takeTurn: createTakeTurn(parts.turns),
-    receiveBody: createReceiveBody({
-      bufferedBytes: server.limits.bufferedBodyBytes,
-      bodyLimitBytes: server.limits.bodyBytes,
-    }),
+    cors: config.cors && createCors(config.cors),
+    tokenPolicy: {
+      callerOf: createTokenCallers({ clients, plans, isStructured }),
+      isOverLimit: (address) => whenKnown(anonymous.peek(address), ({ exceeded }) => exceeded),
+    },
+    anonymousHeaders: (view) => anonymousHeaders(view, isStructured),
+    judgeByShadow: shadow?.judgeFor(plans),
+    bufferedBytes: server.limits.bufferedBodyBytes,
+    bodyLimitBytes: server.limits.bodyBytes,
   }
 }
 

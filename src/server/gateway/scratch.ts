@@ -12,16 +12,15 @@ import {
 import type { Config, Limits } from '../../config/config.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
-import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
-import type { Charges } from '../../core/pipeline/take-quota.ts'
+import { createKeyRing } from '../../core/credentials/key-ring.ts'
+import type { Policy } from '../../core/pipeline/exchange.ts'
 import { createMemoryAuthority } from '../../state/memory/authority.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import type { Authority } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
-import { createDecidingStages } from './request-policy.ts'
+import { createPolicy } from './request-policy.ts'
 
 export interface ScratchOptions {
   readonly config: Config
@@ -30,16 +29,14 @@ export interface ScratchOptions {
   /** The store's Unix time in ms, by which use is counted and bans end. Default: the same. */
   readonly countedAtMs?: () => number
   /** Default: the keys of the configuration, by their digests. */
-  readonly keyRing?: Pick<KeyRing, 'find'>
-  readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
+  readonly keyRing?: Policy['keyRing']
+  readonly verifier?: Policy['verifier']
   /** What server.overload refuses at present. Default: nothing is shed. */
   readonly shed?: Shed
 }
 
-export type Scratch = ReturnType<typeof createScratch>
-
 const NO_TIMERS: Timers = { every: () => () => undefined, after: () => Promise.resolve() }
-const NO_TALLY: Charges['tally'] = {
+const NO_TALLY: Policy['tally'] = {
   admitted: () => undefined,
   refused: () => undefined,
   refunded: () => undefined,
@@ -66,13 +63,9 @@ export function createScratch(options: ScratchOptions) {
   const { keyRing = createKeyRing(config.clients, new Map(), isStructured) } = options
   const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
   const parts = { ...charges, epochMs: now, bans, addresses, load: { shed }, keyRing }
+  const turns = { of: () => turn }
   return {
-    lessee,
-    stages: createDecidingStages(
-      config,
-      { ...parts, turns: { of: () => turn } },
-      { upstream: {}, verifier },
-    ),
+    policy: createPolicy(config, { ...parts, turns }, { upstream: {}, verifier }),
     /** Sets the state; only the owner of the scratch calls these. */
     seed: {
       use: createSeedUse(authority, countedAtMs),

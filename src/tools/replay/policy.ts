@@ -63,7 +63,7 @@ export class ReplayedPolicy {
       degraded: false,
       quotaHeaders: [],
     }
-    const decision = judge(this.#scratch.stages, exchange, caller, isFree ? FREE : undefined)
+    const decision = judge(this.#scratch.policy, exchange, caller, isFree ? FREE : undefined)
     if (decision instanceof Promise) throw new Error('a scratch policy decides at once')
     if (isRefusal(decision)) return refusedBy(decision)
     if (!Number.isNaN(refundedAtMs))
@@ -85,7 +85,7 @@ export class ReplayedPolicy {
     for (let next = this.#refunds.at(-1); next !== undefined && next.atMs <= atMs;) {
       this.#refunds.pop()
       this.#nowMs = Math.floor(next.atMs)
-      this.#scratch.lessee.refund(next.caller.clientId, next.admission)
+      this.#scratch.policy.lessee.refund(next.caller.clientId, next.admission)
       next = this.#refunds.at(-1)
     }
   }

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { BanBook } from '../../../src/core/bans/ban-book.ts'
-import type { Judged } from '../../../src/core/pipeline/exchange.ts'
-import { createTakeQuota, type Charges } from '../../../src/core/pipeline/take-quota.ts'
+import type { Judged, Policy } from '../../../src/core/pipeline/exchange.ts'
+import { takeQuota } from '../../../src/core/pipeline/take-quota.ts'
 import type { Caller } from '../../../src/core/rules/credentials.ts'
 import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
 import { createMemoryBanStore, type BanStore } from '../../../src/state/bans.ts'
@@ -92,19 +92,22 @@ describe('a ban book', () => {
       const usedUp = { limit: 1, remaining: 0, resetAtSeconds: endMs / 1000, resetAfterSeconds: 1 }
       const view = { minute: usedUp, day: usedUp }
       const refused = { kind: 'refused', degraded: false, window: 'minute', view }
-      const charges = {
+      const policy = {
+        bans: book,
         lessee: { take: () => refused },
         tally: { refused: () => undefined },
         timestamps: { next: () => Number.NaN },
       }
-      const takeQuota = createTakeQuota(charges as unknown as Charges, book, undefined)
       let loggedMs: number | undefined
       for (const beforeEndMs of [2_000, 3, 2, 1]) {
         const decidedMs = endMs - aheadMs - beforeEndMs
         // The process was held up in the last request, until the next minute had begun.
         clock.nowMs = beforeEndMs === 1 ? endMs + 40 : endMs - beforeEndMs
         const exchange = { decidedMs } as Judged
-        void takeQuota(exchange, { keyId: 'a', clientId: 'a' } as Caller)
+        void takeQuota(policy as unknown as Policy, exchange, {
+          keyId: 'a',
+          clientId: 'a',
+        } as Caller)
         loggedMs = exchange.decidedMs
       }
       if (aheadMs === 0) expect(loggedMs).toBe(endMs - 1)

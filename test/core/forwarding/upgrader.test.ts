@@ -4,11 +4,7 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
-import {
-  createForward,
-  type Admitted,
-  type ForwardDeps,
-} from '../../../src/core/pipeline/forward.ts'
+import { forward, type Admitted, type ForwardDeps } from '../../../src/core/pipeline/forward.ts'
 import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
@@ -97,7 +93,7 @@ async function startFront(
   server.on('upgrade', (request, socket: Duplex, head: Buffer) => {
     const passage: Passage = { backends: [], established: false, done: false, socket }
     passages.push(passage)
-    createForward({
+    const deps = {
       forwarder,
       upgrades,
       log: { backendFailed: () => {} },
@@ -109,7 +105,8 @@ async function startFront(
       },
       responseTimeoutMs: responseMs,
       host: 'preserve',
-    } as unknown as ForwardDeps)(admit(request, socket, head, passage))
+    }
+    forward(deps as unknown as ForwardDeps, admit(request, socket, head, passage))
   })
   // Not for tunnels.
   server.timeout = 300
