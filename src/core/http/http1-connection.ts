@@ -138,7 +138,9 @@ export class Http1Connection implements ProtocolConnection {
 
   onLook(nowMs: number): void {
     if (this.#isTunnel) return
-    if (this.#response !== undefined) return this.#lookForProgress(nowMs)
+    // What could not be read has no request: once it is answered, its sender has as long as on any closing connection.
+    const isRequest = this.#request !== undefined || !this.#isAnswered
+    if (this.#response !== undefined && isRequest) return this.#lookForProgress(nowMs)
     if (nowMs < this.#deadlineMs) return
     // A closing connection, an idle one, or a refused request whose body does not come has had its answer.
     if (this.#phase !== IN_HEAD || (this.isIdle && this.#hasServed)) return this.destroy()

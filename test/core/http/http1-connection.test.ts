@@ -1,0 +1,67 @@
+/** The connection alone, on a socket of its own; how clients feel it is in test/wire. */
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { once } from 'node:events'
+import { expect, it } from 'vitest'
+import { ClientConnection } from '../../../src/core/http/connections.ts'
+import { Http1Connection } from '../../../src/core/http/http1-connection.ts'
+import type { OutgoingResponse } from '../../../src/core/http/messages.ts'
+import type { ServerParts } from '../../../src/core/http/server-parts.ts'
+import { SharedTurn } from '../../../src/core/http/shared-turn.ts'
+import { atEnd } from '../../support/ending.ts'
+
+/** More than the kernel holds for a client that does not read. */
+const MUCH_BYTES = 64 * 1024 * 1024
+
+/** Sends the text to a connection that answers everything with much, and reads nothing. */
+async function sendUnread(text: string) {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1').pause()
+  atEnd(() => void client.destroy())
+  atEnd(() => void server.close())
+  const [socket] = (await once(server, 'connection')) as [Socket]
+  const origin = { address: '', isNamed: true, proto: 'http', door: { isClosed: false } } as const
+  const answered = Promise.withResolvers<undefined>()
+  const take = (response: OutgoingResponse): void => {
+    response.send(400, ['Content-Length', String(MUCH_BYTES)], Buffer.alloc(MUCH_BYTES))
+    answered.resolve(undefined)
+  }
+  const parts = {
+    connections: { turn: new SharedTurn() },
+    events: {
+      unreadable: (_: unknown, response: OutgoingResponse) => take(response),
+      request: (request: { framed(framing: object): void }, response: OutgoingResponse) => {
+        request.framed({ body: 'none', bodyBytes: 0 })
+        take(response)
+      },
+    },
+    http1Limits: {
+      maxHeadBytes: 4_096,
+      headersMs: 5_000,
+      inactivityMs: 60_000,
+      keepAliveFields: '',
+    },
+  }
+  const accepted = new ClientConnection(socket, origin, undefined)
+  const connection = new Http1Connection(socket, accepted, parts as unknown as ServerParts)
+  client.write(text)
+  await answered.promise
+  expect(socket.writableLength).toBeGreaterThan(0)
+  /** Whether it is open after a look so much later. */
+  return (laterMs: number): boolean => {
+    connection.onLook(performance.now() + laterMs)
+    return !socket.destroyed
+  }
+}
+
+it('a client that does not read the answer to something unreadable has a second', async () => {
+  const isOpen = await sendUnread('no request\r\n\r\n')
+  expect(isOpen(500)).toBe(true)
+  expect(isOpen(1_100)).toBe(false)
+})
+
+it('one that does not read the answer to its request has the time of the inactivity', async () => {
+  const isOpen = await sendUnread('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+  expect(isOpen(50_000)).toBe(true)
+  expect(isOpen(120_000)).toBe(false)
+})
