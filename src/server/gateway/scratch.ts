@@ -3,12 +3,7 @@
  * decides requests thus answers questions about them, and changes nothing. No sockets, no files, no timers that last.
  */
 import { BanBook } from '../../core/bans/ban-book.ts'
-import {
-  createMemoryBanStore,
-  type BanStore,
-  type BanStoreListener,
-  type BanRecord,
-} from '../../state/bans.ts'
+import { createMemoryBanStore, type BanRecord } from '../../state/bans.ts'
 import type { Config, Limits } from '../../config/config.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
@@ -54,7 +49,7 @@ export function createScratch(options: ScratchOptions) {
     outage: config.store.onOutage,
     timers: NO_TIMERS,
   })
-  const { bans, seedBan } = createBans(config, countedAtMs)
+  const bans = createBans(config, countedAtMs)
   const addresses = createAddressCounter({ now })
   let turnsTaken = 0
   // No request waits for others of its client.
@@ -69,7 +64,7 @@ export function createScratch(options: ScratchOptions) {
     /** Sets the state; only the owner of the scratch calls these. */
     seed: {
       use: createSeedUse(authority, countedAtMs),
-      ban: seedBan,
+      ban: (keyId: string, ban: BanRecord) => void bans.merge(keyId, ban),
       turns: (taken: number) => void (turnsTaken = taken),
       /** Adds requests of an address in the current minute. */
       anonymous(address: string, requests: number): void {
@@ -98,22 +93,15 @@ function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number
   }
 }
 
-function createBans(config: Config, now: () => number) {
-  let listener: BanStoreListener | undefined
-  const store: BanStore = {
-    ...createMemoryBanStore(),
-    watch: (known) => void (listener = known),
-  }
+function createBans(config: Config, now: () => number): BanBook {
   const nothing = (): void => undefined
-  const observer = { strike: nothing, banned: nothing, storeLost: nothing, storeBack: nothing }
-  const bans = new BanBook({
+  return new BanBook({
     policy: config.bans,
-    store,
+    // No other process makes bans.
+    store: { ...createMemoryBanStore(), watch: nothing },
     counter: createMemoryCounter(config.bans.withinMs),
-    observer,
+    observer: { strike: nothing, banned: nothing, storeLost: nothing, storeBack: nothing },
     // Time stands still while a request is decided.
     clock: { nowMs: now, at: now },
   })
-  const seedBan = (keyId: string, ban: BanRecord): void => listener?.banned(keyId, ban)
-  return { bans, seedBan }
 }
