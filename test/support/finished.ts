@@ -1,5 +1,6 @@
 /** Requests that have ended, as metrics count them. */
 import type { Exchange } from '../../src/core/pipeline/exchange.ts'
+import { refuse, type RefusalCode } from '../../src/core/rules/refusals.ts'
 import type { RequestTimes } from '../../src/core/record/access-record.ts'
 
 export interface Finished {
@@ -7,8 +8,8 @@ export interface Finished {
   readonly plan: string | undefined
   readonly method: string
   readonly status: number
-  readonly refusal: Exchange['refusal']
-  readonly refusedWindow: Exchange['refusedWindow']
+  readonly refusal: RefusalCode | undefined
+  readonly refusedWindow: 'minute' | 'day' | undefined
   readonly deprecated: boolean
   readonly gatewayMs: number
   readonly backendMs: number | undefined
@@ -28,9 +29,14 @@ const usual: Finished = {
 
 /** What requestDone takes. */
 export function finished(more: Partial<Finished> = {}): [Exchange, RequestTimes] {
-  const { route, plan, method, deprecated, gatewayMs, backendMs, ...rest } = { ...usual, ...more }
+  const { route, plan, method, status, deprecated, gatewayMs, backendMs, ...rest } = {
+    ...usual,
+    ...more,
+  }
+  const { refusal, refusedWindow: window } = rest
   const exchange = {
-    ...rest,
+    status,
+    refusal: refusal && refuse(refusal, { window }),
     route: { name: route, deprecated },
     caller: plan === undefined ? undefined : { plan },
     request: { method },

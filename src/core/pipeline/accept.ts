@@ -48,7 +48,7 @@ function record(parts: PipelineParts, exchange: Exchange): void {
   const { caller, route, trace } = exchange
   const isTunnel = exchange.status === 101
   if (caller !== undefined) {
-    tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal)
+    tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal?.code)
     if (route?.deprecated === true) {
       const agent = fieldOf(exchange.request.rawHeaders, 'user-agent')
       tally.deprecated.called(route.name, caller.clientId, agent, nowMs)

@@ -15,7 +15,7 @@ import type { Trace } from '../record/trace.ts'
 import type { Tracing } from '../record/tracing.ts'
 import type { Lessee } from '../quota/lessee.ts'
 import type { Admission, QuotaView } from '../../state/quota.ts'
-import { isRefusal, type Refusal, type RefusalCode } from '../rules/refusals.ts'
+import { isRefusal, type Refusal } from '../rules/refusals.ts'
 import type { ClientAddressOf } from '../rules/client-address.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import type { Cors } from '../rules/cors.ts'
@@ -108,14 +108,7 @@ export interface Policy extends Charges {
 /** The fields that the stages of judge() read and write; a caller without sockets, such as a replay, provides only these. */
 export type Judged = Pick<
   Exchange,
-  | 'route'
-  | 'trace'
-  | 'decidedMs'
-  | 'admission'
-  | 'quota'
-  | 'refusedWindow'
-  | 'degraded'
-  | 'quotaHeaders'
+  'route' | 'trace' | 'decidedMs' | 'admission' | 'quota' | 'degraded' | 'quotaHeaders'
 > &
   Partial<Pick<Exchange, 'shadow'>>
 
@@ -185,7 +178,6 @@ export class Exchange {
   shadow: ShadowCharge | undefined
   /** The client's quota; undefined before the decision and in a degraded mode. Written by setQuota() too. */
   quota: QuotaView | undefined
-  refusedWindow: 'minute' | 'day' | undefined
   /** The store was away and the request was decided without it. */
   degraded = false
   /** Quota header fields of the answer, flat. Written by whichever of pipeline, authenticate, check-ban and take-quota decided last. */
@@ -218,8 +210,7 @@ export class Exchange {
   // respond
   /** Status sent, 101 for a tunnel; 0 before. Written by forward for what it passes on, by accept as 499 when the client left before. */
   status = 0
-  refusal: RefusalCode | undefined
-  refusedWith: Refusal | undefined
+  refusal: Refusal | undefined
   /** Why the request was refused or failed, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
 

@@ -25,8 +25,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
   const { response } = exchange
   // The first refusal stands: a body may break off while the request is still being decided.
   if (exchange.refusal !== undefined) return
-  exchange.refusal = refusal.code
-  exchange.refusedWith = refusal
+  exchange.refusal = refusal
   exchange.cause = refusal.cause
   if (response.headersSent || response.destroyed) return void response.destroy()
   const kind = refusalKinds[refusal.code]

@@ -123,7 +123,6 @@ function deny(exchange: Judged, caller: Caller, decided: Denial): Refusal {
     answers.set(caller, latest)
   }
   exchange.quota = decided.view
-  exchange.refusedWindow = decided.window
   exchange.quotaHeaders = latest.headers
   return latest.refusal
 }

@@ -26,7 +26,7 @@ export function accessFields(
   exchange: Exchange,
   { nowMs, totalMs, gatewayMs, backendMs }: RequestTimes,
 ) {
-  const { caller, quota, decidedMs, refundedMs } = exchange
+  const { caller, quota, decidedMs, refundedMs, refusal } = exchange
   const owner = caller ?? exchange.refusedCaller
   return {
     event: 'access',
@@ -50,12 +50,12 @@ export function accessFields(
     address: exchange.clientAddress,
     minuteLeft: quota?.minute.remaining,
     dayLeft: quota?.day.remaining,
-    refusal: exchange.refusal,
+    refusal: refusal?.code,
     cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
     tunnelEnd: exchange.tunnelEnd,
     degraded: exchange.degraded ? true : undefined,
     // A replay of the log needs these; they do not follow from the other fields.
-    window: quota === undefined ? exchange.refusedWindow : undefined,
+    window: quota === undefined ? refusal?.window : undefined,
     agoMs: decidedMs === undefined ? undefined : micros(nowMs - decidedMs),
     refundAgoMs: refundedMs === undefined ? undefined : micros(nowMs - refundedMs),
     rev: decidedMs === undefined ? undefined : exchange.terms.revision,

@@ -122,7 +122,8 @@ function requestLines(
   return {
     /** Writes one line per request, at the level of its refusal, unless access lines are switched off. */
     access(exchange: Exchange, times: RequestTimes): void {
-      const { refusal, caller } = exchange
+      const { caller } = exchange
+      const refusal = exchange.refusal?.code
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
       if (!style.access || !out.isEnabled(level)) return
       // A flood must not fill the disk. The budgets are separate, so that anonymous requests suppress no client's lines, and

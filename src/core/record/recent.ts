@@ -111,7 +111,7 @@ export class RecentDecisions {
     noted.route = one.route?.name
     noted.caller = one.caller ?? one.refusedCaller
     noted.status = one.status
-    noted.refusal = one.refusedWith
+    noted.refusal = one.refusal
     noted.quota = one.quota
     noted.backend = one.backend
     noted.gatewayMs = gatewayMs

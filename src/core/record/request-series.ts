@@ -119,7 +119,7 @@ export class RequestSeries {
     route.gateway.observe(gatewayMs / 1000)
     // The lifetime of a tunnel is no answer time.
     if (backendMs !== undefined && status !== 101) route.backend.observe(backendMs / 1000)
-    if (refusal !== undefined) this.#countRefusal(plan, refusal, one.refusedWindow ?? 'none')
+    if (refusal !== undefined) this.#countRefusal(plan, refusal.code, refusal.window ?? 'none')
     if (one.route?.deprecated === true) plan.deprecated++
   }
 

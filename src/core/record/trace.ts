@@ -128,7 +128,7 @@ export class Trace implements TraceParent {
         'network.protocol.version': request.httpVersion === '2.0' ? '2' : request.httpVersion,
         'tollgate.client': caller?.clientId,
         'tollgate.plan': caller?.plan,
-        'tollgate.refusal': refusal,
+        'tollgate.refusal': refusal?.code,
         'tollgate.request.id': exchange.id,
       },
     }

@@ -59,7 +59,6 @@ export class ReplayedPolicy {
       decidedMs: undefined,
       admission: undefined,
       quota: undefined,
-      refusedWindow: undefined,
       degraded: false,
       quotaHeaders: [],
     }

@@ -3,6 +3,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { createLog, type Log, type LogOptions } from '../../../src/core/record/log.ts'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
+import { refuse, type RefusalCode } from '../../../src/core/rules/refusals.ts'
 import { passing } from '../../support/log-lines.ts'
 import { temporaryFile } from '../../support/processes.ts'
 
@@ -20,14 +21,19 @@ const parse = (line: string | undefined): Line => JSON.parse(line ?? 'null') as 
 const times = { nowMs: Date.now(), totalMs: 4.7, gatewayMs: 0.1234568, backendMs: 4.5765432 }
 const window = { limit: 300, resetAtSeconds: 1_800_000_000, resetAfterSeconds: 10 }
 
-const exchange = (more: Partial<Exchange> & { method?: string } = {}) =>
+interface More extends Partial<Omit<Exchange, 'refusal'>> {
+  readonly method?: string
+  readonly refusal?: RefusalCode
+  readonly window?: 'minute' | 'day'
+}
+
+const exchange = ({ refusal, window: by, ...more }: More = {}) =>
   ({
     id: '0123456789abcdef',
     process: undefined,
     terms: { revision: '3f9c21' },
     decidedMs: undefined,
     refundedMs: undefined,
-    refusedWindow: undefined,
     request: { method: more.method ?? 'GET', receivedBytes: 0 },
     clientAddress: '192.0.2.17',
     path: '/v1/pets',
@@ -44,7 +50,7 @@ const exchange = (more: Partial<Exchange> & { method?: string } = {}) =>
     backend: 'http://10.0.0.1:3000',
     retried: undefined,
     trace: undefined,
-    refusal: undefined,
+    refusal: refusal && refuse(refusal, { window: by }),
     cause: undefined,
     ...more,
   }) as Exchange
@@ -87,7 +93,7 @@ describe('the access line', () => {
     const { log, lines } = logs()
     const decidedMs = Date.now() - 5
     log.access(exchange({ decidedMs: decidedMs + 0.002, refundedMs: decidedMs + 1.001 }), times)
-    const refused = { refusal: 'rate_limit_exceeded', refusedWindow: 'day', decidedMs } as const
+    const refused = { refusal: 'rate_limit_exceeded', window: 'day', decidedMs } as const
     log.access(exchange({ ...refused, process: '0123456789abcdef', quota: undefined }), times)
     log.access(exchange(refused), times)
     const [first, second, third] = lines.map(parse)
