@@ -7,7 +7,6 @@ import { Exchange, type Policy } from '../../core/pipeline/exchange.ts'
 import { matchRoute } from '../../core/pipeline/match-route.ts'
 import { walk } from '../../core/pipeline/pipeline.ts'
 import { giveUp, STORE_LOST } from '../../core/pipeline/take-quota.ts'
-import type { Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { readOffer } from '../../core/rules/websocket.ts'
@@ -31,19 +30,15 @@ const UNSENT = { begin: () => true, send: () => {}, takenBytes: 0 }
 const NO_CONNECTIONS = { prove: () => undefined }
 const ID = createRequestId(0, new Uint8Array(8))
 
-export interface WalkOptions {
-  /** Scheme of the listener. */
-  readonly proto: 'http' | 'https'
-  /** Called first, with the address key under which unauthenticated requests count. */
-  onAddress(addressKey: string): void
-  /** Called once the caller is authenticated, before anything is decided about them. */
-  onCaller(caller: Caller): Promise<void>
-}
-
+/**
+ * policy: its state belongs to this question alone. proto: scheme of the listener. onAddress: called first, with the address key
+ * under which unauthenticated requests count.
+ */
 export async function walkThrough(
   policy: Policy,
   question: Question,
-  { proto, onAddress, onCaller }: WalkOptions,
+  proto: 'http' | 'https',
+  onAddress: (addressKey: string) => void,
 ): Promise<Walked> {
   const request = requestOf(question)
   const framing = policy.checkFraming(request)
@@ -56,7 +51,7 @@ export async function walkThrough(
   }
   const exchange = new Exchange(ID, arrival, framing, policy)
   onAddress(exchange.addressKey)
-  const end = await walk({ ...policy, onCaller }, NO_CONNECTIONS, exchange, framing)
+  const end = await walk(policy, NO_CONNECTIONS, exchange, framing)
   const admitted = isRefusal(end) ? undefined : end
   const isUpgrade = admitted?.framing.websocket === true && exchange.route?.websocket === true
   const refusal = [end, isUpgrade && readOffer(request.rawHeaders)].find(isRefusal)

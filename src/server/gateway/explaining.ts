@@ -1,8 +1,7 @@
 /** Explains why a request is or was answered as it is: it runs the stages of a configuration on a scratch of the current state. */
 import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
-import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import { createKeyRing, type KeyRing } from '../../core/credentials/key-ring.ts'
+import { createKeyRing } from '../../core/credentials/key-ring.ts'
 import { explanationOf, type FindLocations } from '../../insight/explain/explanation.ts'
 import {
   knownThen,
@@ -13,6 +12,7 @@ import {
 import type { CallerKnown, Known, Question } from '../../insight/explain/question.ts'
 import { STAND_IN, walkThrough } from '../../insight/explain/walk.ts'
 import type { BanRecord } from '../../state/bans.ts'
+import type { Policy } from '../../core/pipeline/exchange.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { tokenVerifier } from './read-token.ts'
 import { createScratch } from './scratch.ts'
@@ -20,7 +20,7 @@ import { createScratch } from './scratch.ts'
 interface ExplainOptions {
   /** Default: the explanation does not say where a setting stands. */
   readonly findLocations?: FindLocations | undefined
-  readonly verifier?: Pick<JwtVerifier, 'verify'> | undefined
+  readonly verifier?: Policy['verifier']
 }
 
 /** Charges and changes nothing but the scratch. */
@@ -31,31 +31,30 @@ export async function explain(
   { findLocations, verifier }: ExplainOptions = {},
 ): Promise<Explanation> {
   const { atMs } = question
-  const now = (): number => atMs
-  const { shed = 'nothing' } = known
-  const keyRing = ringWith(config, question.keyId)
+  const { shed = 'nothing', anonymousUsed = 0 } = known
   let caller: Caller | undefined
   let callerKnown: CallerKnown = {}
   const countedAtMs = (): number => callerKnown.countedAtMs ?? atMs
-  const scratch = createScratch({ config, now, countedAtMs, verifier, shed, keyRing })
-  const { seed, policy } = scratch
+  const scratch = createScratch({ config, now: () => atMs, countedAtMs })
+  const { seed } = scratch
+  const onCaller = async (believed: Caller): Promise<void> => {
+    caller = believed
+    callerKnown = (await known.ofCaller?.(believed)) ?? {}
+    const { use, ban, standings } = callerKnown
+    if (use !== undefined) seed.use(believed.clientId, believed.limits, use)
+    // The request may come to the process that has the most left.
+    if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
+    if (ban === undefined) return
+    seed.ban(believed.keyId, ban)
+    // A ban is answered from the known use of the windows, without asking.
+    await policy.lessee.peek(believed.clientId, believed.limits)
+  }
+  const keyRing = ringWith(config, question.keyId)
+  const policy: Policy = { ...scratch.policy, keyRing, verifier, load: { shed }, onCaller }
   const proto = config.server.tls === undefined ? 'http' : 'https'
-  const walked = await walkThrough(policy, question, {
-    proto,
-    onAddress: (addressKey) => seed.anonymous(addressKey, known.anonymousUsed ?? 0),
-    onCaller: async (believed) => {
-      caller = believed
-      callerKnown = (await known.ofCaller?.(believed)) ?? {}
-      const { use, ban, standings } = callerKnown
-      if (use !== undefined) seed.use(believed.clientId, believed.limits, use)
-      // The request may come to the process that has the most left.
-      if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
-      if (ban === undefined) return
-      seed.ban(believed.keyId, ban)
-      // A ban is answered from the known use of the windows, without asking.
-      await policy.lessee.peek(believed.clientId, believed.limits)
-    },
-  })
+  const walked = await walkThrough(policy, question, proto, (addressKey) =>
+    seed.anonymous(addressKey, anonymousUsed),
+  )
   await scratch.close()
   return explanationOf({ config, question, known, walked, caller, callerKnown }, findLocations)
 }
@@ -75,7 +74,7 @@ export async function explainPast(
 }
 
 /** Finds the key that was named by its id, as if it had been sent. */
-function ringWith({ clients, server }: Config, keyId: string | undefined): Pick<KeyRing, 'find'> {
+function ringWith({ clients, server }: Config, keyId: string | undefined): Policy['keyRing'] {
   const ring = createKeyRing(clients, new Map(), server.structuredQuotaHeaders)
   const named = keyId === undefined ? undefined : clients.keyById(keyId)
   return {

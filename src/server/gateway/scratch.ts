@@ -7,13 +7,11 @@ import { createMemoryBanStore, type BanRecord } from '../../state/bans.ts'
 import type { Config, Limits } from '../../config/config.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
-import { createKeyRing } from '../../core/credentials/key-ring.ts'
 import type { Policy } from '../../core/pipeline/exchange.ts'
 import { createMemoryAuthority } from '../../state/memory/authority.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import type { Authority } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
-import type { Shed } from '../../core/rules/overload.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { createPolicy } from './request-policy.ts'
 
@@ -23,11 +21,6 @@ export interface ScratchOptions {
   readonly now: () => number
   /** The store's Unix time in ms, by which use is counted and bans end. Default: the same. */
   readonly countedAtMs?: () => number
-  /** Default: the keys of the configuration, by their digests. */
-  readonly keyRing?: Policy['keyRing']
-  readonly verifier?: Policy['verifier']
-  /** What server.overload refuses at present. Default: nothing is shed. */
-  readonly shed?: Shed
 }
 
 const NO_TIMERS: Timers = { every: () => () => undefined, after: () => Promise.resolve() }
@@ -36,10 +29,11 @@ const NO_TALLY: Policy['tally'] = {
   refused: () => undefined,
   refunded: () => undefined,
 }
+const NOTHING = { keyRing: { find: () => undefined }, load: { shed: 'nothing' } } as const
 const SEED = 'seed'
 
-export function createScratch(options: ScratchOptions) {
-  const { config, now, countedAtMs = now, shed = 'nothing', verifier } = options
+/** Its policy knows no keys and no tokens, and sheds nothing. */
+export function createScratch({ config, now, countedAtMs = now }: ScratchOptions) {
   // No client is dropped: one that is forgotten would have all of its day again.
   const authority = createMemoryAuthority({ clock: { epochMs: countedAtMs }, maxClients: Infinity })
   const lessee = new Lessee({
@@ -54,13 +48,11 @@ export function createScratch(options: ScratchOptions) {
   let turnsTaken = 0
   // No request waits for others of its client.
   const turn = { take: (limit: number) => turnsTaken < limit, giveBack: () => {} }
-  const { structuredQuotaHeaders: isStructured } = config.server
-  const { keyRing = createKeyRing(config.clients, new Map(), isStructured) } = options
-  const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
-  const parts = { ...charges, epochMs: now, bans, addresses, load: { shed }, keyRing }
   const turns = { of: () => turn }
+  const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
+  const parts = { ...charges, ...NOTHING, epochMs: now, bans, addresses, turns }
   return {
-    policy: createPolicy(config, { ...parts, turns }, { upstream: {}, verifier }),
+    policy: createPolicy(config, parts, { upstream: {}, verifier: undefined }),
     /** Sets the state; only the owner of the scratch calls these. */
     seed: {
       use: createSeedUse(authority, countedAtMs),
