@@ -6,6 +6,7 @@ import {
   isIdempotent,
   speaksAgainstBackend,
 } from '../rules/backend-failure.ts'
+import type { Log } from '../record/log.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Asker, type Waiter } from './line.ts'
 import { countOutcome, type Backend, type Outcome, type Sender } from './backend.ts'
@@ -24,13 +25,7 @@ const NAMED_EVERY_MS = 60_000
 const moreForOthersMs = 1_000
 
 /** Each change of a backend's health is reported once. */
-export interface BackendObserver {
-  /** forMs: how long the backend is ejected; undefined: it is not ejected. */
-  backendDown(line: { backend: string; cause: string; forMs: number | undefined }): void
-  backendUp(line: { backend: string; downMs: number }): void
-  /** The backend sent bytes that no request had asked for. */
-  backendSurplus(line: { backend: string }): void
-}
+export type BackendObserver = Pick<Log, 'backendDown' | 'backendUp' | 'backendSurplus'>
 
 export class Balancer {
   readonly backends: readonly Backend[]

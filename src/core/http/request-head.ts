@@ -1,5 +1,5 @@
 /** Reads and writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
-
+import type { ForwardJob } from '../forwarding/engine.ts'
 import { fieldOf, isFieldName } from '../rules/field-names.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { kinds, persists, readFields, TARGET, TOKEN } from './field-lines.ts'
@@ -9,16 +9,7 @@ import { malformed, type Syntax } from './message-reader.ts'
 /** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
-/** The parts of a request head. */
-export interface RequestParts {
-  readonly method: string
-  /** Target in origin form, passed on byte for byte. */
-  readonly target: string
-  /** All header fields as a flat name, value array. */
-  readonly headers: readonly string[]
-  /** undefined: there is none. */
-  readonly body: object | undefined
-}
+type RequestParts = Pick<ForwardJob, 'method' | 'target' | 'headers' | 'body'>
 
 export interface WrittenHead {
   /** The head, which must be written as latin1. */

@@ -32,15 +32,13 @@ import type { UniqueTimestamps } from '../record/access-record.ts'
 import type { ClientTurns } from './take-turn.ts'
 
 /** Parts that all requests share, whatever configuration they began under. */
-export interface PipelineParts {
+export interface PipelineParts extends Charges {
   readonly connections: Connections
   readonly requestId: RequestIdOf
   readonly log: Log
   readonly metrics: Metrics
   readonly tracing: Tracing
-  readonly lessee: Lessee
   readonly tally: Tally
-  readonly timestamps: UniqueTimestamps
   readonly recent: RecentDecisions
   /** Written by the front door alone. */
   isDraining: boolean
@@ -112,7 +110,7 @@ export type Judged = Pick<
 > &
   Partial<Pick<Exchange, 'shadow'>>
 
-const NO_HEADERS: readonly string[] = []
+export const NO_HEADERS: readonly string[] = []
 
 /** Each field is written by the stage it stands under, and by those that its comment names. */
 export class Exchange {
@@ -157,8 +155,6 @@ export class Exchange {
   trace: Trace | undefined
   /** Header fields that let a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
   corsHeaders = NO_HEADERS
-  /** Strict-Transport-Security of the answer; undefined: none. */
-  hsts: string | undefined
   /** Request target as received, where the request is refused before its path was found sound; for the log alone. */
   target: string | undefined
 

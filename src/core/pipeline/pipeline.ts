@@ -34,8 +34,6 @@ export function handle(
     const fields = isRefusal(framing) ? undefined : arrival.request.rawHeaders
     exchange.trace = tracing.begin(fields, exchange.peerTrusted)
   }
-  // RFC 6797 7.2: never over plain HTTP, where anybody could have answered.
-  if (arrival.connection.origin.proto === 'https') exchange.hsts = policy.terms.hsts
   const end = (outcome: End): void => {
     if (outcome === undefined) return
     if (!isRefusal(outcome)) return forward(policy, outcome)

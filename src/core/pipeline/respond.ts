@@ -1,9 +1,8 @@
 /** Writes every answer that the gateway itself makes. */
-import type { Exchange } from './exchange.ts'
+import { NO_HEADERS, type Exchange } from './exchange.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { VIA } from '../rules/field-names.ts'
 
-const NO_HEADERS: readonly string[] = []
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */
 const DRAINED_BODY_BYTES = 65_536
 
@@ -16,7 +15,10 @@ export function gatewayHeaders(exchange: Exchange): string[] {
   for (const text of exchange.quotaHeaders) headers.push(text)
   for (const text of exchange.route?.lifecycleHeaders ?? NO_HEADERS) headers.push(text)
   for (const text of exchange.corsHeaders) headers.push(text)
-  if (exchange.hsts !== undefined) headers.push('Strict-Transport-Security', exchange.hsts)
+  const { hsts } = exchange.terms
+  // RFC 6797 7.2: never over plain HTTP, where anybody could have answered.
+  if (hsts !== undefined && exchange.connection.origin.proto === 'https')
+    headers.push('Strict-Transport-Security', hsts)
   return headers
 }
 

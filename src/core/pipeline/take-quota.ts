@@ -1,5 +1,5 @@
 /** Charges a request in both windows or in neither, and puts the client's quota into the headers. */
-import type { Charges, Exchange, Judged, Policy } from './exchange.ts'
+import { NO_HEADERS, type Charges, type Exchange, type Judged, type Policy } from './exchange.ts'
 import type { Admission, QuotaDecision, QuotaView } from '../../state/quota.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
@@ -13,7 +13,6 @@ export const STORE_LOST = refuse('service_unavailable', {
   // The store is back soon, or another process has tokens left.
   retryAfterSeconds: 1,
 })
-const NO_HEADERS: readonly string[] = []
 
 export function takeQuota(
   policy: Policy,

@@ -19,7 +19,7 @@ const mayHoldSecrets = /[?#@]/
 const withoutSecrets = (target: string): string =>
   target.replace(/[?#].*/s, '').replace(userinfo, '$1')
 const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
-const micros = (ms: number): number => Math.round(ms * 1000) / 1000
+export const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 
 /** Strings from clients may hold anything: they are cut and escaped. */
 export function accessFields(

@@ -6,7 +6,7 @@ import { hashText } from '../../config/clients/index-slots.ts'
 import type { WindowName } from '../../config/time.ts'
 import type { SeenUse } from './tally.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
-import { loggedPath, type RequestTimes } from './access-record.ts'
+import { loggedPath, micros, type RequestTimes } from './access-record.ts'
 import { plainText } from './line-writer.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
@@ -179,8 +179,8 @@ export class RecentDecisions {
       minute: useOf(quota?.minute),
       day: useOf(quota?.day),
       backend,
-      gatewayMs: rounded(noted.gatewayMs),
-      backendMs: backendMs === undefined ? null : rounded(backendMs),
+      gatewayMs: micros(noted.gatewayMs),
+      backendMs: backendMs === undefined ? null : micros(backendMs),
       charge: noted.charge,
       degraded: noted.degraded,
       cause: cause === undefined ? null : plainText(cause, 200),
@@ -205,8 +205,6 @@ class Ring {
 }
 
 const copied = (text: string): string => Buffer.from(text.slice(0, 2 * TARGET_CHARS)).toString()
-
-const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
 
 const useOf = (window: WindowView | undefined): SeenUse | null =>
   window === undefined ? null : { used: window.limit - window.remaining, limit: window.limit }

@@ -53,6 +53,7 @@ const startBackend = (respond: () => Answer): Promise<RawBackend> => startRawBac
 function admit(request: IncomingMessage, socket: Duplex, head: Buffer, passage: Passage): Admitted {
   const exchange = {
     id: 'r1',
+    terms: {},
     request: Object.assign(request, { takeOver: () => ({ socket, head }) }),
     response: { headersSent: false, send: () => void (passage.done = true) },
     route: { websocket: true },
