@@ -86,29 +86,29 @@ export function walk(
   if (unrouted === OUTSIDE) return beforeAuthentication(policy, exchange, unrouted)
   const preflight = answerPreflight(policy, exchange, target.path)
   if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
-  return unlessRefused(authenticate(policy, exchange, framing), (caller) => {
+  return whenKnown<Caller | Refusal, End>(authenticate(policy, exchange, framing), (caller) => {
+    if (isRefusal(caller)) return caller
     connections.prove(exchange.connection)
-    return unlessRefused(judge(policy, exchange, caller, unrouted), () =>
-      unlessRefused(takeTurn(policy, exchange, caller), () =>
-        unlessRefused(receiveBody(policy, exchange), () => ({
-          exchange,
-          framing,
-          target: target.raw,
-          caller,
-        })),
-      ),
-    )
+    return admit(policy, { exchange, framing, target: target.raw, caller }, unrouted)
   })
 }
 
-/** Goes on with what a stage has let pass, in the same call where it is known at once. */
-function unlessRefused<Passed>(
-  answer: Passed | Refusal | Promise<Passed | Refusal>,
-  goOn: (passed: Passed) => End | Promise<End>,
-): End | Promise<End> {
-  if (answer instanceof Promise)
-    return answer.then((known) => (isRefusal(known) ? known : goOn(known)))
-  return isRefusal(answer) ? answer : goOn(answer)
+/** Goes on with an authenticated request. It and the next two make a closure only where something is awaited. */
+function admit(policy: Policy, admitted: Admitted, unrouted: Refusal | undefined) {
+  const charged = judge(policy, admitted.exchange, admitted.caller, unrouted)
+  if (!(charged instanceof Promise)) return isRefusal(charged) ? charged : enter(policy, admitted)
+  return charged.then((known) => (isRefusal(known) ? known : enter(policy, admitted)))
+}
+
+function enter(policy: Policy, admitted: Admitted): End | Promise<End> {
+  const turn = takeTurn(policy, admitted.exchange, admitted.caller)
+  if (!(turn instanceof Promise)) return turn ?? receive(policy, admitted)
+  return turn.then((refusal) => refusal ?? receive(policy, admitted))
+}
+
+function receive(policy: Policy, admitted: Admitted): End | Promise<End> {
+  const received = receiveBody(policy, admitted.exchange)
+  return received === undefined ? admitted : received.then((refusal) => refusal ?? admitted)
 }
 
 /** Decides whether a caller is let through, and charges it then. routeRefusal: the result of match-route. */
