@@ -1,5 +1,5 @@
 /**
- * Takes a request through all stages. Their order is decided here; `refusalsOf` of insight/explain/walk.ts lists it once more, for
+ * Takes a request through all stages. Their order is decided here; `finders` of insight/explain/findings.ts lists it once more, for
  * explanations.
  */
 import type { Log } from '../record/log.ts'

@@ -10,6 +10,7 @@ import { giveUp, STORE_LOST } from '../../core/pipeline/take-quota.ts'
 import { isRefusal, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { readOffer } from '../../core/rules/websocket.ts'
+import { finders } from './findings.ts'
 import type { Question } from './question.ts'
 
 export interface Walked {
@@ -72,9 +73,11 @@ export async function walkThrough(
   return { exchange, verdicts, refusal, decidedBy }
 }
 
-/** Stages in the order in which a request meets them, with their refusals; all others belong to `accept`. */
-const refusalsOf: Readonly<Record<StageName, readonly RefusalCode[]>> = {
-  accept: [],
+/** Stages in the order in which a request meets them. */
+export const stageNames = Object.keys(finders) as readonly StageName[]
+
+/** Refusals by stage; all others belong to `accept`. */
+const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {
   'match-route': ['not_found', 'method_not_allowed'],
   authenticate: ['missing_api_key', 'invalid_api_key'],
   'check-ban': ['api_key_banned'],
@@ -86,8 +89,6 @@ const refusalsOf: Readonly<Record<StageName, readonly RefusalCode[]>> = {
   forward: ['bad_gateway', 'service_unavailable', 'gateway_timeout'],
 }
 
-export const stageNames = Object.keys(refusalsOf) as readonly StageName[]
-
 /** Returns the stage that refuses so. */
 export function refusingStage(
   code: RefusalCode,
@@ -95,7 +96,7 @@ export function refusingStage(
   isAuthenticated: boolean,
 ): StageName {
   if (cause === STORE_LOST.cause) return 'take-quota'
-  const stage = stageNames.find((name) => refusalsOf[name].includes(code)) ?? 'accept'
+  const stage = stageNames.find((name) => refusalsOf[name]?.includes(code)) ?? 'accept'
   // An authenticated request has passed `accept`, so what is malformed is its WebSocket handshake.
   if (isAuthenticated) return stage === 'accept' ? 'forward' : stage
   if (stage === 'match-route') return stage
