@@ -14,7 +14,7 @@ export async function refuseUnparsed(
   [{ current, origin }, response, refusal, seen]: Parameters<ServerEvents['unreadable']>,
 ): Promise<void> {
   if (current !== undefined) return interrupt(parts, current, refusal)
-  parts.metrics.refusedUnparsed(refusal.code)
+  parts.metrics.requests.refusedUnparsed(refusal.code)
   const { address, proto } = origin
   const id = parts.requestId(undefined)
   const target = /^[A-Z]{1,32} (\S+)/.exec(seen)?.[1]

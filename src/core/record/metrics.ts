@@ -13,7 +13,6 @@ import { handshakeFaults } from '../http/tls-server.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
-import type { RefusalCode } from '../rules/refusals.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
 import type { RequestTimes } from './access-record.ts'
 import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
@@ -38,18 +37,15 @@ export function createMetrics({
   readonly whole?: WholeGateway
 }) {
   const registry = new MetricRegistry()
-  const requests = requestMetrics(registry, names)
   if (whole !== undefined) addWholeGateway(registry, whole)
   return {
-    ...requests,
+    ...requestMetrics(registry, names),
     ...connectionMetrics(registry),
     ...backendMetrics(registry),
     ...quotaMetrics(registry),
     ...credentialMetrics(registry),
     ...processMetrics(registry, version),
     ...lossMetrics(registry),
-    /** Takes the names of a new configuration. */
-    use: (next: ConfigNames) => requests.requests.use(next),
     snapshot: () => registry.snapshot(),
   }
 }
@@ -72,8 +68,6 @@ function requestMetrics(registry: MetricRegistry, names: ConfigNames) {
       inFlight--
       series.add(one, times)
     },
-    /** Counts the refusal of something that never became a request. */
-    refusedUnparsed: (code: RefusalCode) => series.refusedUnparsed(code),
   }
 }
 

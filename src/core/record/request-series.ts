@@ -123,6 +123,7 @@ export class RequestSeries {
     if (one.route?.deprecated === true) plan.deprecated++
   }
 
+  /** Counts the refusal of something that never became a request. */
   refusedUnparsed(code: RefusalCode): void {
     this.#countRefusal(this.#plan(this.#unmatched, undefined), code, 'none')
   }

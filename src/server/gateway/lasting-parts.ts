@@ -73,7 +73,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     use(config: Config): void {
       current = config
       log.use(config.log)
-      metrics.use(configNames(config))
+      metrics.requests.use(configNames(config))
       tracing.use(config.telemetry)
       bans.use(config.bans)
       load.limitMs = config.server.overload.lagMs

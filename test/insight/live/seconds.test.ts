@@ -46,7 +46,7 @@ describe('one process', () => {
   })
 
   it('tells no less than nothing where routes have gone', () => {
-    metrics.use({ ...names, routes: ['b'] })
+    metrics.requests.use({ ...names, routes: ['b'] })
     metrics.requestDone(...finished({ route: 'b' }))
     expect(take(12)).toMatchObject({ requests: 1 })
   })
