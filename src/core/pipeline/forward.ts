@@ -18,6 +18,7 @@ import type { Charges, Exchange } from './exchange.ts'
 import { gatewayHeaders, respond } from './respond.ts'
 import { giveUp } from './take-quota.ts'
 
+/** A WebSocket keeps these for days, so they are kept small: a policy keeps all clients. */
 export interface ForwardDeps extends Charges {
   readonly forwarder: Forwarder
   readonly upgrades: UpgradeEngine

@@ -23,7 +23,7 @@ import { takeTurn } from './take-turn.ts'
 /** Takes a request to its end, in the same call where nothing has to be awaited; never throws or rejects. */
 export function handle(
   parts: PipelineParts,
-  policy: Policy & ForwardDeps,
+  policy: Policy & { readonly forwarding: ForwardDeps },
   arrival: Arrival,
 ): Promise<void> | undefined {
   const { connections, log, tracing } = parts
@@ -36,7 +36,7 @@ export function handle(
   }
   const end = (outcome: End): void => {
     if (outcome === undefined) return
-    if (!isRefusal(outcome)) return forward(policy, outcome)
+    if (!isRefusal(outcome)) return forward(policy.forwarding, outcome)
     giveUp(policy, exchange)
     respond(exchange, outcome)
   }

@@ -34,23 +34,27 @@ export function createRequestPolicy(
   parts: LastingParts,
   { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
 ) {
-  const { bans, log, metrics, epochMs } = parts
+  const { lessee, tally, timestamps, bans, log, metrics, epochMs } = parts
   const keyRing = createKeyRing(
     config.clients,
     parts.usedKeys,
     config.server.structuredQuotaHeaders,
   )
-  const forwarding: Omit<ForwardDeps, keyof Policy> = {
+  const forwarding: ForwardDeps = {
     forwarder: upstream.forwarder,
     upgrades: upstream.upgrades,
+    lessee,
+    tally,
+    timestamps,
     log,
     metrics,
+    bodyLimitBytes: config.server.limits.bodyBytes,
     responseTimeoutMs: config.upstream.timeouts.responseMs,
     host: config.upstream.host,
   }
   return Object.freeze({
     ...createPolicy(config, { ...parts, keyRing }, { upstream, verifier }),
-    ...forwarding,
+    forwarding,
     /** Returns why a caller who was admitted earlier would be refused now. */
     unwelcome(caller: Caller): OwnEnd | undefined {
       const { keyDigest, keyId } = caller
