@@ -68,12 +68,12 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they only go down. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_315,
-  tools: 4_614,
-  server: 3_291,
-  admin: 5_382,
-  insight: 3_501,
-  core: 15_299,
+  cli: 4_314,
+  tools: 4_613,
+  server: 3_241,
+  admin: 5_378,
+  insight: 3_464,
+  core: 15_251,
   state: 4_742,
   config: 4_336,
 }
