@@ -17,6 +17,7 @@ const executable = join(folder, 'node_modules', name, 'bin/node')
 /** SQLite, sockets and parsers from within, packed logs. */
 const files = [
   'test/core/http/node-internals',
+  'test/contract/forwarder-http-proxy-3',
   'test/tools/log-files/reading',
   'test/process/store-file',
   'test/state/sqlite/file',

@@ -12,3 +12,13 @@ export function strikeCounter(
   if (redis === undefined) return createMemoryCounter(withinMs)
   return createRedisCounter(redis, { keyPrefix: 't:strikes', withinMs, timeoutMs })
 }
+
+export const banPolicy = {
+  strikes: 3,
+  withinMs: 60_000,
+  graceMs: 1_000,
+  durationMs: 60_000,
+  growth: 2,
+  maxDurationMs: 86_400_000,
+  forgetAfterMs: 86_400_000,
+}

@@ -8,20 +8,11 @@ import { createMemoryBanStore, type BanStore } from '../../../src/state/bans.ts'
 import { serversAt } from '../../support/redis-servers.ts'
 import { connectRedis, type RedisStore } from '../../../src/state/redis/redis.ts'
 import { storeClock } from '../../support/store-clock.ts'
-import { strikeCounter } from '../../support/strike-counter.ts'
+import { banPolicy as policy, strikeCounter } from '../../support/strike-counter.ts'
 import { startRedisServer } from '../../support/redis-server.ts'
 
 const minute = 60_000
 const hour = 60 * minute
-const policy = {
-  strikes: 3,
-  withinMs: minute,
-  graceMs: 1000,
-  durationMs: minute,
-  growth: 2,
-  maxDurationMs: 24 * hour,
-  forgetAfterMs: 24 * hour,
-}
 const startMs = 1_790_000_000_000
 const until = (condition: () => void) => vi.waitFor(condition, { timeout: 30_000, interval: 25 })
 const closings: (() => Promise<void>)[] = []

@@ -1,5 +1,4 @@
 /** What the contract of the engines leaves to this one: its connections from turn to turn of the event loop. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { createDirectEngine } from '../../../src/core/forwarding/direct/engine.ts'
@@ -44,26 +43,6 @@ describe('an idle connection', () => {
       expect(await front.get('/second', POST)).toMatchObject({ status: 200, body: '/second' })
     }
     expect(backend.requests).toHaveLength(40)
-  })
-
-  it('that was used last, of those that have rested for a moment, is used next', async () => {
-    const { backend, front } = await open(() => [20, answer(200, 'ok')])
-    const carrier = async (): Promise<number | undefined> => {
-      await front.get('/')
-      return backend.requests.at(-1)?.connection
-    }
-    await Promise.all(['/1', '/2', '/3'].map((target) => front.get(target)))
-    /** How often in a row one connection has been used: about once a second it rests, and another one takes its place. */
-    let inARow = 0
-    let last = await carrier()
-    await until(async () => {
-      await sleep(20)
-      const next = await carrier()
-      inARow = next === last ? inARow + 1 : 0
-      last = next
-      return inARow === 5
-    }, 'five times the same connection')
-    expect(backend.connections).toHaveLength(3)
   })
 
   it.each([

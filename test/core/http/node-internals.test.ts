@@ -3,8 +3,7 @@
  * case fails once another Node.js does it otherwise.
  */
 import { once } from 'node:events'
-import { Agent, createServer, get, type IncomingMessage, type Server } from 'node:http'
-import { type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { connect, createServer as createNetServer, type AddressInfo } from 'node:net'
 import { type Server as NetServer, type Socket } from 'node:net'
 import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2'
@@ -14,8 +13,12 @@ import { feed, isHttp2Safe, isWriting } from '../../../src/core/http/node-intern
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { Connections } from '../../../src/core/http/connections.ts'
 import { Http2Connection } from '../../../src/core/http/h2-connection.ts'
-import { readOn, restBetweenRequests, serveUnbound } from '../../../src/core/http/node-internals.ts'
-import { stopReading, takenBytes } from '../../../src/core/http/node-internals.ts'
+import {
+  readOn,
+  serveUnbound,
+  stopReading,
+  takenBytes,
+} from '../../../src/core/http/node-internals.ts'
 import type { ServerParts } from '../../../src/core/http/server-parts.ts'
 import { configText } from '../../support/gateway.ts'
 import { frame, headers, openH2Peer, settings } from '../../support/h2-frames.ts'
@@ -109,38 +112,6 @@ describe('serveUnbound and feed', () => {
     server.closeIdleConnections()
     await expect.poll(last.ended).toBe(true)
     await expect.poll(() => isClosed).toBe(true)
-  })
-})
-
-describe('restBetweenRequests', () => {
-  const inNextTurn = (act: () => void): void => void setImmediate(() => setImmediate(act))
-
-  it.each([
-    ['its end', (socket: Socket) => void socket.end()],
-    ['its end a little later', (socket: Socket) => inNextTurn(() => socket.end())],
-    ['its reset', (socket: Socket) => inNextTurn(() => socket.resetAndDestroy())],
-    ['a stray byte', (socket: Socket) => inNextTurn(() => socket.write('x'))],
-  ])('hears %s behind the answer before the next request is sent', async (_, behind) => {
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-    restBetweenRequests(agent, { restMs: () => 0, mayGoOn: () => true, onSurplus: () => {} })
-    let connections = 0
-    const server = createNetServer((socket) => {
-      connections++
-      socket.on('error', () => {})
-      socket.on('data', () => {
-        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
-        behind(socket)
-      })
-    })
-    const port = await listening(server)
-    for (let sent = 0; sent < 20; sent++) {
-      const asked = once(get({ port, agent, host: '127.0.0.1' }), 'response')
-      const [response] = (await asked) as [IncomingMessage]
-      response.resume()
-      await once(response, 'end')
-    }
-    expect(connections).toBe(20)
-    agent.destroy()
   })
 })
 

@@ -46,15 +46,11 @@ authorityContract('a file', async (time) => {
 })
 
 /** Asks again while the store says that it is unavailable. */
-async function asked<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
-  for (;;) {
-    try {
-      return await ask()
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-    }
-  }
-}
+const asked = <Answer>(ask: () => Promise<Answer>): Promise<Answer> =>
+  ask().catch((error) => {
+    if (error instanceof StoreUnavailable) return asked(ask)
+    throw error
+  })
 
 describe('the counters of the embedded authority', () => {
   let clock: { ms: number }
@@ -200,8 +196,7 @@ describe('the counters of the embedded authority', () => {
       for (const name of names) {
         const request = call(name, { need: 0 })
         // A busy machine may be late in reading a row.
-        const { day } = await asked(() => Promise.resolve(authority.take(request)))
-        counts.push(day.taken)
+        counts.push(await asked(async () => (await authority.take(request)).day.taken))
       }
       return counts
     }

@@ -14,18 +14,11 @@ import {
   nextBan,
 } from '../../../src/core/rules/ban-policy.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
+import { banPolicy } from '../../support/strike-counter.ts'
 
 const minute = 60_000
 const hour = 60 * minute
-const policy = {
-  strikes: 60,
-  withinMs: minute,
-  graceMs: 1000,
-  durationMs: minute,
-  growth: 2,
-  maxDurationMs: 24 * hour,
-  forgetAfterMs: 24 * hour,
-}
+const policy = { ...banPolicy, strikes: 60 }
 
 describe('nextBan', () => {
   it('doubles from ban to ban and stops at the longest duration', () => {
