@@ -66,6 +66,8 @@ export async function startGateway(
     return loaded
   }
   note(config)
+  // What changes once it is said to listen is a change.
+  if (watch) await held.get(config)
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
