@@ -133,7 +133,7 @@ export class TextEdit {
     return ' '.repeat(startOf(node) - this.#lineStart(startOf(node)))
   }
 
-  /** Behind the last character of an item or a pair: a block extends over the comments and blanks after it. */
+  /** Returns the offset behind the last character of an item or a pair; the library ends a block only after the comments and blanks behind it. */
   #endOf(part: unknown): number {
     if (isPair(part)) return this.#endOf(part.value ?? part.key)
     const last = isFlow(part) ? undefined : itemsOf(part).at(-1)

@@ -85,7 +85,7 @@ export class WorkerProcess implements WorkerLink {
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })
-  /** Without the configuration to begin with, which a living worker would keep in memory here. */
+  /** The options but the configuration to begin with: a living worker would keep that in memory here. */
   readonly #options: Omit<WorkerProcessOptions, 'config'>
   readonly #child: ChildProcess
   /** Number of messages not handed over yet. Written by #send. */
