@@ -70,6 +70,10 @@ it('tells what clients have used by the store, and sets it back, once and for al
 
 it('shows the ones that matter first and all others after them, each once', async () => {
   await ask('PUT /api/bans/acme-1', { for: '1h' })
+  // Once a second is over it is known who has asked; who becomes known between two pages is on neither.
+  expect(await call('zeta')).toBe(200)
+  const busiest = async () => new Set((await page('sort=used')).ids.slice(0, 2))
+  await expect.poll(busiest).toEqual(new Set(['acme', 'zeta']))
   const all = new Set<string>()
   const first = await page('sort=nearest')
   for (let next = first; ;) {
@@ -78,13 +82,9 @@ it('shows the ones that matter first and all others after them, each once', asyn
     next = await page(`sort=nearest&cursor=${encodeURIComponent(next.cursor)}`)
   }
   expect([all.size, first.total, first.ids.length]).toEqual([FILLERS + 2, FILLERS + 2, 50])
-  // Once a second is over it is known who has asked.
-  await expect.poll(async () => (await page('sort=used')).ids[0]).toMatch(/acme|zeta/)
   expect((await page('sort=refused&q=eta')).ids).toEqual(['zeta'])
-  // By its key.
   expect((await page('sort=refused&q=zeta-1')).ids).toEqual(['zeta'])
   expect((await page('sort=nearest&q=idle-7-1')).ids).toEqual(['idle-7'])
-  // By a part of its key.
   expect(await page('sort=used&q=eta-')).toEqual({ ids: ['zeta'], total: 1, cursor: null })
   expect(await page('q=-1&plan=slow')).toMatchObject({ total: 31, cursor: null })
   expect(await page('q=-11-')).toEqual({ ids: ['idle-11'], total: 1, cursor: null })
