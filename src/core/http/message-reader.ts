@@ -132,11 +132,6 @@ export class MessageReader<Head> {
     return rest
   }
 
-  /** Drops the bytes that were not parsed. */
-  drop(): void {
-    this.#at = this.#end
-  }
-
   /** The head that could not be read, or what has come of it, as latin1. */
   unread(): string {
     return this.#bytes.toString('latin1', this.#at, this.#end)

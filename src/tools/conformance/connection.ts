@@ -1,7 +1,7 @@
 /** A connection to the gateway under test: it sends exact bytes and receives whole answers. */
 import type { Duplex } from 'node:stream'
-import type { AnswerHead } from '../../core/http/answer-reader.ts'
 import { AnswerReader } from '../../core/http/answer-reader.ts'
+import { END, FAULT, MORE, PIECE } from '../../core/http/message-reader.ts'
 import type { Machine } from './machine.ts'
 
 /** Limit for opening a connection, and for an answer. */
@@ -26,19 +26,9 @@ export class Connection {
   readonly #machine: Machine
   /** All answers so far, in order. */
   readonly answers: Answer[] = []
-  readonly #reader = new AnswerReader(
-    {
-      onHead: (head) => void (this.#head = head),
-      onBody: (piece) => void this.#body.push(piece),
-      onAnswerEnd: () => this.#take(),
-      onBroken: (cause) => void (this.#over ??= cause),
-    },
-    HEAD_BYTES,
-  )
-  #head: AnswerHead | undefined
+  readonly #reader = new AnswerReader(HEAD_BYTES)
   readonly #body: Buffer[] = []
   readonly #openedMs: number
-  #isSingle = false
   #sentMs = 0
   /** Why the connection carries no further request. */
   #over: string | undefined
@@ -58,10 +48,8 @@ export class Connection {
     this.#openedMs = machine.now()
     this.#socket = socket.on('error', () => undefined)
     socket.on('data', (bytes: Buffer) => {
-      // Where several answers may come at once, bytes are read one by one: the reader drops what follows the end of an answer.
-      const step = this.#isSingle ? bytes.length : 1
-      for (let at = 0; at < bytes.length; at += step)
-        this.#reader.read(bytes.subarray(at, at + step), step)
+      this.#reader.add(bytes)
+      this.#read()
       this.#onChange()
     })
     for (const event of ['end', 'close'] as const) socket.on(event, () => this.destroy())
@@ -79,7 +67,6 @@ export class Connection {
   /** Sends one request, as latin1; resolves with its answer. */
   async ask(bytes: string, isHead: boolean): Promise<Answer> {
     const before = this.answers.length
-    this.#isSingle = true
     this.send(bytes, isHead)
     await this.until(() => this.answers.length > before || !this.isOpen, TIMEOUT_MS)
     const answer = this.answers[before]
@@ -89,7 +76,7 @@ export class Connection {
   }
 
   send(bytes: string, isHead = false): void {
-    this.#reader.expect(isHead)
+    this.#reader.isToHead = isHead
     this.#sentMs = this.#machine.now()
     this.#socket.write(bytes, 'latin1')
   }
@@ -111,23 +98,31 @@ export class Connection {
     if (this.isClosed) return
     this.isClosed = true
     // An answer without a length ends with the connection.
-    this.#reader.end()
+    if (this.#over === undefined && this.#reader.endsWithConnection) this.#take()
     this.#socket.destroy()
     this.#onChange()
   }
 
+  #read(): void {
+    while (this.#over === undefined) {
+      const found = this.#reader.next()
+      if (found === MORE) return
+      if (found === FAULT) this.#over = this.#reader.fault.cause ?? 'not HTTP/1.1'
+      else if (found === PIECE) this.#body.push(this.#reader.piece)
+      else if (found === END) this.#take()
+    }
+  }
+
   #take(): void {
-    if (this.#head === undefined) return
-    const { status, headers, persists } = this.#head
-    const body = Buffer.concat(this.#body.splice(0)).toString()
+    const { head, persists } = this.#reader
+    if (head === undefined) return
     this.answers.push({
-      status,
-      headers,
-      body,
+      status: head.status,
+      headers: head.headers,
+      body: Buffer.concat(this.#body.splice(0)).toString(),
       sentMs: this.#sentMs,
       receivedMs: this.#machine.now(),
     })
     if (!persists) this.#over = 'it was the last'
-    else if (!this.#isSingle) this.#reader.expect(false)
   }
 }

@@ -1,44 +1,32 @@
-/** Bytes in, news out: the same whatever pieces the bytes come in. */
+/** Bytes in, answers out: the same whatever pieces the bytes come in. */
 import { describe, expect, it } from 'vitest'
 import { AnswerReader } from '../../../src/core/http/answer-reader.ts'
+import { FAULT, HEAD, MORE, PIECE } from '../../../src/core/http/message-reader.ts'
 
 const limitBytes = 2_048
 
-/** What a reader has told, pieces of a body joined. */
-interface Told {
-  news: string[]
-  body: string
-}
-
-function feed(
-  pieces: readonly string[],
-  { isHead = false, ends = false, pauses = false } = {},
-): Told {
-  const told: Told = { news: [], body: '' }
-  const reader = new AnswerReader(
-    {
-      onHead: ({ status, headers, persists }) =>
-        void told.news.push(`${status} ${headers.join('|')}${persists ? '' : ' closes'}`),
-      onBody: (piece) => {
-        told.body += piece.toString('latin1')
-        if (pauses) reader.pause()
-      },
-      onAnswerEnd: (spare) => void told.news.push(spare ? 'end and more' : 'end'),
-      onBroken: () => void told.news.push('broken'),
-    },
-    limitBytes,
-  )
-  reader.expect(isHead)
-  // One buffer for all that comes, as on a connection, with what an earlier answer left in it.
-  const buffer = Buffer.alloc(8_192, 'HTTP/1.1 200 OK\r\n\r\n')
+/** What a reader finds of one answer, pieces of a body joined. */
+function feed(pieces: readonly string[], { isHead = false, ends = false } = {}) {
+  const found: { news: string[]; body: string } = { news: [], body: '' }
+  const reader = new AnswerReader(limitBytes)
+  reader.isToHead = isHead
   for (const piece of pieces) {
-    reader.read(buffer, buffer.write(piece, 'latin1'))
-    buffer.fill('\r\n')
-    if (pauses) reader.resume()
+    reader.add(Buffer.from(piece, 'latin1'))
+    for (let what = reader.next(); what !== MORE; what = reader.next()) {
+      if (what === PIECE) found.body += reader.piece.toString('latin1')
+      else if (what === HEAD) {
+        const { status, headers = [] } = reader.head ?? {}
+        found.news.push(`${status} ${headers.join('|')}${reader.persists ? '' : ' closes'}`)
+      } else {
+        const isBroken = what === FAULT
+        const end = reader.heldBytes > 0 ? 'end and more' : 'end'
+        found.news.push(isBroken ? 'broken' : end)
+        return found
+      }
+    }
   }
-  if (pauses) for (let left = 1_000; left > 0; left--) reader.resume()
-  if (ends) reader.end()
-  return told
+  if (ends) found.news.push(reader.endsWithConnection ? 'end' : 'broken')
+  return found
 }
 
 const ok = 'HTTP/1.1 200 OK\r\n'
@@ -112,46 +100,12 @@ describe('an answer', () => {
     expect(feed(Array.from(bytes), { ends: true })).toEqual({ news, body })
   })
 
-  it.each(answers)('with %s can be paused at each piece of its body', (_, bytes, news, body) => {
-    expect(feed([bytes], { ends: true, pauses: true })).toEqual({ news, body })
-    expect(feed(Array.from(bytes), { ends: true, pauses: true })).toEqual({ news, body })
-  })
-
-  it('is not told further while it is paused', () => {
-    const pieces: string[] = []
-    const reader = new AnswerReader(
-      {
-        onHead: () => {},
-        onBody: (piece) => {
-          pieces.push(String(piece))
-          reader.pause()
-        },
-        onAnswerEnd: () => void pieces.push('end'),
-        onBroken: (cause) => void pieces.push(cause),
-      },
-      limitBytes,
-    )
-    reader.expect(false)
-    const read = (text: string): void => reader.read(Buffer.from(text), text.length)
-    read(`${ok}Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1`)
-    expect(pieces).toEqual(['ab'])
-    read('\r\nc\r\n2\r\nd')
-    read('e\r\n0\r\n\r\n')
-    expect(pieces).toEqual(['ab'])
-    reader.resume()
-    expect(pieces).toEqual(['ab', 'cde', 'end'])
-  })
-
-  it('of chunks that came together is told as few pieces', () => {
+  it('of chunks that came together is found in few pieces', () => {
     const pieces: Buffer[] = []
-    const listener = { onHead: () => {}, onAnswerEnd: () => {}, onBroken: () => {} }
-    const reader = new AnswerReader(
-      { ...listener, onBody: (piece) => void pieces.push(piece) },
-      limitBytes,
-    )
-    reader.expect(false)
-    const text = `${ok}Transfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5_000)}`
-    reader.read(Buffer.from(text), text.length)
+    const reader = new AnswerReader(limitBytes)
+    reader.add(Buffer.from(`${ok}Transfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5_000)}`))
+    expect(reader.next()).toBe(HEAD)
+    while (reader.next() === PIECE) pieces.push(reader.piece)
     expect(pieces.length).toBeLessThan(6)
     expect(Buffer.concat(pieces)).toHaveLength(5_000)
   })

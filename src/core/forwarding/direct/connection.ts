@@ -4,8 +4,8 @@ import { connect as connectTls } from 'node:tls'
 import type { ConnectionLife } from '../connection-life.ts'
 import { maxAnswerHeadBytes } from '../engine.ts'
 import type { BackendTls } from '../../backends/backend.ts'
-import { AnswerReader, type AnswerListener } from '../../http/answer-reader.ts'
-import type { AnswerHead } from '../../http/answer-reader.ts'
+import { AnswerReader } from '../../http/answer-reader.ts'
+import { END, FAULT, HEAD, MORE } from '../../http/message-reader.ts'
 import type { Http1Exchange } from './engine.ts'
 import type { Http1Pool } from './pool.ts'
 
@@ -15,13 +15,12 @@ const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
 /** Bytes of an answer read in one turn of the event loop: libuv would read up to 32 times, and a few large answers would delay all others. */
 const TURN_BYTES = readBytes
 
-export class Http1Connection implements AnswerListener {
+export class Http1Connection {
   readonly life: ConnectionLife
   connected = false
   closed = false
   /** End of the connect timeout or of the idle time, on the coarse clock. */
   deadlineMs = Infinity
-  keepAliveSeconds: number | undefined
   /** Bytes have come since the exchange started. */
   answerBegun = false
   /** The exchange that uses the connection, or waits for it to connect; undefined: it is idle. */
@@ -31,8 +30,7 @@ export class Http1Connection implements AnswerListener {
   /** The exchange writes to the socket; only the connection reads it. */
   readonly socket: Socket
   readonly #pool: Http1Pool
-  readonly #reader: AnswerReader
-  #persists = true
+  readonly #reader = new AnswerReader(maxAnswerHeadBytes)
   #paused = false
   /** Bytes read since the connection last yielded. */
   #readBytes = 0
@@ -40,7 +38,6 @@ export class Http1Connection implements AnswerListener {
   constructor(pool: Http1Pool, life: ConnectionLife) {
     this.#pool = pool
     this.life = life
-    this.#reader = new AnswerReader(this, maxAnswerHeadBytes)
     const { tls } = pool.backend
     const socket = tls ? this.#openTls(tls) : this.#openTcp()
     this.socket = socket
@@ -51,7 +48,8 @@ export class Http1Connection implements AnswerListener {
     socket.on('drain', () => this.user?.onDrain())
     socket.once('end', () => {
       if (this.user === undefined) this.close()
-      else this.#reader.end()
+      else if (this.#reader.endsWithConnection) this.#finish()
+      else if (this.connected) this.#break('the connection ended before the answer')
     })
     socket.on('error', (error) => this.lose(error))
     socket.once('close', () => this.lose(fault('ECONNRESET', 'the connection was closed')))
@@ -62,19 +60,23 @@ export class Http1Connection implements AnswerListener {
     this.deadlineMs = Infinity
     this.life.start()
     this.answerBegun = false
-    this.#reader.expect(user.method === 'HEAD')
+    this.#reader.isToHead = user.method === 'HEAD'
     user.onReady(this)
+  }
+
+  /** The idle time that the backend announced last; undefined: it announced none. */
+  get keepAliveSeconds(): number | undefined {
+    return this.#reader.head?.keepAliveSeconds
   }
 
   pause(): void {
     this.#paused = true
-    this.#reader.pause()
     this.socket.pause()
   }
 
   resume(): void {
     this.#paused = false
-    this.#reader.resume()
+    this.#parse()
     // The bytes that were kept may have caused another pause.
     if (!this.#paused && !this.closed) this.socket.resume()
   }
@@ -98,22 +100,34 @@ export class Http1Connection implements AnswerListener {
     user?.onError(error)
   }
 
-  onHead(head: AnswerHead): void {
-    this.#persists = head.persists
-    this.keepAliveSeconds = head.keepAliveSeconds
-    this.user?.onHead(head)
+  /** Passes on what has come, as far as it is wanted. */
+  #parse(): void {
+    const reader = this.#reader
+    // An end that has come frees the connection, however slowly its last piece is taken.
+    while (this.user !== undefined && (!this.#paused || reader.isAtEnd)) {
+      switch (reader.next()) {
+        case MORE:
+          return
+        case FAULT:
+          return this.#break(reader.fault.cause ?? 'not HTTP/1.1')
+        case HEAD:
+          if (reader.head !== undefined) this.user.onHead(reader.head)
+          break
+        case END:
+          return this.#finish()
+        default:
+          this.user.onBody(reader.piece)
+      }
+    }
   }
 
-  onBody(piece: Buffer): void {
-    this.user?.onBody(piece)
-  }
-
-  onAnswerEnd(hasSurplus: boolean): void {
-    const user = this.user
+  #finish(): void {
+    const { user } = this
     if (user === undefined) return
     this.user = undefined
+    const hasSurplus = this.#reader.heldBytes > 0
     if (hasSurplus) this.#pool.rests.surplus()
-    if (hasSurplus || !this.#persists || !user.wholeSent) this.close()
+    if (hasSurplus || !this.#reader.persists || !user.wholeSent) this.close()
     else {
       // The connection's end and surplus bytes show only while it is read.
       if (this.#paused) this.resume()
@@ -122,7 +136,7 @@ export class Http1Connection implements AnswerListener {
     user.onAnswerEnd()
   }
 
-  onBroken(cause: string): void {
+  #break(cause: string): void {
     this.lose(fault('HPE_BROKEN', cause))
   }
 
@@ -163,7 +177,11 @@ export class Http1Connection implements AnswerListener {
     } else {
       if (!this.answerBegun) this.life.answer()
       this.answerBegun = true
-      this.#reader.read(bytes as Buffer, length)
+      // The buffer is shared, and a piece of the answer may be kept.
+      const copy = Buffer.allocUnsafe(length)
+      copy.set(bytes.subarray(0, length))
+      this.#reader.add(copy)
+      this.#parse()
       this.#readBytes += length
       if (this.#readBytes >= TURN_BYTES) this.#yield()
     }
