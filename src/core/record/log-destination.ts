@@ -47,6 +47,7 @@ export class DescriptorDestination {
   #writingSinceMs: number | undefined
   /** Error code of the latest batch: a full or faulty disk, which is tried again, or a final fault. */
   #fault: string | undefined
+  readonly #isShared: boolean
   /** The last byte written is not the end of a line, as the disk took only a part of a batch. */
   #isLineCut = false
   /** Runs while lines are pending that do not fill a batch. */
@@ -56,6 +57,7 @@ export class DescriptorDestination {
   constructor(fd: number, isShared: boolean, dropped: (lines: number) => void) {
     this.#fd = fd
     this.#dropped = dropped
+    this.#isShared = isShared
     this.#mostBytes = isShared && !isFile(fd) ? WHOLE_BYTES : Infinity
   }
 
@@ -156,8 +158,9 @@ export class DescriptorDestination {
   }
 
   #takePending(): Buffer {
-    // Half a line may have been written already: the next one begins on a line of its own.
-    const lines = Buffer.from(this.#isLineCut ? `\n${this.#pending}` : this.#pending)
+    // Half a line may stand there, also of another process whose disk was full too: the next one begins on a line of its own.
+    const mayFollowCut = this.#isLineCut || (this.#isShared && this.#fault !== undefined)
+    const lines = Buffer.from(mayFollowCut ? `\n${this.#pending}` : this.#pending)
     this.#pending = ''
     return lines
   }

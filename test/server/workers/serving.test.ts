@@ -265,7 +265,9 @@ describe('workers whose event loops are late', () => {
     await stopped([first], () => seen('200 1 of 2'))
     await stopped([first, second], () => seen('503 2 of 2'))
     await seen('200 in time')
-    expect(gateway.logged('shedding').at(-1)).toMatchObject({ refused: 'nothing', level: 'info' })
+    await expect
+      .poll(() => gateway.logged('shedding').at(-1))
+      .toMatchObject({ refused: 'nothing', level: 'info' })
   })
 })
 

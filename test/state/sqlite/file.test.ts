@@ -232,15 +232,13 @@ describe('a store.file that cannot be had', () => {
     writeFileSync(
       opener,
       `import { openSqliteFile } from './sqlite/file.ts'
-       const startedMs = performance.now()
-       openSqliteFile(process.argv[2]).read('').catch(({ message }) =>
-         process.send({ message, tookMs: performance.now() - startedMs }))`,
+       openSqliteFile(process.argv[2]).read('').catch(({ message }) => process.send({ message }))`,
     )
     const child = fork(opener, [file], { execArgv: [] })
-    const [told] = (await once(child, 'message')) as [{ message: string; tookMs: number }]
+    const [told] = (await once(child, 'message')) as [{ message: string }]
+    // Not that it does not answer, which is said after ten seconds.
     expect(told.message).toMatch(new RegExp(`^store\\.file ${file} failed: its thread has ended: `))
     expect(told.message).toMatch(fault)
-    expect(told.tookMs).toBeLessThan(5_000)
     child.kill()
   })
 
