@@ -29,7 +29,10 @@ export class DayTable {
     const sum = rows.get(key)
     if (sum === undefined && this.size >= this.#maxRows) return false
     if (sum === undefined) this.size += 1
-    this.#days.set(day, rows.set(key, sum === undefined ? copyOf(row) : plus(sum, row)))
+    this.#days.set(
+      day,
+      rows.set(key, sum === undefined ? rowWith(row, (name) => row[name]) : plus(sum, row)),
+    )
     return true
   }
 
@@ -83,18 +86,11 @@ export const rowWith = (
   refusedBan: count('refusedBan'),
 })
 
-const copyOf = (row: DayRow): DayRow => rowWith(row, (name) => row[name])
-
-const plus = (one: DayRow, other: DayRow, sign: 1 | -1 = 1): DayRow =>
-  rowWith(one, (name) => one[name] + sign * other[name])
+const plus = (one: DayRow, other: DayRow): DayRow => rowWith(one, (name) => one[name] + other[name])
 
 /** Sums the rows of one client, at least one, under the plan of the first. */
 export const totalOf = (rows: readonly DayRow[]): DayRow =>
   rows.reduce((sum, row) => plus(sum, row))
-
-/** Returns what is left of a row without these parts of it, and without any fields of its own. */
-export const without = (row: DayRow, parts: readonly DayRow[]): DayRow =>
-  parts.reduce((left, part) => plus(left, part, -1), copyOf(row))
 
 export const isSomething = (row: Omit<DayRow, 'client' | 'plan'>): boolean =>
   DAY_COUNTS.some((name) => row[name] !== 0)

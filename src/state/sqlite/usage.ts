@@ -5,23 +5,29 @@
 import { StoreUnavailable } from '../contract.ts'
 import type { SqliteFile } from './file.ts'
 import type { Columns } from './thread.ts'
-import { DAY_COUNTS, totalOf, without, type DayRow } from '../day-totals.ts'
+import { DAY_COUNTS, rowWith, totalOf, type DayRow } from '../day-totals.ts'
 import { KEPT_DAYS, type UsageStore } from '../usage.ts'
 
 /** The columns of DAY_COUNTS. */
 const counts = ['admitted', 'refused_minute', 'refused_day', 'refused_ban']
-const columns = `client, plan, ${counts.map((name, at) => `${name} AS ${DAY_COUNTS[at]}`).join()}`
 const names = ['day', 'client', 'plan', ...counts, 'batch']
 const values = names.map(() => '?').join()
-/** Reads a page in one step: otherwise the parts might be newer than their totals. */
-const pageOf = `WITH page AS MATERIALIZED
-    (SELECT 0 AS isPart, day, ${columns} FROM usage WHERE day = ? AND client > ? ORDER BY client LIMIT ?)
-  SELECT * FROM page UNION ALL SELECT 1, day, ${columns} FROM usage_by_plan
-  WHERE day = ? AND client > ? AND client <= (SELECT max(client) FROM page)`
+const countsAs = (value: (name: string) => string): string =>
+  counts.map((name, at) => `${value(name)} AS ${DAY_COUNTS[at]}`).join()
+/** Reads a page of totals in one step, each as what is left of it without its parts, and then these. */
+const rowsOf = (page: string): string => `WITH RECURSIVE ${page}
+  SELECT day, client, page.plan, 0 AS isPart, ${countsAs((name) => `page.${name} - total(part.${name})`)}
+    FROM page LEFT JOIN usage_by_plan AS part USING (day, client) GROUP BY day, client
+  UNION ALL SELECT day, client, part.plan, 1, ${countsAs((name) => `part.${name}`)}
+    FROM page CROSS JOIN usage_by_plan AS part USING (day, client)
+  ORDER BY day, client, isPart`
+const pageOf = rowsOf(
+  'page AS MATERIALIZED (SELECT * FROM usage WHERE day = ? AND client > ? ORDER BY client LIMIT ?)',
+)
 /** Reads day by day: a scan of the days would read all clients. */
-const clientOf = `WITH RECURSIVE days (at, last) AS (SELECT ?, ? UNION ALL SELECT at + 1, last FROM days WHERE at < last)
-  SELECT 0 AS isPart, day, ${columns} FROM days CROSS JOIN usage ON day = at AND client = ? UNION ALL
-  SELECT 1, day, ${columns} FROM days CROSS JOIN usage_by_plan ON day = at AND client = ?`
+const clientOf =
+  rowsOf(`days (at, last) AS (SELECT ?, ? UNION ALL SELECT at + 1, last FROM days WHERE at < last),
+  page AS MATERIALIZED (SELECT usage.* FROM days CROSS JOIN usage ON day = at AND client = ?)`)
 /** A row last changed by this very batch is left as it is: the batch was kept, and its answer was late. */
 const orAdd = `DO UPDATE SET ${counts.map((name) => `${name} = ${name} + excluded.${name}`).join()},
     batch = excluded.batch
@@ -44,13 +50,15 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
   // Only one process uses the file and sends its batches one after the other, so that comparing a row with its latest batch is
   // enough.
   const bootMs = Date.now()
-  const read = (...asked: Parameters<SqliteFile['read']>): Promise<readonly Found[]> =>
-    store.read(...asked).then(
-      (found) => found as readonly unknown[] as readonly Found[],
-      (cause: unknown) => {
-        throw new StoreUnavailable('error', cause)
-      },
+  const read = async (...asked: Parameters<SqliteFile['read']>) => {
+    const found = await store.read(...asked).catch((cause: unknown) => {
+      throw new StoreUnavailable('error', cause)
+    })
+    // The constraints of the tables ensure the types.
+    return (found as readonly unknown[] as readonly Found[]).map(
+      (row): [day: number, row: DayRow] => [row.day, rowWith(row, (name) => row[name])],
     )
+  }
   return {
     scope: 'store',
     add: async ({ sequence, day, rows }) => {
@@ -70,33 +78,17 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
     },
     async *day(day) {
       for (let after = ''; ;) {
-        const found = await read(pageOf, day, after, PAGE_ROWS, day, after)
-        yield byPlan(found).map(([, row]) => row)
-        const totals = found.filter(isTotal)
-        const last = totals.at(-1)
-        if (last === undefined || totals.length < PAGE_ROWS) return
-        after = last.client
+        const found = await read(pageOf, day, after, PAGE_ROWS)
+        const last = found.at(-1)
+        if (last === undefined) return
+        yield found.map(([, row]) => row)
+        after = last[1].client
       }
     },
-    client: async (client, from, to) => byPlan(await read(clientOf, from, to, client, client)),
+    client: (client, from, to) => read(clientOf, from, to, client),
   }
 }
 
-/** A row of one of the tables, whose constraints ensure the types. */
 interface Found extends DayRow {
-  readonly isPart: 0 | 1
   readonly day: number
-}
-
-const isTotal = ({ isPart }: Found): boolean => isPart === 0
-
-function byPlan(found: readonly Found[]): [day: number, row: DayRow][] {
-  const keyOf = ({ day, client }: Found): string => `${day} ${client}`
-  const ofPlans = found.filter(({ isPart }) => isPart === 1)
-  const parts = Map.groupBy(ofPlans, keyOf)
-  return found.filter(isTotal).flatMap((total) => {
-    const ofOthers = parts.get(keyOf(total)) ?? []
-    const rows = [without(total, ofOthers), ...ofOthers.map((part) => without(part, []))]
-    return rows.map((row): [number, DayRow] => [total.day, row])
-  })
 }
