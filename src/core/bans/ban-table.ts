@@ -61,17 +61,14 @@ export class BanTable {
   /** Resolves when the store has been read for the first time. */
   readonly #loaded = Promise.withResolvers<void>()
   readonly #rounds: NodeJS.Timeout
-  /** Resolves when all writes so far have ended. Written by save alone. */
-  #saved = Promise.resolve()
+  /** Resolves when all rounds and writes so far have ended. Written by #run and save. */
+  #work = Promise.resolve()
   /** Failures in a row. One is normal at a start: a store signals changes shortly before it can be read. Written by #failed and #round. */
   #failures = 0
   /** Written by close alone. */
   #isClosed = false
   /** Written by #failed alone. */
   #retry: NodeJS.Timeout | undefined
-  /** The round that runs, and whether another was asked for meanwhile. Both are written by #run alone. */
-  #current: Promise<void> | undefined
-  #isAskedAgain = false
 
   constructor(options: BanTableOptions) {
     this.#options = options
@@ -180,7 +177,7 @@ export class BanTable {
   /** Writes in the background; a ban that the store did not take is written when the store is back. */
   save(keyId: string, ban: BanRecord): void {
     const write = this.#store.save(keyId, ban).catch((cause: unknown) => this.#failed(cause))
-    this.#saved = this.#saved.then(() => write)
+    this.#work = this.#work.then(() => write)
   }
 
   /** Waits for writes under way. The store stays open. */
@@ -188,19 +185,13 @@ export class BanTable {
     this.#isClosed = true
     clearInterval(this.#rounds)
     clearTimeout(this.#retry)
-    await Promise.all([this.#current, this.#saved])
+    await this.#work
   }
 
-  /** Runs a round, one at a time, and again a second after anything failed, until one succeeds. */
+  /** Runs a round after those asked for before, and again a second after anything failed, until one succeeds. */
   #run(): void {
     if (this.#isClosed) return
-    this.#isAskedAgain = this.#current !== undefined
-    this.#current ??= this.#round()
-      .catch((cause: unknown) => this.#failed(cause))
-      .then(() => {
-        this.#current = undefined
-        if (this.#isAskedAgain) this.#run()
-      })
+    this.#work = this.#work.then(() => this.#round()).catch((cause: unknown) => this.#failed(cause))
   }
 
   async #round(): Promise<void> {

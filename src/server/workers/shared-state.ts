@@ -57,7 +57,7 @@ export function createSharedState(parts: SharedStateParts) {
         return counted
       },
       countAddress: (count) => addresses.add(count),
-      loadBans: () => ({ bans: table.all, nowMs: Date.now() }),
+      loadBans: () => table.all,
       saveBan: ({ keyId, ban }) => {
         const known = table.all.get(keyId)
         const merged = table.merge(keyId, ban)

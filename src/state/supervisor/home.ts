@@ -15,8 +15,7 @@ export interface QuotaCalls {
 
 /** The calls of a worker's ban book to the supervisor. */
 export interface BanCalls {
-  /** nowMs: Unix time in ms of the supervisor. */
-  loadBans(nothing: undefined): { bans: ReadonlyMap<string, BanRecord>; nowMs: number }
+  loadBans(nothing: undefined): ReadonlyMap<string, BanRecord>
   saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
 }
 
@@ -43,12 +42,11 @@ export function openSupervisorState(
   banCalls: IpcCalls<BanCalls>,
 ): State & { readonly bans: IpcBanStore } {
   const { calls } = options
-  const clock = new StoreClock()
   return {
     authority: createIpcAuthority(options),
     embedded: undefined,
-    bans: createIpcBanStore(banCalls, clock),
-    clock,
+    bans: createIpcBanStore(banCalls),
+    clock: new StoreClock(),
     strikes: (withinMs) => {
       // Counts for this worker alone while the supervisor is silent.
       const own = createMemoryCounter(withinMs)
@@ -82,8 +80,7 @@ export function createIpcAuthority({ calls, onNotice }: QuotaOptions): Authority
   }
 }
 
-/** clock: is set by the supervisor's time. */
-function createIpcBanStore(calls: IpcCalls<BanCalls>, clock: StoreClock): IpcBanStore {
+function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
   let listener: BanStoreListener | undefined
   return {
     watch: (newListener) => {
@@ -93,12 +90,7 @@ function createIpcBanStore(calls: IpcCalls<BanCalls>, clock: StoreClock): IpcBan
     },
     banned: (keyId, ban) => listener?.banned(keyId, ban),
     stale: () => listener?.stale(),
-    load: async () => {
-      const askedMs = performance.now()
-      const { bans, nowMs } = await calls.call('loadBans', undefined)
-      clock.set(nowMs, performance.now() - askedMs)
-      return bans
-    },
+    load: () => calls.call('loadBans', undefined),
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
     // The supervisor forgets by itself.
     forget: () => Promise.resolve(),
