@@ -1,6 +1,7 @@
 /** Counts strikes per key over all processes, and says when a key has earned a ban. */
 import type { BansConfig } from '../../config/config.ts'
 import type { Count, Counter } from '../../state/contract.ts'
+import { keepLatest } from '../../state/memory/recency-table.ts'
 import { isBanEarned } from '../rules/ban-policy.ts'
 
 type StrikePolicy = Pick<BansConfig, 'strikes' | 'withinMs'>
@@ -28,14 +29,14 @@ interface Tally {
   isCalling: boolean
 }
 
-/** Keys counted at once in this process; strikes of further keys are dropped until those of others end. */
+/** Keys beyond which the one reported longest ago is forgotten here; the counter still has its strikes. */
 const MAX_KEYS = 10_000
 const RETRY_MS = 1_000
 
 export class Strikes {
   #policy: StrikePolicy
   readonly #options: StrikesOptions
-  /** Tallies in the order in which they end. Written by #tallyOf, #report and forget. */
+  /** Written by #report and forget. */
   readonly #tallies = new Map<string, Tally>()
   /** Calls to the counter. Written by #report alone. */
   readonly #underway = new Set<Promise<void>>()
@@ -53,16 +54,21 @@ export class Strikes {
 
   /** Counts one strike at this Unix time in ms. Never throws, never waits. */
   strike(keyId: string, nowMs: number): void {
-    const tally = this.#tallyOf(keyId, nowMs)
-    if (tally === undefined) return
+    const tally = this.#running(keyId, nowMs) ?? {
+      keyId,
+      reportedMs: nowMs,
+      total: 0,
+      unreported: 0,
+      isCalling: false,
+    }
     tally.unreported += 1
     if (!tally.isCalling) this.#report(tally, nowMs)
   }
 
   /** The strikes of the key by the latest answer of the counter; counts nothing. */
   known(keyId: string, nowMs = this.#options.now()): number {
-    const tally = this.#tallies.get(keyId)
-    return tally !== undefined && this.#runs(tally, nowMs) ? tally.total + tally.unreported : 0
+    const { total, unreported } = this.#running(keyId, nowMs) ?? { total: 0, unreported: 0 }
+    return total + unreported
   }
 
   /** Discards the strikes of the key so far, and answers of the counter that are still to come. */
@@ -76,31 +82,18 @@ export class Strikes {
     while (this.#underway.size > 0) await Promise.all(this.#underway)
   }
 
-  #tallyOf(keyId: string, nowMs: number): Tally | undefined {
-    const known = this.#tallies.get(keyId)
-    if (known !== undefined && this.#runs(known, nowMs)) return known
-    for (const [oldest, tally] of this.#tallies) {
-      if (this.#runs(tally, nowMs)) break
-      this.#tallies.delete(oldest)
-    }
-    this.#tallies.delete(keyId)
-    if (this.#tallies.size >= MAX_KEYS) return undefined
-    const tally = { keyId, reportedMs: nowMs, total: 0, unreported: 0, isCalling: false }
-    this.#tallies.set(keyId, tally)
-    return tally
-  }
-
-  /** Whether the tally still counts. It ends, too, when the clock is set back by more than `bans.within`. */
-  #runs({ reportedMs }: Tally, nowMs: number): boolean {
-    return Math.abs(nowMs - reportedMs) < this.#policy.withinMs
+  /** The tally that still counts. It ends, too, when the clock is set back by more than `bans.within`. */
+  #running(keyId: string, nowMs: number): Tally | undefined {
+    const tally = this.#tallies.get(keyId)
+    const isOver = tally && Math.abs(nowMs - tally.reportedMs) >= this.#policy.withinMs
+    return isOver ? undefined : tally
   }
 
   /** A key has at most `bans.strikes` reports within `bans.within`, then it is banned; and one at a time. */
   #report(tally: Tally, nowMs: number): void {
     const { keyId, unreported: points } = tally
     Object.assign(tally, { reportedMs: nowMs, unreported: 0 })
-    this.#tallies.delete(keyId)
-    this.#tallies.set(keyId, tally)
+    keepLatest(this.#tallies, keyId, tally, MAX_KEYS)
     const counted = this.#options.counter.add(keyId, points, nowMs)
     if (!(counted instanceof Promise)) return void this.#applyCount(tally, counted, nowMs)
     tally.isCalling = true

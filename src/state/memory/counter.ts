@@ -1,8 +1,11 @@
 /** A counter of this process alone, which answers at once. */
 import type { Counter } from '../contract.ts'
+import { keepLatest } from './recency-table.ts'
 
 /** Additions within one of so many parts of the counted time are kept as one number, so that a key takes bounded memory. */
 export const STEPS = 1_000
+/** Keys beyond which the one added to longest ago begins anew. */
+const MAX_KEYS = 10_000
 
 interface Step {
   readonly startMs: number
@@ -25,12 +28,11 @@ export function createMemoryCounter(withinMs: number) {
     step.startMs - nowMs >= withinMs
   const countedOf = (key: string, nowMs: number): Counted => {
     const counted = counts.get(key) ?? { steps: [], total: 0 }
-    counts.delete(key)
+    keepLatest(counts, key, counted, MAX_KEYS)
     for (const [oldest, { steps }] of counts) {
-      if (!isOver(steps.at(-1), nowMs)) break
+      if (oldest === key || !isOver(steps.at(-1), nowMs)) break
       counts.delete(oldest)
     }
-    counts.set(key, counted)
     return counted
   }
   return {
