@@ -33,7 +33,6 @@ interface Question {
   readonly token: string
   readonly digest: string
   readonly statement: TokenStatement
-  readonly nowMs: number
   readonly address: string
   readonly policy: TokenPolicy
 }
@@ -86,7 +85,7 @@ export class JwtVerifier {
       const statement = readToken(token, this.#config, nowMs)
       if (!statement) return BAD_CLAIMS
       if (callerOf(statement) === undefined) return NO_PLAN
-      proof = this.#prove({ token, digest, statement, nowMs, address, policy })
+      proof = this.#prove({ token, digest, statement, address, policy })
       this.#underway.set(digest, proof)
     }
     return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
@@ -113,7 +112,7 @@ export class JwtVerifier {
   }
 
   async #prove(question: Question): Promise<TokenStatement | Refusal> {
-    const { token, digest, statement, nowMs, address, policy } = question
+    const { token, digest, statement, address, policy } = question
     try {
       const keys = await this.#keysFor(statement, address)
       if (isRefusal(keys)) return keys
@@ -121,7 +120,7 @@ export class JwtVerifier {
       const hasRoom = this.#checks.hasRoom(sender, performance.now())
       if (!hasRoom && (await policy.isOverLimit(address))) return UNCHECKED
       this.#checks.began(sender, performance.now())
-      const isGood = await this.#gate.run(address, () => isProven(token, keys, this.#config, nowMs))
+      const isGood = await this.#gate(address, () => isProven(token, keys, this.#config.algorithms))
       this.#checks.ended(sender, isGood)
       if (isGood === undefined) return this.#refuseUnavailable('busy')
       if (!isGood) return BAD_SIGNATURE

@@ -30,12 +30,6 @@ const maxRetryMs = 60_000
 const maxBodyBytes = 262_144
 const maxWaiting = 256
 
-interface Waiting {
-  /** How many fetches had begun when it asked. */
-  readonly fetches: number
-  resolve(isRenewed: boolean): void
-}
-
 export class KeySource {
   /** The last good set; undefined until the first has come. */
   current: KeySet | undefined
@@ -49,9 +43,9 @@ export class KeySource {
   #text: string | undefined
   #failures = 0
   #fetching: Promise<void> | undefined
-  #fetches = 0
   #beganMs = -Infinity
-  readonly #waiting = new AddressLines<Waiting>(maxWaiting)
+  /** Answers of those who wait for a fetch to end; isGood: it went well. */
+  readonly #waiting = new AddressLines<(isGood: boolean) => void>(maxWaiting)
   #timer: NodeJS.Timeout | undefined
   #isRetired = false
 
@@ -90,12 +84,12 @@ export class KeySource {
    */
   renew(address: string): Promise<boolean> {
     if (this.#uri === undefined) return Promise.resolve(true)
-    const isFailing = this.#failures > 0 && this.#fetching === undefined
-    if (this.#isRetired || isFailing) return Promise.resolve(false)
+    const isUnderWay = this.#fetching !== undefined
+    if (this.#isRetired || (this.#failures > 0 && !isUnderWay)) return Promise.resolve(false)
+    if (!isUnderWay) this.#fetchIn(this.#beganMs + this.#timing.renewMs - performance.now())
     return new Promise((resolve) => {
-      this.#waiting.add(address, { fetches: this.#fetches, resolve })?.resolve(false)
-      if (this.#fetching !== undefined) return
-      this.#fetchIn(this.#beganMs + this.#timing.renewMs - performance.now())
+      const answer = (isGood: boolean): void => resolve(isGood && !isUnderWay)
+      this.#waiting.add(address, answer)?.(false)
     })
   }
 
@@ -113,7 +107,6 @@ export class KeySource {
 
   async #fetch(uri: string): Promise<void> {
     clearTimeout(this.#timer)
-    this.#fetches++
     this.#beganMs = performance.now()
     const { timeoutMs, refreshMs, retryMs } = this.#timing
     const { signal } = this.#closing
@@ -142,8 +135,7 @@ export class KeySource {
   }
 
   #answer(isGood: boolean): void {
-    for (let one = this.#waiting.next(); one !== undefined; one = this.#waiting.next())
-      one.resolve(isGood && one.fetches < this.#fetches)
+    for (let one = this.#waiting.next(); one !== undefined; one = this.#waiting.next()) one(isGood)
   }
 }
 

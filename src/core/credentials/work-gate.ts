@@ -46,30 +46,22 @@ export class AddressLines<Item> {
 }
 
 /** running: pieces of work at once. waiting: pieces of work in all lines. */
-export function createWorkGate(limits: { readonly running: number; readonly waiting: number }) {
-  let running = 0
-  const lines = new AddressLines<(mayRun: boolean) => void>(limits.waiting)
-  const enter = (address: string): boolean | Promise<boolean> => {
-    if (running >= limits.running)
-      return new Promise((resolve) => lines.add(address, resolve)?.(false))
-    running++
-    return true
-  }
-  const leave = (): void => {
-    const next = lines.next()
-    // The place passes on to the next in line, so that a newcomer cannot take it first.
-    if (next) next(true)
-    else running--
-  }
-  return {
-    /** Runs the work when its address has its turn, and resolves with its result; undefined, without running it, when too much waits. */
-    run: async <T>(address: string, work: () => Promise<T>): Promise<T | undefined> => {
-      if (!(await enter(address))) return undefined
-      try {
-        return await work()
-      } finally {
-        leave()
-      }
-    },
+export function createWorkGate({ running, waiting }: { running: number; waiting: number }) {
+  let free = running
+  const lines = new AddressLines<(mayRun: boolean) => void>(waiting)
+  const inLine = (address: string): Promise<boolean> =>
+    new Promise((resolve) => lines.add(address, resolve)?.(false))
+  /** Runs the work when its address has its turn, and resolves with its result; undefined, without running it, when too much waits. */
+  return async <T>(address: string, work: () => Promise<T>): Promise<T | undefined> => {
+    if (free > 0) free--
+    else if (!(await inLine(address))) return undefined
+    try {
+      return await work()
+    } finally {
+      const next = lines.next()
+      // The place passes on to the next in line, so that a newcomer cannot take it first.
+      if (next) next(true)
+      else free++
+    }
   }
 }

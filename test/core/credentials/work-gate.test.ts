@@ -4,6 +4,6 @@ import { createWorkGate } from '../../../src/core/credentials/work-gate.ts'
 
 it('a work gate gives the place back when the work fails', async () => {
   const gate = createWorkGate({ running: 1, waiting: 0 })
-  await expect(gate.run('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no')
-  expect(await gate.run('a', () => Promise.resolve('yes'))).toBe('yes')
+  await expect(gate('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no')
+  expect(await gate('a', () => Promise.resolve('yes'))).toBe('yes')
 })
