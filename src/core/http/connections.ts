@@ -4,12 +4,6 @@ import { ConnectionLimits, type ConnectionBound, type Use } from './connection-l
 import type { Exchange } from '../pipeline/exchange.ts'
 import { SharedTurn, type Sharer } from './shared-turn.ts'
 
-/** Connections accepted with the same client authorities, or all without TLS, share a door. */
-export interface Door {
-  /** These settings have changed since: the next answer on each connection is the last. */
-  isClosed: boolean
-}
-
 /** The origin of a connection. */
 export interface Origin {
   /** IP address of the client; '': the connection has already lost it. */
@@ -20,7 +14,6 @@ export interface Origin {
    */
   readonly isNamed: boolean
   readonly proto: 'http' | 'https'
-  readonly door: Door
 }
 
 /** Serves a connection once its protocol is known. */
@@ -44,6 +37,8 @@ export class ClientConnection {
   readonly sinceMs = performance.now()
   /** A request on it has carried a valid key. Written by ConnectionLimits only. */
   isProven = false
+  /** TLS or its client authorities are others now: the next answer is the last. Written by PublicServer only. */
+  isOutdated = false
   /** undefined: its PROXY header, handshake or preface is under way. Written by the protocol's connection. */
   protocol: ProtocolConnection | undefined
   /** Number of requests without a complete answer: at most one with HTTP/1.1. */

@@ -3,15 +3,19 @@
  * hands it to the PROXY header reader, to TLS and to its protocol.
  */
 import { once } from 'node:events'
-import { createServer, type AddressInfo, type Server } from 'node:net'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import type { Connections } from './connections.ts'
+import { readProxyHeader } from '../rules/proxy-header.ts'
+import type { ConnectionRefusal } from './connection-limits.ts'
+import type { ClientConnection, Connections } from './connections.ts'
+import { readFirst, readPreface } from './first-bytes.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
-import { http1Limits, type ServerEvents, type ServerParts } from './server-parts.ts'
+import { isHttp2Safe } from './node-internals.ts'
+import { http1Limits, serve, type ServerEvents, type ServerParts } from './server-parts.ts'
 import { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
-import type { TlsIdentity } from './tls-server.ts'
-import { createWayIn, type WayIn } from './way-in.ts'
+import { TlsServer, type TlsIdentity } from './tls-server.ts'
 
 export interface PublicServerParts {
   readonly connections: Connections
@@ -31,11 +35,13 @@ export class PublicServer {
   /** The performance.now() from which each look closes idle connections. Written by stop(). */
   #idleUntilMs = Infinity
   /** Written by the constructor and by the function that prepare() returns. */
-  #way: WayIn
+  #tls: TlsServer | undefined
+  /** Settled when the last connection of HTTP/2 without TLS has begun. */
+  #hasBegun = Promise.resolve()
 
-  /** Throws Node's error if the identity cannot be used. */
+  /** Throws Node's error if the identity cannot be used, and an error if HTTP/2 without TLS is not safe. */
   constructor(config: Config, { connections, identity, secret, events }: PublicServerParts) {
-    this.#secret = keepDaily(secret, (today) => this.#way.renew(today))
+    this.#secret = keepDaily(secret, (today) => this.#tls?.renew(today))
     this.#parts = {
       connections,
       penalties: new Penalties(),
@@ -43,10 +49,10 @@ export class PublicServer {
       config: config.server,
       http1Limits: http1Limits(config),
     }
-    this.#way = this.#build(config, identity)
+    this.#tls = this.#prepareTls(config, identity)
     // Same options as http's: a client that ends its side still gets its answers.
     const options = { allowHalfOpen: true, noDelay: true }
-    this.#server = createServer(options, (transport) => this.#way.accept(transport))
+    this.#server = createServer(options, (transport) => this.#accept(transport))
     const { headersMs, requestMs } = this.#parts.http1Limits
     // A wait may be shorter than the usual interval.
     this.#looks = setInterval(
@@ -78,17 +84,18 @@ export class PublicServer {
    * authorities change, the next answer on each is the last. Throws like the constructor.
    */
   prepare(config: Config, identity: TlsIdentity | undefined): () => void {
-    const next = this.#build(config, identity, this.#way)
+    const tls = this.#prepareTls(config, identity)
     return () => {
-      if (next.door !== this.#way.door) {
-        this.#way.door.isClosed = true
-        for (const connection of this.#http2()) connection.closeIdle()
-      }
-      this.#way = next
+      const before = this.#tls
+      this.#tls = tls
       this.#parts.config = config.server
       this.#parts.http1Limits = http1Limits(config)
-      // A new day may have begun since next was built.
-      next.renew(this.#secret.today())
+      // A new day may have begun since it was prepared.
+      tls?.renew(this.#secret.today())
+      if ((tls === undefined) === (before === undefined) && tls?.clientCa === before?.clientCa)
+        return
+      for (const client of this.#parts.connections.all()) client.isOutdated = true
+      for (const connection of this.#http2()) connection.closeIdle()
     }
   }
 
@@ -128,12 +135,74 @@ export class PublicServer {
       if (protocol instanceof Http2Connection) yield protocol
   }
 
-  #build(config: Config, identity: TlsIdentity | undefined, before?: WayIn): WayIn {
-    const isSame =
-      before !== undefined &&
-      (before.identity === undefined) === (identity === undefined) &&
-      before.identity?.clientCa === identity?.clientCa
-    const door = isSame ? before.door : { isClosed: false }
-    return createWayIn({ config, identity, secret: this.#secret.today(), door }, this.#parts)
+  #prepareTls(config: Config, identity: TlsIdentity | undefined): TlsServer | undefined {
+    if (identity !== undefined)
+      return new TlsServer(config, identity, this.#secret.today(), this.#parts)
+    if (config.server.http2 === 'clear' && !isHttp2Safe)
+      throw new Error(
+        'HTTP/2 is not safe with this Node.js; use another, or drop server.http2: clear',
+      )
+    return undefined
   }
+
+  #accept(transport: Socket): void {
+    // 'close' follows.
+    transport.on('error', () => {})
+    const { proxyProtocol, timeouts } = this.#parts.config
+    const peer = transport.remoteAddress ?? ''
+    const client = this.#enter(transport, peer, !proxyProtocol)
+    if (client === undefined) return
+    if (!proxyProtocol) return this.#begin(client)
+    readFirst(transport, timeouts.headersMs, readProxyHeader, (header) => {
+      // From now on the connection counts for the client that the header names.
+      this.#parts.connections.leave(client)
+      if (header === undefined) return this.#turnAway(transport, peer, 'proxy')
+      const { address } = header
+      const named = this.#enter(transport, address ?? peer, address !== undefined)
+      if (named !== undefined) this.#begin(named)
+    })
+  }
+
+  /** Counts the connection, or turns it away. */
+  #enter(transport: Socket, address: string, isNamed: boolean): ClientConnection | undefined {
+    const { connections, events } = this.#parts
+    const { key, peerTrusted } = events.addressOf(address)
+    const proto = this.#tls === undefined ? 'http' : 'https'
+    // Only a trusted balancer may speak for a client.
+    const client =
+      isNamed || peerTrusted
+        ? connections.accept(transport, { address, isNamed, proto }, peerTrusted ? undefined : key)
+        : 'proxy'
+    if (typeof client !== 'string') return client
+    this.#turnAway(transport, key, client)
+    return undefined
+  }
+
+  #turnAway(transport: Socket, address: string, reason: ConnectionRefusal): void {
+    transport.resetAndDestroy()
+    this.#parts.events.refused(address, reason)
+  }
+
+  /** Leads the connection to its protocol: without TLS HTTP/1.1, and HTTP/2 from trusted proxies if configured. */
+  #begin(client: ClientConnection): void {
+    const parts = this.#parts
+    const { http2, proxyProtocol, timeouts } = parts.config
+    const { transport } = client
+    parts.connections.arrivals.others += 1
+    if (this.#tls !== undefined) return this.#tls.take(client)
+    const isTrusted = proxyProtocol || client.addressKey === undefined
+    if (http2 !== 'clear' || !isTrusted) return serve(transport, client, parts)
+    readFirst(transport, timeouts.headersMs, readPreface, (preface) => {
+      if (preface === undefined) transport.destroy()
+      else if (preface.isHttp2)
+        this.#hasBegun = this.#hasBegun.then(() => beginHttp2(client, parts))
+      else serve(transport, client, parts)
+    })
+  }
+}
+
+/** http2 takes in a whole first packet at once, so only one connection begins per turn. */
+async function beginHttp2(client: ClientConnection, parts: ServerParts): Promise<void> {
+  await nextTurn()
+  if (!client.transport.destroyed) serve(client.transport, client, parts, true)
 }

@@ -54,16 +54,7 @@ export function serve(
     : new Http1Connection(socket, client, parts)
 }
 
-export interface Http1Limits {
-  readonly maxHeadBytes: number
-  readonly headersMs: number
-  readonly requestMs: number
-  readonly idleMs: number
-  /** A connection on which nothing moves for this long while a request is under way is destroyed. */
-  readonly inactivityMs: number
-  /** Fields of an answer after which the connection stays open. */
-  readonly keepAliveFields: string
-}
+export type Http1Limits = ReturnType<typeof http1Limits>
 
 /** Line ends and method, which are no part of either limit; the gateway's own check comes later and is exact. */
 const SLACK_BYTES = 4_096
@@ -72,7 +63,7 @@ const IDLE_SLACK_MS = 1_000
 /** Time to write the answer after the last time-out that can produce one. */
 const SLACK_MS = 10_000
 
-export function http1Limits({ server, upstream, routes }: Config): Http1Limits {
+export function http1Limits({ server, upstream, routes }: Config) {
   const { limits, timeouts } = server
   const responseMs = Math.max(
     upstream.timeouts.responseMs,
@@ -85,8 +76,10 @@ export function http1Limits({ server, upstream, routes }: Config): Http1Limits {
     headersMs: timeouts.headersMs,
     requestMs: timeouts.requestMs,
     idleMs: timeouts.idleMs + IDLE_SLACK_MS,
+    /** A connection on which nothing moves for this long while a request is under way is destroyed. */
     inactivityMs:
       Math.max(timeouts.requestMs, 2 * upstream.timeouts.connectMs + responseMs) + SLACK_MS,
+    /** Fields of an answer after which the connection stays open. */
     keepAliveFields: `Connection: keep-alive\r\nKeep-Alive: timeout=${idleSeconds}\r\n`,
   }
 }

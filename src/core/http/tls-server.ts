@@ -1,10 +1,10 @@
 /** Serves TLS on connections accepted elsewhere: the handshake, client certificates, and the choice of protocol. */
 import { constants } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { createServer, type Server, type TLSSocket } from 'node:tls'
+import { createServer, type Server, type TLSSocket, type TlsOptions } from 'node:tls'
+import type { Config } from '../../config/config.ts'
 import type { ClientConnection } from './connections.ts'
 import { isHttp2Safe, transportOf } from './node-internals.ts'
-import type { WayInOptions } from './way-in.ts'
 import { ticketKeys, type SecretOfDay } from './ticket-secret.ts'
 import { serve, type ServerParts } from './server-parts.ts'
 
@@ -49,91 +49,91 @@ const CIPHERS = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':')
 
-type TlsServerOptions = WayInOptions & { readonly identity: TlsIdentity }
+export class TlsServer {
+  readonly clientCa: string | undefined
+  /** The demands on clients, which a resumed session does not check again: other demands give other ticket keys. */
+  readonly #demands: string
+  readonly #parts: ServerParts
+  readonly #server: Server
+  /** Prefers HTTP/1.1, for addresses with a penalty. */
+  readonly #heldServer: Server
+  /** Connections by their transports. */
+  readonly #clients = new WeakMap<Socket, ClientConnection>()
 
-/** Throws Node's error if the identity cannot be used. */
-export function createTlsServer(options: TlsServerOptions, parts: ServerParts) {
-  const clients: Clients = new WeakMap()
-  const offersHttp2 = isHttp2Safe && options.config.server.http2 !== 'false'
-  const names = offersHttp2 ? ['h2', 'http/1.1'] : ['http/1.1']
-  const server = createServerOf(options, parts, { clients, names })
-  // TLS chooses the first of these names that the client also offers.
-  const heldServer = createServerOf(options, parts, { clients, names: names.toReversed() })
-  return {
-    take(transport: Socket, client: ClientConnection): void {
-      clients.set(transport, client)
-      // Node's TLS socket inherits this: a client that ends its side during the handshake can never complete it.
-      transport.allowHalfOpen = false
-      const isHeld = parts.penalties.holds(client.addressKey, performance.now())
-      ;(isHeld ? heldServer : server).emit('connection', transport)
-    },
-    /** Applies the secret of a new day; earlier tickets become invalid. */
-    renew(secret: SecretOfDay): void {
-      for (const one of [server, heldServer]) one.setTicketKeys(keysOf(options.identity, secret))
-    },
+  /** Throws Node's error if the identity cannot be used. */
+  constructor({ server }: Config, identity: TlsIdentity, secret: SecretOfDay, parts: ServerParts) {
+    const { cert, key, clientCa, minVersion } = identity
+    this.clientCa = clientCa
+    this.#demands = `${minVersion}\n${clientCa ?? ''}`
+    this.#parts = parts
+    const options: TlsOptions = {
+      cert,
+      key,
+      ...(clientCa !== undefined && { ca: clientCa, requestCert: true }),
+      // With true, Node would end the connection without a reason.
+      rejectUnauthorized: false,
+      minVersion: `TLSv${minVersion}`,
+      ciphers: CIPHERS,
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+      handshakeTimeout: server.timeouts.headersMs,
+      ticketKeys: ticketKeys(secret, this.#demands),
+      // Node's default depends on the command line, but any worker must resume a session.
+      sessionIdContext: 'tollgate',
+    }
+    const offersHttp2 = isHttp2Safe && server.http2 !== 'false'
+    const names = offersHttp2 ? ['h2', 'http/1.1'] : ['http/1.1']
+    // TLS chooses the first of these names that the client also offers.
+    this.#server = createServer({ ...options, ALPNProtocols: names })
+    this.#heldServer = createServer({ ...options, ALPNProtocols: names.toReversed() })
+    for (const one of [this.#server, this.#heldServer])
+      one.on('secureConnection', this.#onSecured).on('tlsClientError', this.#onFault)
   }
-}
 
-/** Connections by their transports. */
-type Clients = WeakMap<Socket, ClientConnection>
-
-function createServerOf(
-  options: TlsServerOptions,
-  parts: ServerParts,
-  { clients, names }: { clients: Clients; names: string[] },
-): Server {
-  const { identity } = options
-  const { cert, key, clientCa, minVersion } = identity
-  const server = createServer({
-    cert,
-    key,
-    ...(clientCa !== undefined && { ca: clientCa, requestCert: true }),
-    // With true, Node would end the connection without a reason.
-    rejectUnauthorized: false,
-    minVersion: `TLSv${minVersion}`,
-    ciphers: CIPHERS,
-    secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-    ALPNProtocols: names,
-    handshakeTimeout: options.config.server.timeouts.headersMs,
-    ticketKeys: keysOf(identity, options.secret),
-    // Node's default depends on the command line, but any worker must resume a session.
-    sessionIdContext: 'tollgate',
-  })
-  const fail = (socket: TLSSocket, fault: HandshakeFault, cause: string): void => {
-    const transport = transportOf(socket)
-    const client = clients.get(transport)
-    transport.destroy()
-    if (client !== undefined) parts.events.handshakeFailed(client.origin.address, fault, cause)
+  take(client: ClientConnection): void {
+    const { transport, addressKey } = client
+    this.#clients.set(transport, client)
+    // Node's TLS socket inherits this: a client that ends its side during the handshake can never complete it.
+    transport.allowHalfOpen = false
+    const isHeld = this.#parts.penalties.holds(addressKey, performance.now())
+    ;(isHeld ? this.#heldServer : this.#server).emit('connection', transport)
   }
-  server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
+
+  /** Applies the secret of a new day; earlier tickets become invalid. */
+  renew(secret: SecretOfDay): void {
+    for (const one of [this.#server, this.#heldServer])
+      one.setTicketKeys(ticketKeys(secret, this.#demands))
+  }
+
+  readonly #onFault = (error: NodeJS.ErrnoException, socket: TLSSocket): void => {
     const cause = error.code ?? error.message
-    fail(socket, faultCodes.find(([pattern]) => pattern.test(cause))?.[1] ?? 'other', cause)
-  })
-  server.on('secureConnection', (socket) => {
-    if (clientCa !== undefined && !socket.authorized)
-      return fail(socket, 'certificate', String(socket.authorizationError))
-    const client = clients.get(transportOf(socket))
-    if (client !== undefined) handOn(socket, client, parts)
-  })
-  return server
-}
-
-/** Serves the connection by the negotiated protocol. */
-function handOn(socket: TLSSocket, client: ClientConnection, parts: ServerParts): void {
-  const { transport, addressKey, origin } = client
-  const isHttp2 = socket.alpnProtocol === 'h2'
-  socket.allowHalfOpen = true
-  const begin = (): void => {
-    // When the door was closed, HTTP/2 connections were closed as well.
-    if (isHttp2 && origin.door.isClosed) transport.destroy()
-    else if (!socket.destroyed) serve(socket, client, parts, isHttp2)
+    this.#fail(socket, faultCodes.find(([pattern]) => pattern.test(cause))?.[1] ?? 'other', cause)
   }
-  const isHeld = isHttp2 && parts.penalties.holds(addressKey, performance.now())
-  if (!isHeld || addressKey === undefined) return begin()
-  transport.once('close', parts.penalties.beginInTurn(addressKey, begin))
-}
 
-/** Derives ticket keys from the demands on clients: a resumed session does not check them again. */
-function keysOf({ minVersion, clientCa }: TlsIdentity, secret: SecretOfDay): Buffer {
-  return ticketKeys(secret, `${minVersion}\n${clientCa ?? ''}`)
+  #fail(socket: TLSSocket, fault: HandshakeFault, cause: string): void {
+    const transport = transportOf(socket)
+    const client = this.#clients.get(transport)
+    transport.destroy()
+    if (client !== undefined)
+      this.#parts.events.handshakeFailed(client.origin.address, fault, cause)
+  }
+
+  /** Serves the connection by the negotiated protocol. */
+  readonly #onSecured = (socket: TLSSocket): void => {
+    const client = this.#clients.get(transportOf(socket))
+    if (this.clientCa !== undefined && !socket.authorized)
+      return this.#fail(socket, 'certificate', String(socket.authorizationError))
+    if (client === undefined) return
+    const { transport, addressKey } = client
+    const { penalties } = this.#parts
+    const isHttp2 = socket.alpnProtocol === 'h2'
+    socket.allowHalfOpen = true
+    const begin = (): void => {
+      // When it became outdated, HTTP/2 connections were closed.
+      if (isHttp2 && client.isOutdated) transport.destroy()
+      else if (!socket.destroyed) serve(socket, client, this.#parts, isHttp2)
+    }
+    const isHeld = isHttp2 && penalties.holds(addressKey, performance.now())
+    if (!isHeld || addressKey === undefined) return begin()
+    transport.once('close', penalties.beginInTurn(addressKey, begin))
+  }
 }

@@ -27,8 +27,8 @@ export function accept(
   })
   parts.metrics.requestStarted()
   // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
-  const { origin, hasMore } = arrival.connection
-  if (origin.door.isClosed || (parts.isDraining && !hasMore)) response.shouldKeepAlive = false
+  const { isOutdated, hasMore } = arrival.connection
+  if (isOutdated || (parts.isDraining && !hasMore)) response.shouldKeepAlive = false
   return exchange
 }
 

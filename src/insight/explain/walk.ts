@@ -44,7 +44,7 @@ export async function walkThrough(
   const request = requestOf(question)
   const framing = policy.checkFraming(request)
   const address = question.address ?? '127.0.0.1'
-  const origin = { address, isNamed: true, proto, door: { isClosed: false } }
+  const origin = { address, isNamed: true, proto }
   const arrival = {
     connection: new ClientConnection(NO_SOCKET, origin, undefined),
     request,

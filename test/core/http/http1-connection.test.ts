@@ -20,7 +20,7 @@ async function sendUnread(text: string) {
   atEnd(() => void client.destroy())
   atEnd(() => void server.close())
   const [socket] = (await once(server, 'connection')) as [Socket]
-  const origin = { address: '', isNamed: true, proto: 'http', door: { isClosed: false } } as const
+  const origin = { address: '', isNamed: true, proto: 'http' } as const
   const answered = Promise.withResolvers<undefined>()
   const take = (response: OutgoingResponse): void => {
     response.send(400, ['Content-Length', String(MUCH_BYTES)], Buffer.alloc(MUCH_BYTES))

@@ -192,7 +192,6 @@ describe('endHandOver', () => {
       address: '',
       isNamed: false,
       proto: 'http',
-      door: { isClosed: false },
     } as const
     const server = createNetServer((socket) => {
       const entry = connections.accept(socket, origin, 'x')
