@@ -213,10 +213,10 @@ export function boundUnsent(inFlight: readonly Exchange[], events: ServerEvents)
 }
 
 /** Returns the connection or client address that an HTTP/2 answer waits for; undefined: it is not HTTP/2. */
-function holderOf({ addressKey, connection }: Exchange): Http2Connection | string | undefined {
+function holderOf({ sender, connection }: Exchange): Http2Connection | string | undefined {
   const { protocol } = connection
   if (!(protocol instanceof Http2Connection)) return undefined
-  return protocol.isShared ? addressKey : protocol
+  return protocol.isShared ? sender.key : protocol
 }
 
 /** Pings, windows and memory keep Node's defaults: onLook() ends floods. */

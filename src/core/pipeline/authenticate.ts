@@ -4,16 +4,15 @@ import type { Exchange, Policy } from './exchange.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
-import type { Framing } from '../rules/framing.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
 export function authenticate(
   policy: Policy,
   exchange: Exchange,
-  framing: Framing,
 ): Caller | Refusal | Promise<Caller | Refusal> {
   const { verifier } = policy
-  const bearer = readBearer(framing.authorization, framing.authorizationCount)
+  const { authorization, authorizationCount } = exchange.framing
+  const bearer = readBearer(authorization, authorizationCount)
   if (isRefusal(bearer)) return refuseAnonymous(policy, exchange, bearer)
   const nowMs = policy.epochMs()
   const key = policy.keyRing.find(bearer.token)
@@ -25,7 +24,7 @@ export function authenticate(
   }
   if (verifier === undefined || !isJwtForm(bearer.token))
     return refuseAnonymous(policy, exchange, INVALID)
-  const asked = verifier.verify(bearer.token, nowMs, policy.tokenPolicy, exchange.addressKey)
+  const asked = verifier.verify(bearer.token, nowMs, policy.tokenPolicy, exchange.sender.key)
   return whenKnown<Verdict, Verdict>(asked, (verdict) =>
     isRefusal(verdict)
       ? refuseAnonymous(policy, exchange, verdict)
@@ -63,8 +62,8 @@ function refuseAnonymous(
 ): Refusal | Promise<Refusal> {
   const isShed = load.shed !== 'nothing'
   const isFree = isShed || refusal.code === 'service_unavailable'
-  const { addressKey } = exchange
-  const looked = isFree ? anonymous.peek(addressKey) : anonymous.count(addressKey)
+  const { key } = exchange.sender
+  const looked = isFree ? anonymous.peek(key) : anonymous.count(key)
   return whenKnown(looked, (view) => {
     exchange.quotaHeaders = anonymousHeaders(view)
     if (isShed) return OVERLOADED

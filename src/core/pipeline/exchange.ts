@@ -1,4 +1,5 @@
 /** The record of one request, from its first byte to its log line, and what it shares with others. */
+import type { Config } from '../../config/config.ts'
 import type { BanBook } from '../bans/ban-book.ts'
 import type { AnonymousLimiter, AnonymousView } from '../credentials/anonymous-limiter.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
@@ -16,15 +17,14 @@ import type { Tracing } from '../record/tracing.ts'
 import type { Lessee } from '../quota/lessee.ts'
 import type { Admission, QuotaView } from '../../state/quota.ts'
 import { isRefusal, type Refusal } from '../rules/refusals.ts'
-import type { ClientAddressOf } from '../rules/client-address.ts'
+import type { ClientAddress, ClientAddressOf } from '../rules/client-address.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import type { Cors } from '../rules/cors.ts'
 import type { Caller } from '../rules/credentials.ts'
-import type { CheckFraming, Framing } from '../rules/framing.ts'
+import { UNSOUND, type Framing } from '../rules/framing.ts'
 import type { Shed } from '../rules/overload.ts'
 import type { RequestIdOf } from '../rules/request-id.ts'
 import type { Route, RouteTable } from '../rules/routes.ts'
-import type { CheckTarget } from '../rules/target.ts'
 import type { TunnelEnd } from '../rules/websocket.ts'
 import type { JudgeByShadow, ShadowCharge } from '../record/shadow.ts'
 import type { Tally } from '../record/tally.ts'
@@ -52,10 +52,7 @@ export interface Arrival {
 
 /** The part of its configuration that a request needs after the decision. It is kept small, since a WebSocket keeps it for days. */
 export interface Terms {
-  /** Fewest bytes a second that the client may send or read; 0: no minimum. */
-  readonly minimumRateBytes: number
-  /** Time in which a body has to arrive. */
-  readonly requestMs: number
+  readonly server: Config['server']
   /** Upstream that the request may use until it is over. */
   readonly upstream: object
   /** Value of Strict-Transport-Security over TLS; undefined: none. */
@@ -74,8 +71,6 @@ export interface Charges {
 /** What the stages of one configuration decide by; each request keeps the policy that it began under. */
 export interface Policy extends Charges {
   readonly terms: Terms
-  readonly checkFraming: CheckFraming
-  readonly checkTarget: CheckTarget
   readonly clientAddress: ClientAddressOf
   /** undefined: no page of another origin may read answers. */
   readonly cors: Cors | undefined
@@ -96,9 +91,6 @@ export interface Policy extends Charges {
   /** undefined: no plan has limits that are only tried. */
   readonly judgeByShadow: JudgeByShadow | undefined
   readonly turns: { of(clientId: string): Pick<ClientTurns, 'take' | 'giveBack'> }
-  /** Bytes of a body that are read before it is passed on; 0: none. */
-  readonly bufferedBytes: number
-  readonly bodyLimitBytes: number
   /** Unix time in ms. */
   readonly epochMs: () => number
 }
@@ -125,29 +117,22 @@ export class Exchange {
   readonly process: string | undefined
   /** performance.now() when the head of the request had been read. */
   readonly startedMs: number
-  /** The caller's address, from X-Forwarded-For only where the peer is a trusted proxy. */
-  readonly clientAddress: string
-  /** Key of the anonymous limit: the IPv4 address or the IPv6 /64. */
-  readonly addressKey: string
-  /** The peer is a trusted proxy that speaks for others: its connection carries the requests of many. */
-  readonly peerTrusted: boolean
-  /** Trusted proxies between the client and the gateway, joined as X-Forwarded-For is; '' if there are none. */
-  readonly proxies: string
+  /** Its address comes from X-Forwarded-For only where the peer is a trusted proxy. */
+  readonly sender: ClientAddress
   /** Scheme on which the client reached the gateway or the first trusted proxy; the backend gets it as X-Forwarded-Proto. */
   readonly proto: 'http' | 'https'
   /** Index among the requests in flight. Written by Connections alone. */
   slot: number | undefined
   /** Refused requests in a row directly before this one on the same connection. Written by Connections alone. */
   refusedBefore = 0
-  /** The request announced `Expect: 100-continue`: its body is not sent before the gateway says so. */
-  readonly expectsContinue: boolean
-  readonly hasBody: boolean
-  /** Declared length; 0 without a body, undefined when it comes in chunks or the framing is not sound. */
-  readonly bodyBytes: number | undefined
+  /** UNSOUND where the request was refused for its framing. */
+  readonly framing: Framing
 
   // match-route
   /** Path as routed, forwarded and logged; undefined until the target was found sound. */
   path: string | undefined
+  /** Target in origin form as it goes to the backend, byte for byte; '' until it was found sound. Written by pipeline. */
+  target = ''
   route: Route | undefined
 
   // pipeline
@@ -155,8 +140,6 @@ export class Exchange {
   trace: Trace | undefined
   /** Header fields that let a page read the answer, flat; empty where `cors` is not set. Written by answer-preflight too. */
   corsHeaders = NO_HEADERS
-  /** Request target as received, where the request is refused before its path was found sound; for the log alone. */
-  target: string | undefined
 
   // authenticate
   caller: Caller | undefined
@@ -221,27 +204,30 @@ export class Exchange {
     { clientAddress, terms }: { clientAddress: ClientAddressOf; terms: Terms },
   ) {
     // No forwarding header is believed in a request that cannot be read safely.
-    const sound = isRefusal(framing) ? undefined : framing
+    this.framing = isRefusal(framing) ? UNSOUND : framing
+    const { forwardedFor, forwardedProto, requestId: givenId } = this.framing
     const { address: peer, isNamed, proto } = connection.origin
-    const client = clientAddress(peer, isNamed ? sound?.forwardedFor : undefined)
-    const { address, key, proxies } = client
-    const peerTrusted = isNamed && client.peerTrusted
+    const sender = clientAddress(peer, isNamed ? forwardedFor : undefined)
+    this.sender = isNamed ? sender : { ...sender, peerTrusted: false }
+    const { peerTrusted } = this.sender
     this.terms = terms
     this.connection = connection
     this.request = request
     this.response = response
-    const inbound = peerTrusted ? sound?.requestId : undefined
+    const inbound = peerTrusted ? givenId : undefined
     this.id = requestId(inbound)
     this.process = inbound === this.id ? requestId.process : undefined
     this.startedMs = performance.now()
-    this.clientAddress = address
-    this.addressKey = key
-    this.peerTrusted = peerTrusted
-    this.proxies = proxies
-    this.proto = (peerTrusted ? sound?.forwardedProto : undefined) ?? proto
-    this.expectsContinue = sound?.expectsContinue ?? false
-    this.hasBody = sound === undefined || sound.body !== 'none'
-    this.bodyBytes = sound === undefined || sound.body === 'chunked' ? undefined : sound.bodyBytes
+    this.proto = (peerTrusted ? forwardedProto : undefined) ?? proto
+  }
+
+  get hasBody(): boolean {
+    return this.framing.body !== 'none'
+  }
+
+  /** Declared length; 0 without a body, undefined when it comes in chunks or the framing is not sound. */
+  get bodyBytes(): number | undefined {
+    return this.framing.body === 'chunked' ? undefined : this.framing.bodyBytes
   }
 
   /** Whether the request was answered, or the client left, while it was being decided. */

@@ -1,88 +1,71 @@
 /** Carries an admitted request to a backend and its answer to the client, streaming both ways. A WebSocket's handshake (RFC 6455) goes the same way; after its 101 both sides are one tunnel. */
 import type { Duplex } from 'node:stream'
+import type { Config } from '../../config/config.ts'
 import type { Backend } from '../backends/backend.ts'
 import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
 import type { ForwardHandle } from '../forwarding/engine.ts'
 import type { UpgradeEngine, UpgradeSink } from '../forwarding/upgrader.ts'
 import type { Tunnel } from '../http/messages.ts'
-import type { Log } from '../record/log.ts'
-import type { Metrics } from '../record/metrics.ts'
 import { clientHeaders, switchingHeaders } from '../rules/client-headers.ts'
 import { backendFailureCodes, type BackendFailure } from '../rules/backend-failure.ts'
-import { backendHeaders, type BackendHost } from '../rules/backend-headers.ts'
+import { backendHeaders } from '../rules/backend-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
-import type { Framing } from '../rules/framing.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { readOffer, type TunnelEnd, type WebSocketOffer } from '../rules/websocket.ts'
-import type { Charges, Exchange } from './exchange.ts'
+import type { Charges, Exchange, PipelineParts } from './exchange.ts'
 import { gatewayHeaders, respond } from './respond.ts'
 import { giveUp } from './take-quota.ts'
 
-/** A WebSocket keeps these for days, so they are kept small: a policy keeps all clients. */
-export interface ForwardDeps extends Charges {
-  readonly forwarder: Forwarder
+/** All that carries requests to the backends of one configuration. */
+export interface Carrier extends Forwarder {
   readonly upgrades: UpgradeEngine
-  readonly log: Log
-  readonly metrics: Metrics
-  readonly bodyLimitBytes: number
-  readonly responseTimeoutMs: number
-  readonly host: BackendHost
+  readonly settings: Pick<Config, 'upstream'>
 }
 
-/** Results of the earlier stages that forwarding needs. */
-export interface Admitted {
-  readonly exchange: Exchange
-  readonly framing: Framing
-  /** Origin form, as routed. */
-  readonly target: string
-  readonly caller: Caller
-}
+type Parts = Charges & Pick<PipelineParts, 'log' | 'metrics'>
 
-export function forward(deps: ForwardDeps, admitted: Admitted): void {
-  const { exchange, framing } = admitted
-  const { request } = exchange
+/** caller: that of the exchange. */
+export function forward(parts: Parts, carrier: Carrier, exchange: Exchange, caller: Caller): void {
+  const { request, framing, route } = exchange
   // The client left, or its body broke off, while the request was being decided.
-  if (exchange.isOver) return giveUp(deps, exchange)
-  if (framing.websocket && exchange.route?.websocket && request.takeOver !== undefined)
-    return upgrade(deps, admitted, request.takeOver())
-  exchange.forwarding = new Forwarded(deps, admitted, backendHeaders(admitted, deps.host))
-  exchange.forwarding.begin()
-}
-
-function upgrade(deps: ForwardDeps, admitted: Admitted, { socket, head }: Tunnel): void {
-  const { exchange } = admitted
-  const offer = readOffer(exchange.request.rawHeaders)
-  if (isRefusal(offer)) {
-    giveUp(deps, exchange)
-    return respond(exchange, offer)
-  }
-  // The client left during the decision; the end of its stream is not signalled again.
-  if (socket.destroyed || socket.readableEnded) return void socket.destroy()
-  exchange.forwarding = new Upgraded(deps, admitted, { socket, head, offer })
+  if (exchange.isOver) return giveUp(parts, exchange)
+  if (framing.websocket && route?.websocket && request.takeOver !== undefined) {
+    const { socket, head } = request.takeOver()
+    const offer = readOffer(request.rawHeaders)
+    if (isRefusal(offer)) {
+      giveUp(parts, exchange)
+      return respond(exchange, offer)
+    }
+    // The client left during the decision; the end of its stream is not signalled again.
+    if (socket.destroyed || socket.readableEnded) return void socket.destroy()
+    exchange.forwarding = new Upgraded(parts, carrier, exchange, { socket, head, offer, caller })
+  } else exchange.forwarding = new Forwarded(parts, carrier, exchange, caller)
   exchange.forwarding.begin()
 }
 
 /** An admitted request on its way. It is a class, as one is made per forwarded request and closures cost more. */
 abstract class Carried extends Forwarding {
-  protected readonly deps: ForwardDeps
+  protected readonly parts: Parts
   protected readonly exchange: Exchange
 
-  constructor(deps: ForwardDeps, { exchange, target, caller }: Admitted, headers: string[]) {
+  constructor(parts: Parts, carrier: Carrier, exchange: Exchange, caller: Caller) {
     const startedMs = (exchange.backendStartedMs = performance.now())
-    const { request } = exchange
+    const { request, route, terms } = exchange
+    const { host, timeouts } = carrier.settings.upstream
+    const headers = backendHeaders(exchange, caller, host)
     const job = {
       clientId: caller.clientId,
       startedMs,
       method: request.method ?? 'GET',
-      target,
+      target: exchange.target,
       headers: exchange.trace?.along(headers) ?? headers,
       body: exchange.hasBody ? request.body : undefined,
       received: exchange.received,
-      bodyLimitBytes: deps.bodyLimitBytes,
-      responseTimeoutMs: exchange.route?.responseTimeoutMs ?? deps.responseTimeoutMs,
+      bodyLimitBytes: terms.server.limits.bodyBytes,
+      responseTimeoutMs: route?.responseTimeoutMs ?? timeouts.responseMs,
     }
-    super(job, deps.forwarder)
-    this.deps = deps
+    super(job, carrier)
+    this.parts = parts
     this.exchange = exchange
   }
 
@@ -91,21 +74,21 @@ abstract class Carried extends Forwarding {
   }
 
   protected refuse(failure: BackendFailure): void {
-    const { deps, exchange } = this
+    const { parts, exchange } = this
     const { kind, cause } = failure
     const { id, backend, response } = exchange
     exchange.backendEndedMs = performance.now()
     if (kind === 'client_gone') return
     exchange.trace?.failed(failure)
-    deps.metrics.backendFailed(kind)
+    parts.metrics.backendFailed(kind)
     // A client refused for a full line may come again at once, and the access line says it all.
-    if (kind !== 'saturated') deps.log.backendFailed({ id, backend, kind, cause })
+    if (kind !== 'saturated') parts.log.backendFailed({ id, backend, kind, cause })
     // An answer that was cut off must not look complete.
     if (response.headersSent) {
       exchange.cause = cause
       return void response.destroy()
     }
-    giveUp(deps, exchange)
+    giveUp(parts, exchange)
     const code = backendFailureCodes[kind] ?? 'bad_gateway'
     respond(
       exchange,
@@ -236,21 +219,23 @@ class Upgraded extends Carried implements UpgradeSink {
   readonly socket: Duplex
   readonly offer: WebSocketOffer
   readonly caller: Caller
+  readonly #engine: UpgradeEngine
   readonly #early: Buffer[]
   #earlyBytes: number
 
   constructor(
-    deps: ForwardDeps,
-    admitted: Admitted,
-    { socket, head, offer }: Tunnel & { readonly offer: WebSocketOffer },
+    parts: Parts,
+    carrier: Carrier,
+    exchange: Exchange,
+    { socket, head, offer, caller }: Tunnel & Pick<UpgradeSink, 'offer' | 'caller'>,
   ) {
-    const headers = backendHeaders(admitted, deps.host)
+    super(parts, carrier, exchange, caller)
     // RFC 6455 4.1.
-    headers.push('Connection', 'Upgrade', 'Upgrade', 'websocket')
-    super(deps, admitted, headers)
+    this.job.headers.push('Connection', 'Upgrade', 'Upgrade', 'websocket')
     this.socket = socket
     this.offer = offer
-    this.caller = admitted.caller
+    this.caller = caller
+    this.#engine = carrier.upgrades
     this.#early = [head]
     this.#earlyBytes = head.length
     // Only reading shows that the client has left.
@@ -270,7 +255,7 @@ class Upgraded extends Carried implements UpgradeSink {
   }
 
   protected override send(backend: Backend): ForwardHandle {
-    return this.deps.upgrades.send(backend, this.job, this)
+    return this.#engine.send(backend, this.job, this)
   }
 
   /** An established tunnel ends with either of its sides. */
@@ -279,7 +264,7 @@ class Upgraded extends Carried implements UpgradeSink {
   }
 
   override head(status: number, headers: string[]): void {
-    const { deps, exchange, socket } = this
+    const { parts, exchange, socket } = this
     const ownsCors = exchange.corsHeaders.length > 0
     const fields = switchingHeaders(headers, gatewayHeaders(exchange), ownsCors)
     if (fields === undefined) return this.refuseUnusable()
@@ -290,7 +275,7 @@ class Upgraded extends Carried implements UpgradeSink {
     for (let at = 0; at < fields.length; at += 2) text += `${fields[at]}: ${fields[at + 1]}\r\n`
     socket.write(`${text}\r\n`, 'latin1')
     exchange.status = 101
-    deps.metrics.tunnelOpened()
+    parts.metrics.tunnelOpened()
   }
 
   data(): boolean {
@@ -299,13 +284,13 @@ class Upgraded extends Carried implements UpgradeSink {
 
   ended(end: TunnelEnd): void {
     this.exchange.tunnelEnd = end
-    this.deps.metrics.tunnelEnded(end)
+    this.parts.metrics.tunnelEnded(end)
   }
 
   override end(): void {
     super.end()
     this.exchange.backendEndedMs = performance.now()
-    this.deps.metrics.tunnelClosed()
+    this.parts.metrics.tunnelClosed()
     this.socket.destroy()
   }
 

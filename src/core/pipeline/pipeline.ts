@@ -6,14 +6,15 @@ import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { fieldOf } from '../rules/field-names.ts'
-import type { Framing } from '../rules/framing.ts'
+import { checkFraming, type Framing } from '../rules/framing.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
+import { checkTarget } from '../rules/target.ts'
 import { whenKnown } from '../rules/when-known.ts'
 import { accept } from './accept.ts'
 import { authenticate, peekAnonymous } from './authenticate.ts'
 import { checkBan, checkDeprecation, shedLoad } from './check-ban.ts'
 import type { Arrival, Exchange, Judged, PipelineParts, Policy } from './exchange.ts'
-import { forward, type Admitted, type ForwardDeps } from './forward.ts'
+import { forward, type Carrier } from './forward.ts'
 import { answerPreflight, matchRoute, OUTSIDE } from './match-route.ts'
 import { receiveBody } from './receive-body.ts'
 import { answerAsterisk, respond } from './respond.ts'
@@ -23,20 +24,20 @@ import { takeTurn } from './take-turn.ts'
 /** Takes a request to its end, in the same call where nothing has to be awaited; never throws or rejects. */
 export function handle(
   parts: PipelineParts,
-  policy: Policy & { readonly forwarding: ForwardDeps },
+  policy: Policy & { readonly carrier: Carrier },
   arrival: Arrival,
 ): Promise<void> | undefined {
   const { connections, log, tracing } = parts
-  const framing = policy.checkFraming(arrival.request)
+  const framing = checkFraming(arrival.request, policy.terms.server.limits)
   arrival.request.framed?.(isRefusal(framing) ? undefined : framing)
   const exchange = accept(parts, arrival, framing, policy)
   if (tracing.isOn) {
     const fields = isRefusal(framing) ? undefined : arrival.request.rawHeaders
-    exchange.trace = tracing.begin(fields, exchange.peerTrusted)
+    exchange.trace = tracing.begin(fields, exchange.sender.peerTrusted)
   }
   const end = (outcome: End): void => {
     if (outcome === undefined) return
-    if (!isRefusal(outcome)) return forward(policy.forwarding, outcome)
+    if (!isRefusal(outcome)) return forward(parts, policy.carrier, exchange, outcome)
     giveUp(policy, exchange)
     respond(exchange, outcome)
   }
@@ -56,10 +57,10 @@ function failed(log: Log, exchange: Exchange, error: unknown): void {
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
 }
 
-/** The outcome of the walk: a request to be forwarded, or a refusal; undefined when it was answered. */
-type End = Admitted | Refusal | undefined
+/** The outcome of the walk: the caller whose request is to be forwarded, or a refusal; undefined when it was answered. */
+type End = Caller | Refusal | undefined
 
-/** Takes a request through the stages. With all answers in memory this is one synchronous call, which makes no promise. */
+/** Takes a request through the stages. With all answers in memory this is one synchronous call, which makes no promise. framing: as checked. */
 export function walk(
   policy: Policy,
   connections: Pick<PipelineParts['connections'], 'prove'>,
@@ -71,44 +72,47 @@ export function walk(
     exchange.corsHeaders = cors.answerHeaders(fieldOf(exchange.request.rawHeaders, 'origin'))
   // Framing comes first: nothing can be believed in a request that two parsers could read differently.
   if (isRefusal(framing)) return beforeAuthentication(policy, exchange, framing)
-  const target = policy.checkTarget(exchange.request, framing.host, exchange.proto)
+  const { urlBytes } = policy.terms.server.limits
+  const target = checkTarget(exchange.request, framing.host, exchange.proto, urlBytes)
   if (isRefusal(target)) return beforeAuthentication(policy, exchange, target)
   if (target.path === '*') {
-    return whenKnown(peekAnonymous(policy, exchange.addressKey), (headers) => {
+    return whenKnown(peekAnonymous(policy, exchange.sender.key), (headers) => {
       exchange.quotaHeaders = headers
       answerAsterisk(exchange)
       return undefined
     })
   }
 
+  exchange.target = target.raw
   // The route is matched before the credential, so that its lifecycle headers stand on a 401 too; its refusal is kept for judge().
   const unrouted = matchRoute(policy, exchange, target.path)
   if (unrouted === OUTSIDE) return beforeAuthentication(policy, exchange, unrouted)
   const preflight = answerPreflight(policy, exchange, target.path)
   if (preflight !== undefined) return isRefusal(preflight) ? preflight : undefined
-  return whenKnown<Caller | Refusal, End>(authenticate(policy, exchange, framing), (caller) => {
+  return whenKnown<Caller | Refusal, End>(authenticate(policy, exchange), (caller) => {
     if (isRefusal(caller)) return caller
     connections.prove(exchange.connection)
-    return admit(policy, { exchange, framing, target: target.raw, caller }, unrouted)
+    return admit(policy, exchange, caller, unrouted)
   })
 }
 
 /** Goes on with an authenticated request. It and the next two make a closure only where something is awaited. */
-function admit(policy: Policy, admitted: Admitted, unrouted: Refusal | undefined) {
-  const charged = judge(policy, admitted.exchange, admitted.caller, unrouted)
-  if (!(charged instanceof Promise)) return isRefusal(charged) ? charged : enter(policy, admitted)
-  return charged.then((known) => (isRefusal(known) ? known : enter(policy, admitted)))
+function admit(policy: Policy, exchange: Exchange, caller: Caller, unrouted: Refusal | undefined) {
+  const charged = judge(policy, exchange, caller, unrouted)
+  if (!(charged instanceof Promise))
+    return isRefusal(charged) ? charged : enter(policy, exchange, caller)
+  return charged.then((known) => (isRefusal(known) ? known : enter(policy, exchange, caller)))
 }
 
-function enter(policy: Policy, admitted: Admitted): End | Promise<End> {
-  const turn = takeTurn(policy, admitted.exchange, admitted.caller)
-  if (!(turn instanceof Promise)) return turn ?? receive(policy, admitted)
-  return turn.then((refusal) => refusal ?? receive(policy, admitted))
+function enter(policy: Policy, exchange: Exchange, caller: Caller): End | Promise<End> {
+  const turn = takeTurn(policy, exchange, caller)
+  if (!(turn instanceof Promise)) return turn ?? receive(exchange, caller)
+  return turn.then((refusal) => refusal ?? receive(exchange, caller))
 }
 
-function receive(policy: Policy, admitted: Admitted): End | Promise<End> {
-  const received = receiveBody(policy, admitted.exchange)
-  return received === undefined ? admitted : received.then((refusal) => refusal ?? admitted)
+function receive(exchange: Exchange, caller: Caller): End | Promise<End> {
+  const received = receiveBody(exchange)
+  return received === undefined ? caller : received.then((refusal) => refusal ?? caller)
 }
 
 /** Decides whether a caller is let through, and charges it then. routeRefusal: the result of match-route. */
@@ -142,8 +146,7 @@ function beforeAuthentication(
   exchange: Exchange,
   refusal: Refusal,
 ): Refusal | Promise<Refusal> {
-  if (exchange.path === undefined) exchange.target = exchange.request.url
-  return whenKnown(peekAnonymous(policy, exchange.addressKey), (headers) => {
+  return whenKnown(peekAnonymous(policy, exchange.sender.key), (headers) => {
     exchange.quotaHeaders = headers
     return refusal
   })

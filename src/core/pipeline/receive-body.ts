@@ -2,34 +2,36 @@
 import type { Readable } from 'node:stream'
 import type { ReceivedBody } from '../forwarding/engine.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
-import type { Exchange, Policy } from './exchange.ts'
+import type { Exchange } from './exchange.ts'
 
 type Received = Refusal | undefined
 
 /** Leaves what it reads in the exchange; returns undefined at once when there is nothing to read. */
-export function receiveBody(policy: Policy, exchange: Exchange): Promise<Received> | undefined {
+export function receiveBody(exchange: Exchange): Promise<Received> | undefined {
   if (!exchange.hasBody || exchange.isOver) return undefined
-  if (exchange.expectsContinue) exchange.response.writeContinue()
+  if (exchange.framing.expectsContinue) exchange.response.writeContinue()
   const { body } = exchange.request
-  if (policy.bufferedBytes === 0 || body === undefined) return undefined
-  return receive(exchange, body, policy)
+  const { bufferedBodyBytes, bodyBytes } = exchange.terms.server.limits
+  if (bufferedBodyBytes === 0 || body === undefined) return undefined
+  return receive(exchange, body, bufferedBodyBytes, bodyBytes)
 }
 
 async function receive(
   exchange: Exchange,
   body: Readable,
-  { bufferedBytes, bodyLimitBytes }: Policy,
+  bufferedBytes: number,
+  mostBytes: number,
 ): Promise<Received> {
   // Bytes that came in one packet with the head are there once the parser's turn is over.
   await parserTurn
   // read() without a size returns the first piece alone, from Node.js 26 on.
   const received = exchange.request.complete
     ? { bytes: (body.read(body.readableLength) as Buffer | null) ?? NOTHING, isWhole: true }
-    : await gather(exchange, body, Math.min(bufferedBytes, bodyLimitBytes))
-  if (received.bytes.length > bodyLimitBytes) {
+    : await gather(exchange, body, Math.min(bufferedBytes, mostBytes))
+  if (received.bytes.length > mostBytes) {
     // What follows is dropped as it comes.
     body.resume()
-    return refuse('body_too_large', { cause: `more than ${bodyLimitBytes} bytes` })
+    return refuse('body_too_large', { cause: `more than ${mostBytes} bytes` })
   }
   exchange.received = received
   return undefined

@@ -64,15 +64,15 @@ export function answerEmpty(
 }
 
 /** Whether an unread body has to end the connection; a small declared one is read and dropped. */
-function hasUnreadBody({ hasBody, bodyBytes, expectsContinue, request }: Exchange): boolean {
+function hasUnreadBody({ hasBody, bodyBytes, framing, request }: Exchange): boolean {
   if (!hasBody || request.complete) return false
   // Whether a client that waits for 100 still sends its body after a final status is its choice (RFC 9110 10.1.1).
-  return expectsContinue || bodyBytes === undefined || bodyBytes > DRAINED_BODY_BYTES
+  return framing.expectsContinue || bodyBytes === undefined || bodyBytes > DRAINED_BODY_BYTES
 }
 
 /** Whether a client goes on although it is refused. A trusted proxy is spared, as its connections carry many clients. */
-function isUnwelcome({ peerTrusted, refusedBefore, caller }: Exchange, { code }: Refusal): boolean {
-  if (peerTrusted) return false
+function isUnwelcome({ sender, refusedBefore, caller }: Exchange, { code }: Refusal): boolean {
+  if (sender.peerTrusted) return false
   return (
     refusedBefore >= REFUSED_AT_MOST - 1 || (code === 'rate_limit_exceeded' && caller === undefined)
   )

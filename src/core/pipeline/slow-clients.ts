@@ -41,7 +41,7 @@ export class SlowClients {
     // This is a copy, since ended exchanges leave the list.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       const { request, response, responseBytes } = exchange
-      const rateBytes = exchange.terms.minimumRateBytes
+      const rateBytes = exchange.terms.server.limits.minimumRateBytes
       if (isLate(exchange, nowMs))
         refuseSlow(this.#parts, exchange, 'the body did not arrive in time')
       else if (rateBytes === 0) continue
@@ -63,7 +63,7 @@ export class SlowClients {
 
 /** Whether the body takes too long to arrive. */
 function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
-  return hasBody && !request.complete && nowMs - startedMs > terms.requestMs
+  return hasBody && !request.complete && nowMs - startedMs > terms.server.timeouts.requestMs
 }
 
 function isTooSlow(pace: Pace, bytes: number, rateBytes: number, waitedMs: number): boolean {

@@ -38,7 +38,8 @@ export function accessFields(
     route: exchange.route?.name,
     method: plainText(exchange.request.method ?? '', 32),
     path: loggedPath(exchange.path),
-    target: loggedPath(exchange.target),
+    // A target whose path was not found sound, as received.
+    target: exchange.path === undefined ? loggedPath(exchange.request.url) : undefined,
     status: exchange.status,
     backend: exchange.backend,
     retried: exchange.retried === undefined ? undefined : plainText(exchange.retried, 500),
@@ -47,7 +48,7 @@ export function accessFields(
     totalMs: micros(totalMs),
     requestBytes: exchange.request.receivedBytes,
     responseBytes: exchange.responseBytes,
-    address: exchange.clientAddress,
+    address: exchange.sender.address,
     minuteLeft: quota?.minute.remaining,
     dayLeft: quota?.day.remaining,
     refusal: refusal?.code,

@@ -139,7 +139,7 @@ function requestLines(
         out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
     /** The bytes that arrived on a connection were not a request. id: the request id of the answer. */
-    clientError(line: Pick<Exchange, 'id' | 'target'> & { address: string; code: string }) {
+    clientError(line: { id: string; address: string; code: string; target: string | undefined }) {
       const { code, target } = line
       if (out.isEnabled('info') && anonymous.spend())
         out.write('info', {

@@ -105,7 +105,7 @@ export class RecentDecisions {
     noted.id = one.id
     noted.atMs = nowMs - totalMs
     noted.method = one.request.method ?? ''
-    const path = one.path ?? one.target
+    const path = one.path ?? one.request.url
     const isShort = (one.request.url ?? '').length <= TARGET_CHARS
     noted.path = path === undefined || isShort ? path : copied(path)
     noted.route = one.route?.name

@@ -6,16 +6,11 @@ import type { Caller } from './credentials.ts'
 import { fieldNames, VIA, VIA_HTTP2 } from './field-names.ts'
 import type { Framing } from './framing.ts'
 
-export type BackendHost = Config['upstream']['host']
-
-/** The parts of an admitted request that are read here. */
-export interface AdmittedRequest {
-  readonly exchange: Pick<Exchange, 'id' | 'clientAddress' | 'proxies' | 'proto'> & {
-    readonly request: Pick<IncomingRequest, 'rawHeaders' | 'httpVersion'>
-  }
+/** The parts of an exchange that are read here. */
+type Source = Pick<Exchange, 'id' | 'proto'> & {
+  readonly sender: Pick<Exchange['sender'], 'address' | 'proxies'>
+  readonly request: Pick<IncomingRequest, 'rawHeaders' | 'httpVersion'>
   readonly framing: Pick<Framing, 'body' | 'bodyBytes' | 'host' | 'nominated'>
-  /** Both must be field values (isFieldValue). */
-  readonly caller: Pick<Caller, 'clientId' | 'plan'>
 }
 
 /**
@@ -54,13 +49,15 @@ const isRemoved = fieldNames({
 
 /**
  * Returns a fresh flat array. Host is missing where it will be the backend's own, which is not known yet. Content-Length
- * is present exactly when the body has a known length. host: which Host the backend gets.
+ * is present exactly when the body has a known length. caller: its texts are field values (isFieldValue). host: which Host the
+ * backend gets.
  */
 export function backendHeaders(
-  { exchange, framing, caller }: AdmittedRequest,
-  host: BackendHost,
+  { id, proto, sender, request, framing }: Source,
+  { clientId, plan }: Pick<Caller, 'clientId' | 'plan'>,
+  host: Config['upstream']['host'],
 ): string[] {
-  const { request, clientAddress, proxies } = exchange
+  const { address, proxies } = sender
   const { rawHeaders } = request
   const { nominated } = framing
   const headers: string[] = []
@@ -72,11 +69,11 @@ export function backendHeaders(
     headers.push(name, rawHeaders[at + 1] ?? '')
   }
   if (framing.body === 'length') headers.push('Content-Length', String(framing.bodyBytes))
-  headers.push('X-Client-Id', caller.clientId)
-  headers.push('X-Client-Plan', caller.plan)
-  headers.push('X-Request-Id', exchange.id)
-  headers.push('X-Forwarded-For', proxies === '' ? clientAddress : `${clientAddress}, ${proxies}`)
-  headers.push('X-Forwarded-Proto', exchange.proto)
+  headers.push('X-Client-Id', clientId)
+  headers.push('X-Client-Plan', plan)
+  headers.push('X-Request-Id', id)
+  headers.push('X-Forwarded-For', proxies === '' ? address : `${address}, ${proxies}`)
+  headers.push('X-Forwarded-Proto', proto)
   headers.push('X-Forwarded-Host', framing.host)
   headers.push('Via', request.httpVersion === '2.0' ? VIA_HTTP2 : VIA)
   return headers

@@ -33,41 +33,40 @@ export class Framing {
   transferEncoding: string | undefined = undefined
 }
 
+/** Framing of a request that was refused for it: nothing in it is believed, and an end of its body is not known. */
+export const UNSOUND: Framing = Object.assign(new Framing(), { body: 'chunked' })
+
 type FramingLimits = Pick<Config['server']['limits'], 'headerCount' | 'headerBytes' | 'bodyBytes'>
 
 type FramingSource = Pick<IncomingRequest, 'method' | 'httpVersion' | 'rawHeaders' | 'bodyFollows'>
-
-export type CheckFraming = ReturnType<typeof createCheckFraming>
 
 /**
  * Refuses with invalid_request, headers_too_large, body_too_large, length_required or method_not_implemented.
  * Field names are taken to be tokens, as the readers of both protocols guarantee.
  */
-export function createCheckFraming(limits: FramingLimits) {
-  return (source: FramingSource): Framing | Refusal => {
-    const { method = '', httpVersion, rawHeaders, bodyFollows } = source
-    if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
-    if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
-      return invalid('unknown HTTP version')
-    // Its end could not be distinguished from that of a cancelled body.
-    if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
-    if (rawHeaders.length > 2 * limits.headerCount)
-      return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
-    const framing = new Framing()
-    const fault = readFields(framing, rawHeaders, limits.headerBytes)
-    if (fault !== undefined) return fault
-    if (framing.hostCount !== 1) return invalid(`${framing.hostCount} Host fields`)
-    if (!hostValue.test(framing.host)) return invalid('malformed Host')
-    // RFC 6455 4.1.
-    framing.websocket =
-      framing.upgrade === 'websocket' &&
-      method === 'GET' &&
-      httpVersion === '1.1' &&
-      framing.nominated.has('upgrade') &&
-      framing.transferEncoding === undefined &&
-      framing.contentLength === undefined
-    return readBody(framing, source, limits.bodyBytes) ?? framing
-  }
+export function checkFraming(source: FramingSource, limits: FramingLimits): Framing | Refusal {
+  const { method = '', httpVersion, rawHeaders, bodyFollows } = source
+  if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
+  if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
+    return invalid('unknown HTTP version')
+  // Its end could not be distinguished from that of a cancelled body.
+  if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
+  if (rawHeaders.length > 2 * limits.headerCount)
+    return refuse('headers_too_large', { cause: `${rawHeaders.length / 2} header fields` })
+  const framing = new Framing()
+  const fault = readFields(framing, rawHeaders, limits.headerBytes)
+  if (fault !== undefined) return fault
+  if (framing.hostCount !== 1) return invalid(`${framing.hostCount} Host fields`)
+  if (!hostValue.test(framing.host)) return invalid('malformed Host')
+  // RFC 6455 4.1.
+  framing.websocket =
+    framing.upgrade === 'websocket' &&
+    method === 'GET' &&
+    httpVersion === '1.1' &&
+    framing.nominated.has('upgrade') &&
+    framing.transferEncoding === undefined &&
+    framing.contentLength === undefined
+  return readBody(framing, source, limits.bodyBytes) ?? framing
 }
 
 /** Whether requests of this method are taken. TRACE would echo the fields that the gateway adds; CONNECT would bypass the gateway. */

@@ -9,29 +9,26 @@ export interface Target {
   readonly raw: string
 }
 
-export type CheckTarget = ReturnType<typeof createCheckTarget>
-
 type Scheme = 'http' | 'https'
 
 /**
  * Splits a target in origin form, or in the absolute form of this very origin, into path and query. `*` is taken for OPTIONS alone.
- * Refuses with uri_too_long or invalid_request. urlBytes: longest allowed target. host: the one Host, as received. proto: scheme on
- * which the client reached the gateway or the first trusted proxy.
+ * Refuses with uri_too_long or invalid_request. host: the one Host, as received. proto: scheme on which the client reached the gateway
+ * or the first trusted proxy. mostBytes: longest allowed target.
  */
-export function createCheckTarget(urlBytes: number) {
-  return (
-    { method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>,
-    host: string,
-    proto: Scheme,
-  ): Target | Refusal => {
-    // One character per byte: a target with any byte above ASCII is refused below.
-    if (url.length > urlBytes)
-      return refuse('uri_too_long', { cause: `target of ${url.length} bytes` })
-    if (url.startsWith('/')) return checkPath(url)
-    // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
-    if (url === '*' && method === 'OPTIONS') return ASTERISK
-    return checkAbsolute(url, host, proto)
-  }
+export function checkTarget(
+  { method, url = '' }: Pick<IncomingMessage, 'method' | 'url'>,
+  host: string,
+  proto: Scheme,
+  mostBytes: number,
+): Target | Refusal {
+  // One character per byte: a target with any byte above ASCII is refused below.
+  if (url.length > mostBytes)
+    return refuse('uri_too_long', { cause: `target of ${url.length} bytes` })
+  if (url.startsWith('/')) return checkPath(url)
+  // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
+  if (url === '*' && method === 'OPTIONS') return ASTERISK
+  return checkAbsolute(url, host, proto)
 }
 
 const ASTERISK: Target = { path: '*', raw: '*' }

@@ -7,6 +7,7 @@ import { Exchange, type Policy } from '../../core/pipeline/exchange.ts'
 import { matchRoute } from '../../core/pipeline/match-route.ts'
 import { walk } from '../../core/pipeline/pipeline.ts'
 import { giveUp, STORE_LOST } from '../../core/pipeline/take-quota.ts'
+import { checkFraming } from '../../core/rules/framing.ts'
 import { isRefusal, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { readOffer } from '../../core/rules/websocket.ts'
@@ -42,7 +43,7 @@ export async function walkThrough(
   onAddress: (addressKey: string) => void,
 ): Promise<Walked> {
   const request = requestOf(question)
-  const framing = policy.checkFraming(request)
+  const framing = checkFraming(request, policy.terms.server.limits)
   const address = question.address ?? '127.0.0.1'
   const origin = { address, isNamed: true, proto }
   const arrival = {
@@ -51,14 +52,14 @@ export async function walkThrough(
     response: Object.assign(new ServerResponse(new IncomingMessage(NO_SOCKET)), UNSENT),
   }
   const exchange = new Exchange(ID, arrival, framing, policy)
-  onAddress(exchange.addressKey)
+  onAddress(exchange.sender.key)
   const end = await walk(policy, NO_CONNECTIONS, exchange, framing)
-  const admitted = isRefusal(end) ? undefined : end
-  const isUpgrade = admitted?.framing.websocket === true && exchange.route?.websocket === true
+  const isAdmitted = end !== undefined && !isRefusal(end)
+  const isUpgrade = isAdmitted && exchange.framing.websocket && exchange.route?.websocket
   const refusal = [end, isUpgrade && readOffer(request.rawHeaders)].find(isRefusal)
   if (refusal !== undefined) giveUp(policy, exchange)
   const { caller, path } = exchange
-  const answering = admitted ? 'forward' : path === undefined ? 'accept' : 'match-route'
+  const answering = isAdmitted ? 'forward' : path === undefined ? 'accept' : 'match-route'
   const decidedBy =
     refusal === undefined
       ? answering

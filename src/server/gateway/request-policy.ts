@@ -5,26 +5,24 @@ import { createKeyRing } from '../../core/credentials/key-ring.ts'
 import { createTokenCallers } from '../../core/credentials/token-callers.ts'
 import type { Config } from '../../config/config.ts'
 import type { Policy, Terms } from '../../core/pipeline/exchange.ts'
-import type { ForwardDeps } from '../../core/pipeline/forward.ts'
 import { createCors } from '../../core/rules/cors.ts'
 import { createClientAddress } from '../../core/rules/client-address.ts'
-import { createCheckFraming } from '../../core/rules/framing.ts'
 import { anonymousHeaders } from '../../core/rules/quota-headers.ts'
 import { compileRoutes, type RouteTable } from '../../core/rules/routes.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { OwnEnd } from '../../core/rules/websocket.ts'
 import { whenKnown } from '../../core/rules/when-known.ts'
-import { createCheckTarget } from '../../core/rules/target.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { Upstream } from './upstream.ts'
 
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
-/** Parts that outlive a configuration and that a decision needs. */
+/** Parts that a decision needs and that may outlive a configuration. */
 export type DecidingParts = Pick<
   Policy,
-  'lessee' | 'tally' | 'timestamps' | 'epochMs' | 'bans' | 'turns' | 'load' | 'keyRing'
+  'lessee' | 'tally' | 'timestamps' | 'epochMs' | 'bans' | 'turns' | 'load' | 'keyRing' | 'verifier'
 > &
+  Pick<Terms, 'upstream'> &
   Pick<LastingParts, 'addresses'> &
   Partial<Pick<LastingParts, 'shadow'>>
 
@@ -34,34 +32,18 @@ export function createRequestPolicy(
   parts: LastingParts,
   { upstream, verifier }: { upstream: Upstream; verifier: JwtVerifier | undefined },
 ) {
-  const { lessee, tally, timestamps, bans, log, metrics, epochMs } = parts
-  const keyRing = createKeyRing(
-    config.clients,
-    parts.usedKeys,
-    config.server.structuredQuotaHeaders,
-  )
-  const forwarding: ForwardDeps = {
-    forwarder: upstream.forwarder,
-    upgrades: upstream.upgrades,
-    lessee,
-    tally,
-    timestamps,
-    log,
-    metrics,
-    bodyLimitBytes: config.server.limits.bodyBytes,
-    responseTimeoutMs: config.upstream.timeouts.responseMs,
-    host: config.upstream.host,
-  }
+  const { clients, server } = config
+  const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
   return Object.freeze({
-    ...createPolicy(config, { ...parts, keyRing }, { upstream, verifier }),
-    forwarding,
+    ...createPolicy(config, { ...parts, keyRing, upstream, verifier }),
+    carrier: upstream,
     /** Returns why a caller who was admitted earlier would be refused now. */
     unwelcome(caller: Caller): OwnEnd | undefined {
       const { keyDigest, keyId } = caller
       const current = keyDigest === undefined ? verifier && caller : keyRing.findDigest(keyDigest)
       if (current === undefined) return 'revoked'
-      if (epochMs() >= current.expiresAtMs) return 'expired'
-      return bans.running(keyId) && 'banned'
+      if (parts.epochMs() >= current.expiresAtMs) return 'expired'
+      return parts.bans.running(keyId) && 'banned'
     },
   })
 }
@@ -69,32 +51,27 @@ export function createRequestPolicy(
 /** Thousands of routes take tens of ms to build, so explanations reuse the table of the serving policy. */
 const tables = new WeakMap<Config, RouteTable>()
 
-/** Builds what decides a request, without what takes it to a backend. upstream: see Terms. */
-export function createPolicy(
-  config: Config,
-  { addresses, shadow, ...parts }: DecidingParts,
-  { upstream, verifier }: { upstream: object; verifier: Policy['verifier'] },
-): Policy {
-  const { lessee, tally, timestamps, epochMs, bans, load, turns, keyRing } = parts
-  const lasting = { lessee, tally, timestamps, epochMs, bans, load, turns, keyRing }
+/** Builds what decides a request, without what takes it to a backend. */
+export function createPolicy(config: Config, parts: DecidingParts): Policy {
+  const { keyRing, verifier, load, bans, turns, epochMs, lessee, tally, timestamps } = parts
+  const lasting = { keyRing, verifier, load, bans, turns, epochMs, lessee, tally, timestamps }
   const { server, clients, plans, routes, unmatched } = config
-  const anonymous = createAnonymousLimiter({
-    perMinute: config.anonymous.perMinute,
-    counter: addresses,
-    now: epochMs,
-  })
-  const isStructured = server.structuredQuotaHeaders
+  const { perMinute } = config.anonymous
+  const anonymous = createAnonymousLimiter({ perMinute, counter: parts.addresses, now: epochMs })
+  const { structuredQuotaHeaders: isStructured, hstsMs } = server
   const table = tables.get(config) ?? compileRoutes({ routes, basePath: server.basePath })
   tables.set(config, table)
   return {
     ...lasting,
-    verifier,
     table,
     unmatched,
     anonymous,
-    terms: termsOf(config, upstream),
-    checkFraming: createCheckFraming(server.limits),
-    checkTarget: createCheckTarget(server.limits.urlBytes),
+    terms: {
+      server,
+      upstream: parts.upstream,
+      hsts: hstsMs === undefined ? undefined : `max-age=${Math.floor(hstsMs / 1000)}`,
+      revision: config.revision.slice(0, 6),
+    },
     clientAddress: createClientAddress(server.trustedProxies),
     cors: config.cors && createCors(config.cors),
     tokenPolicy: {
@@ -102,16 +79,6 @@ export function createPolicy(
       isOverLimit: (address) => whenKnown(anonymous.peek(address), ({ exceeded }) => exceeded),
     },
     anonymousHeaders: (view) => anonymousHeaders(view, isStructured),
-    judgeByShadow: shadow?.judgeFor(plans),
-    bufferedBytes: server.limits.bufferedBodyBytes,
-    bodyLimitBytes: server.limits.bodyBytes,
+    judgeByShadow: parts.shadow?.judgeFor(plans),
   }
 }
-
-const termsOf = ({ server, revision }: Config, upstream: object): Terms => ({
-  revision: revision.slice(0, 6),
-  minimumRateBytes: server.limits.minimumRateBytes,
-  requestMs: server.timeouts.requestMs,
-  upstream,
-  hsts: server.hstsMs === undefined ? undefined : `max-age=${Math.floor(server.hstsMs / 1000)}`,
-})

@@ -29,7 +29,12 @@ const NO_TALLY: Policy['tally'] = {
   refused: () => undefined,
   refunded: () => undefined,
 }
-const NOTHING = { keyRing: { find: () => undefined }, load: { shed: 'nothing' } } as const
+const NOTHING = {
+  keyRing: { find: () => undefined },
+  verifier: undefined,
+  load: { shed: 'nothing' },
+  upstream: {},
+} as const
 const SEED = 'seed'
 
 /** Its policy knows no keys and no tokens, and sheds nothing. */
@@ -52,7 +57,7 @@ export function createScratch({ config, now, countedAtMs = now }: ScratchOptions
   const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
   const parts = { ...charges, ...NOTHING, epochMs: now, bans, addresses, turns }
   return {
-    policy: createPolicy(config, parts, { upstream: {}, verifier: undefined }),
+    policy: createPolicy(config, parts),
     /** Sets the state; only the owner of the scratch calls these. */
     seed: {
       use: createSeedUse(authority, countedAtMs),

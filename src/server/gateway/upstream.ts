@@ -5,8 +5,8 @@ import { Balancer } from '../../core/backends/balancer.ts'
 import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
 import type { Config } from '../../config/config.ts'
-import type { Forwarder } from '../../core/forwarding/attempts.ts'
 import { createDirectEngine } from '../../core/forwarding/direct/engine.ts'
+import type { Engine } from '../../core/forwarding/engine.ts'
 import { createHttpProxyEngine } from '../../core/forwarding/http-proxy-3/engine.ts'
 import { Retries } from '../../core/forwarding/retries.ts'
 import { UpgradeEngine } from '../../core/forwarding/upgrader.ts'
@@ -37,7 +37,8 @@ export function upstreamFor(config: Config, log: Log, before?: Upstream): Upstre
 export class Upstream {
   readonly settings: Settings
   readonly balancer: Balancer
-  readonly forwarder: Forwarder
+  readonly retries: Retries
+  readonly engine: Engine
   readonly upgrades: UpgradeEngine
   /** Probe for readiness. */
   readonly probe: BackendProbe
@@ -51,11 +52,11 @@ export class Upstream {
     this.balancer = new Balancer(backends, upstream, log)
     const { balancer } = this
     this.probe = createBackendProbe(balancer, upstream)
-    const engine = engines[upstream.engine]({
+    this.retries = new Retries(upstream)
+    this.engine = engines[upstream.engine]({
       ...upstream,
       onSurplus: (backend) => balancer.surplus(backend),
     })
-    this.forwarder = { balancer, retries: new Retries(upstream), engine }
     this.upgrades = new UpgradeEngine(upstream, tunnelIdleMs)
   }
 
@@ -82,7 +83,7 @@ export class Upstream {
   close(): void {
     this.retire()
     this.upgrades.close()
-    this.forwarder.engine.close()
+    this.engine.close()
   }
 }
 

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
-import { forward, type Admitted, type ForwardDeps } from '../../../src/core/pipeline/forward.ts'
+import { forward, type Carrier } from '../../../src/core/pipeline/forward.ts'
 import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
@@ -49,19 +49,20 @@ const caller = createCaller(
 
 const startBackend = (respond: () => Answer): Promise<RawBackend> => startRawBackend({ respond })
 
-/** What is forwarded of an upgrade, with the parts of an exchange that this needs. */
-function admit(request: IncomingMessage, socket: Duplex, head: Buffer, passage: Passage): Admitted {
+/** The parts of an exchange that forwarding an upgrade needs. */
+function admit(request: IncomingMessage, socket: Duplex, head: Buffer, passage: Passage): Exchange {
   const exchange = {
     id: 'r1',
-    terms: {},
+    terms: { server: { limits: {} } },
+    target: request.url ?? '',
+    framing: { websocket: true, host: 'a', body: 'none', nominated: new Set(['upgrade']) },
     request: Object.assign(request, { takeOver: () => ({ socket, head }) }),
     response: { headersSent: false, send: () => void (passage.done = true) },
     route: { websocket: true },
     quotaHeaders: ['X-RateLimit-Limit', '60'],
     corsHeaders: [],
     status: 0,
-    clientAddress: '127.0.0.1',
-    proxies: '',
+    sender: { address: '127.0.0.1', proxies: '' },
     proto: 'http',
     sentTo: (backend: string) => passage.backends.push(backend),
   } as unknown as Exchange
@@ -71,9 +72,7 @@ function admit(request: IncomingMessage, socket: Duplex, head: Buffer, passage: 
     if (exchange.status !== 101) exchange.forwarding?.abort()
     passage.done ||= exchange.status !== 101
   })
-  const framing = { websocket: true, host: 'a', body: 'none', nominated: new Set(['upgrade']) }
-  const target = request.url ?? ''
-  return { exchange, framing: framing as unknown as Admitted['framing'], target, caller }
+  return exchange
 }
 
 /** A front server whose every upgrade is forwarded. */
@@ -86,17 +85,16 @@ async function startFront(
 ) {
   const balancer = balancerOf([url].flat())
   const engine = { send: () => expect.unreachable(), close: () => {} }
-  const forwarder = { balancer, retries: retriesOf(balancer), engine }
   const timeouts = { connectMs: 2_000, responseMs, idleMs: 10_000 }
   const upgrades = new UpgradeEngine({ timeouts }, tunnelIdleMs)
+  const settings = { upstream: { host: 'preserve', timeouts } } as Carrier['settings']
+  const carrier = { balancer, retries: retriesOf(balancer), engine, upgrades, settings }
   const passages: Passage[] = []
   const server = createServer()
   server.on('upgrade', (request, socket: Duplex, head: Buffer) => {
     const passage: Passage = { backends: [], established: false, done: false, socket }
     passages.push(passage)
-    const deps = {
-      forwarder,
-      upgrades,
+    const parts = {
       log: { backendFailed: () => {} },
       metrics: {
         backendFailed: (kind: BackendFailureKind) => (passage.failed = kind),
@@ -104,10 +102,8 @@ async function startFront(
         tunnelEnded: (end: TunnelEnd) => (passage.end = end),
         tunnelClosed: () => (passage.done = true),
       },
-      responseTimeoutMs: responseMs,
-      host: 'preserve',
-    }
-    forward(deps as unknown as ForwardDeps, admit(request, socket, head, passage))
+    } as unknown as Parameters<typeof forward>[0]
+    forward(parts, carrier, admit(request, socket, head, passage), caller)
   })
   // Not for tunnels.
   server.timeout = 300

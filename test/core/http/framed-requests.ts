@@ -1,7 +1,7 @@
 /** What two readers make of the same bytes: ours, and the parser of Node.js (llhttp), which the gateway does not use. */
 import { createRequire } from 'node:module'
-import { createCheckFraming } from '../../../src/core/rules/framing.ts'
-import { createCheckTarget } from '../../../src/core/rules/target.ts'
+import { checkFraming } from '../../../src/core/rules/framing.ts'
+import { checkTarget } from '../../../src/core/rules/target.ts'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
 import { requestSyntax } from '../../../src/core/http/request-head.ts'
 import { END, FAULT, HEAD, MORE, PIECE } from '../../../src/core/http/message-reader.ts'
@@ -19,12 +19,7 @@ export interface Framed {
 const textOf = (line: string, fields: readonly string[], body: string): string =>
   [line, ...fields, body].join('|')
 
-const checkFraming = createCheckFraming({
-  headerCount: 100,
-  headerBytes: HEAD_BYTES,
-  bodyBytes: 1e9,
-})
-const checkTarget = createCheckTarget(8_192)
+const limits = { headerCount: 100, headerBytes: HEAD_BYTES, bodyBytes: 1e9 }
 
 export function readByUs(pieces: readonly Buffer[]): Framed {
   const framed: Framed = { requests: [], end: undefined }
@@ -38,12 +33,12 @@ export function readByUs(pieces: readonly Buffer[]): Framed {
       else if (found === PIECE) body += reader.piece.toString('latin1')
       else if (found === HEAD && head !== undefined) {
         body = ''
-        const framing = checkFraming({ ...head, httpVersion: head.httpVersion })
+        const framing = checkFraming({ ...head, httpVersion: head.httpVersion }, limits)
         if (isRefusal(framing)) framed.end = framing.code
         else {
           const target = { method: head.method, url: head.target }
           // Refused before anything is forwarded, and nothing behind it is read.
-          if (isRefusal(checkTarget(target, framing.host, 'http'))) framed.end = 'target'
+          if (isRefusal(checkTarget(target, framing.host, 'http', 8_192))) framed.end = 'target'
           reader.frame(framing)
         }
       } else if (found === END && head !== undefined) {

@@ -1,22 +1,29 @@
 import { describe, expect, it } from 'vitest'
+import type { Config } from '../../../src/config/config.ts'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
-import { createCheckFraming } from '../../../src/core/rules/framing.ts'
-import { backendHeaders, type BackendHost } from '../../../src/core/rules/backend-headers.ts'
+import { checkFraming } from '../../../src/core/rules/framing.ts'
+import { backendHeaders } from '../../../src/core/rules/backend-headers.ts'
 import { fields, words } from '../../support/words.ts'
 
 const limits = { headerCount: 100, headerBytes: 16_384, bodyBytes: 1000 }
 
 function headersFor(
   rawHeaders: string[],
-  more: { method?: string; host?: BackendHost; proxies?: string; proto?: 'http' | 'https' } = {},
+  more: {
+    method?: string
+    host?: Config['upstream']['host']
+    proxies?: string
+    proto?: 'http' | 'https'
+  } = {},
 ): string[] {
   const { method = 'GET', host = 'preserve', proxies = '', proto = 'http' } = more
   const all = ['Host', 'api.example', ...rawHeaders]
-  const framing = createCheckFraming(limits)({ method, httpVersion: '1.1', rawHeaders: all })
+  const framing = checkFraming({ method, httpVersion: '1.1', rawHeaders: all }, limits)
   if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
   const request = { rawHeaders: all, httpVersion: '1.1' }
-  const exchange = { request, id: 'r-1', clientAddress: '203.0.113.9', proxies, proto }
-  return backendHeaders({ exchange, framing, caller: { clientId: 'acme', plan: 'pro' } }, host)
+  const sender = { address: '203.0.113.9', proxies }
+  const exchange = { request, framing, id: 'r-1', sender, proto }
+  return backendHeaders(exchange, { clientId: 'acme', plan: 'pro' }, host)
 }
 
 const HOST = ['Host', 'api.example']

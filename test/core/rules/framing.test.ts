@@ -1,14 +1,14 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
-import { createCheckFraming, type Framing } from '../../../src/core/rules/framing.ts'
+import { checkFraming, type Framing } from '../../../src/core/rules/framing.ts'
 import { fields, words } from '../../support/words.ts'
 
 const limits = { headerCount: 20, headerBytes: 1000, bodyBytes: 5000 }
 const host = ['Host', 'api.example']
 
 function check(method: string, rawHeaders: string[], httpVersion = '1.1') {
-  return createCheckFraming(limits)({ method, httpVersion, rawHeaders })
+  return checkFraming({ method, httpVersion, rawHeaders }, limits)
 }
 
 function sound(method: string, rawHeaders: string[], httpVersion = '1.1'): Framing {

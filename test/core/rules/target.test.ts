@@ -1,14 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
-import { createCheckTarget } from '../../../src/core/rules/target.ts'
+import { checkTarget } from '../../../src/core/rules/target.ts'
 import { words } from '../../support/words.ts'
 
 const URL_BYTES = 200
 const HOST = ['Api.example', 'http'] as const
-const check = createCheckTarget(URL_BYTES)
 const checkGet = (url: string, ...origin: readonly [string, 'http' | 'https']) =>
-  check({ method: 'GET', url }, ...origin)
+  checkTarget({ method: 'GET', url }, ...origin, URL_BYTES)
 
 describe('target', () => {
   const taken =
@@ -94,11 +93,14 @@ describe('target', () => {
   })
 
   it('takes the asterisk form for OPTIONS only', () => {
-    const checkOptions = (url: string) => check({ method: 'OPTIONS', url }, ...HOST)
+    const checkOptions = (url: string) =>
+      checkTarget({ method: 'OPTIONS', url }, ...HOST, URL_BYTES)
     expect(checkOptions('*')).toEqual({ path: '*', raw: '*' })
     expect(checkOptions('/a')).toMatchObject({ path: '/a' })
     expect(checkGet('*', ...HOST)).toMatchObject({ code: 'invalid_request' })
-    expect(check({ method: 'GET' }, ...HOST)).toMatchObject({ code: 'invalid_request' })
+    expect(checkTarget({ method: 'GET' }, ...HOST, URL_BYTES)).toMatchObject({
+      code: 'invalid_request',
+    })
   })
 
   it('never takes what any number of decodings turns into a dot segment, a slash more or a control byte', () => {
