@@ -18,7 +18,7 @@ export function authenticate(
   const key = policy.keyRing.find(bearer.token)
   if (key === 'revoked') return refuseAnonymous(policy, exchange, REVOKED)
   if (key !== undefined) {
-    if (nowMs < key.expiresAtMs) return admit(policy, exchange, key)
+    if (nowMs < key.expiresAtMs) return (exchange.caller = key)
     exchange.refusedCaller = key
     return refuseAnonymous(policy, exchange, EXPIRED)
   }
@@ -26,9 +26,7 @@ export function authenticate(
     return refuseAnonymous(policy, exchange, INVALID)
   const asked = verifier.verify(bearer.token, nowMs, policy.tokenPolicy, exchange.sender.key)
   return whenKnown<Verdict, Verdict>(asked, (verdict) =>
-    isRefusal(verdict)
-      ? refuseAnonymous(policy, exchange, verdict)
-      : admit(policy, exchange, verdict),
+    isRefusal(verdict) ? refuseAnonymous(policy, exchange, verdict) : (exchange.caller = verdict),
   )
 }
 
@@ -36,11 +34,6 @@ const INVALID = refuse('invalid_api_key')
 /** The sender gets the same answer as for INVALID: the cause is for the log. */
 const EXPIRED = refuse('invalid_api_key', { cause: 'expired' })
 const REVOKED = refuse('invalid_api_key', { cause: 'revoked' })
-
-function admit({ onCaller }: Policy, exchange: Exchange, caller: Caller): Caller | Promise<Caller> {
-  exchange.caller = caller
-  return onCaller === undefined ? caller : onCaller(caller).then(() => caller)
-}
 
 /** Returns the quota header fields of an address whose caller was not authenticated, flat; charges nothing. */
 export function peekAnonymous(

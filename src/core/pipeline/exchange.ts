@@ -83,8 +83,6 @@ export interface Policy extends Charges {
   readonly anonymous: AnonymousLimiter
   /** Returns the quota header fields of an address, flat. */
   readonly anonymousHeaders: (view: AnonymousView) => string[]
-  /** Is awaited for each authenticated caller, before anything is decided about it; only an explanation sets it. */
-  readonly onCaller?: (caller: Caller) => Promise<void>
   /** What the last look at the event loop says has to be refused. */
   readonly load: { readonly shed: Shed }
   readonly bans: BanBook

@@ -2,11 +2,10 @@
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import type { AskedPlace, PlacesFound } from '../../config/clients/setting-locations.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
-import { duration } from '../format.js'
-import { untilRefused } from './changes.ts'
+import { clock, duration } from '../format.js'
 import { finders, setting, type Finding, type Material } from './findings.ts'
 import { stageNames } from './walk.ts'
-import { isoOf } from './words.ts'
+import { isoOf, ordinal } from './words.ts'
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 
@@ -36,8 +35,8 @@ export async function explanationOf(
 
 function unlocated(material: Material): Unlocated {
   const explained = explanationBy(material)
-  const { config, callerKnown, walked } = material
-  if (!callerKnown.isAway || !walked.verdicts.has('take-quota')) return explained
+  const { config, callerKnown, verdicts } = material
+  if (!callerKnown.isAway || !verdicts.has('take-quota')) return explained
   const quotaAt = stageNames.indexOf('take-quota')
   const rule = `the store is away: store.onOutage (${config.store.onOutage}) decides, in each process`
   const decides = setting('store', 'onOutage')
@@ -50,8 +49,9 @@ function unlocated(material: Material): Unlocated {
 }
 
 function explanationBy(material: Material): Unlocated {
-  const { question, walked, caller } = material
-  const { exchange, verdicts, refusal, decidedBy } = walked
+  const { question, exchange, verdicts, refusal, decidedBy } = material
+  const { caller } = exchange
+  const owner = caller ?? exchange.refusedCaller
   const kind = refusal && refusalKinds[refusal.code]
   const limits = caller?.limits
   const { use } = material.callerKnown
@@ -60,9 +60,9 @@ function explanationBy(material: Material): Unlocated {
     at: isoOf(question.atMs),
     method: question.method,
     target: question.target,
-    key: caller?.keyId ?? exchange.refusedCaller?.keyId ?? question.keyId ?? null,
-    client: caller?.clientId ?? exchange.refusedCaller?.clientId ?? null,
-    plan: caller?.plan ?? exchange.refusedCaller?.plan ?? null,
+    key: owner?.keyId ?? question.keyId ?? null,
+    client: owner?.clientId ?? null,
+    plan: owner?.plan ?? null,
     route: exchange.route?.name ?? null,
     status: kind?.status ?? (decidedBy === 'forward' ? null : exchange.status),
     code: refusal?.code ?? null,
@@ -85,7 +85,7 @@ function explanationBy(material: Material): Unlocated {
 }
 
 function stageOf(stage: StageName, material: Material): Unlocated['stages'][number] {
-  const { verdicts } = material.walked
+  const { verdicts } = material
   if (!verdicts.has(stage)) return { stage, ...NOT_REACHED }
   const refusal = verdicts.get(stage)
   const passed = stage === 'forward' ? 'sent' : 'pass'
@@ -96,12 +96,23 @@ function stageOf(stage: StageName, material: Material): Unlocated['stages'][numb
 
 /** Changes that would lead to another answer; each suffices alone. */
 function changesOf(material: Material): readonly string[] {
-  const { walked, config, question } = material
-  const { refusal, verdicts, decidedBy } = walked
-  if (refusal === undefined) return untilRefused(walked, question)
+  const { config, refusal, verdicts, decidedBy } = material
+  if (refusal === undefined) return untilRefused(material)
   const { code, retryAfterSeconds: wait } = refusal
   const { change = [] } = finders[decidedBy](material, verdicts.get(decidedBy))
   const lag = `server.overload.lag above ${config.server.overload.lagMs} ms`
   const changes = code === 'overloaded' ? [lag] : change
   return [...(wait === undefined ? [] : [`wait ${duration(wait * 1000)}`]), ...changes]
+}
+
+/** Says which of the requests after this one, which is not refused, is refused first. */
+function untilRefused({ exchange, question: { atMs } }: Material): readonly string[] {
+  const { quota, admission } = exchange
+  if (quota === undefined || admission === undefined) return []
+  const { minute, day } = quota
+  const until = (seconds: number): string => clock(seconds * 1000, atMs)
+  const nth = (left: number): string => ordinal(left + 1)
+  const inMinute = `the ${nth(minute.remaining)} from here before ${until(minute.resetAtSeconds)} is refused (minute)`
+  const inDay = `the ${nth(day.remaining)} before ${until(day.resetAtSeconds)} ${minute.remaining < day.remaining ? '' : 'is refused '}(day)`
+  return minute.remaining < day.remaining ? [inMinute, inDay] : [inDay]
 }

@@ -2,23 +2,20 @@
 import { clock, count, usage } from '../format.js'
 import type { ExplainedStage, StageName } from '../api/explain.ts'
 import type { Config } from '../../config/config.ts'
-import { windowNames, windows } from '../../config/time.ts'
+import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
 import type { AskedPlace } from '../../config/clients/setting-locations.ts'
-import { banChange, limitOf, quotaChange, sizeChange } from './changes.ts'
 import type { CallerKnown, Known, Question } from './question.ts'
 import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
 import type { Walked } from './walk.ts'
 
 /** Everything that an explanation is made from. */
-export interface Material {
+export interface Material extends Walked {
   readonly config: Config
   readonly question: Question
   readonly known: Known
-  readonly walked: Walked
-  readonly caller: Caller | undefined
   readonly callerKnown: CallerKnown
 }
 
@@ -59,8 +56,8 @@ const accept: Finder = ({ config, question }, refusal) => {
   }
 }
 
-const matchRoute: Finder = ({ config, walked }, refusal) => {
-  const { route, status, request, path = '' } = walked.exchange
+const matchRoute: Finder = ({ config, exchange }, refusal) => {
+  const { route, status, request, path = '' } = exchange
   const { basePath } = config.server
   const match = `${request.method} ${path.slice(basePath.length) || '/'}`
   const change = [`a route with match: ${match}`, 'unmatched: forward']
@@ -91,11 +88,10 @@ const matchRoute: Finder = ({ config, walked }, refusal) => {
 }
 
 const authenticate: Finder = (
-  { config, walked, caller, known: { anonymousUsed = 0 }, question },
+  { config, exchange, known: { anonymousUsed = 0 }, question: { atMs } },
   refusal,
 ) => {
-  const { atMs } = question
-  const known = caller ?? walked.exchange.refusedCaller
+  const known = exchange.caller ?? exchange.refusedCaller
   const location = known === undefined ? null : { clientId: known.clientId, keyId: known.keyId }
   const ends = known === undefined || known.expiresAtMs === Infinity ? null : known.expiresAtMs
   if (refusal === undefined && known !== undefined) {
@@ -144,7 +140,7 @@ function keyChange({ clients }: Config, known: Caller | undefined, { cause }: Re
   return [`send Authorization: Bearer KEY with one of the ${count(clients.keyCount)} keys`]
 }
 
-const checkBan: Finder = ({ config, caller, callerKnown, question: { atMs } }, refusal) => {
+const checkBan: Finder = ({ config, exchange, callerKnown, question: { atMs } }, refusal) => {
   const { ban, standings } = callerKnown
   const most = standings?.toSorted((one, other) => other.strikes - one.strikes)[0]
   const limit = config.bans.strikes
@@ -163,7 +159,7 @@ const checkBan: Finder = ({ config, caller, callerKnown, question: { atMs } }, r
       bans: ban.count,
       retryAfterSeconds: refusal.retryAfterSeconds ?? null,
     },
-    change: caller && banChange(caller, callerKnown),
+    change: exchange.caller && banChange(exchange.caller, callerKnown),
   }
 }
 
@@ -172,8 +168,8 @@ const shedLoad: Finder = (_, refusal) => ({
   config: setting('server', 'overload', 'lag'),
 })
 
-const checkDeprecation: Finder = ({ config, walked, question: { atMs } }, refusal) => {
-  const { route } = walked.exchange
+const checkDeprecation: Finder = ({ config, exchange, question: { atMs } }, refusal) => {
+  const { route } = exchange
   const at = config.routes.findIndex(({ name }) => name === route?.name)
   const deprecated = config.routes[at]?.deprecated
   if (deprecated === undefined) return { rule: 'not deprecated' }
@@ -205,8 +201,7 @@ const checkDeprecation: Finder = ({ config, walked, question: { atMs } }, refusa
   }
 }
 
-const takeQuota: Finder = ({ config, caller, callerKnown, walked }, refusal) => {
-  const { quota } = walked.exchange
+const takeQuota: Finder = ({ config, callerKnown, exchange: { caller, quota } }, refusal) => {
   if (caller === undefined || quota === undefined) return { rule: '' }
   const window = refusal?.window
   const key = windows.flatMap(({ name, limit }) => (name === window ? limit : []))
@@ -236,7 +231,7 @@ const takeQuota: Finder = ({ config, caller, callerKnown, walked }, refusal) => 
   }
 }
 
-const takeTurn: Finder = ({ caller, callerKnown, known: { isOver } }, refusal) => {
+const takeTurn: Finder = ({ exchange: { caller }, callerKnown, known: { isOver } }, refusal) => {
   const { rule, numbers } = takenBy(callerKnown.standings, refusal !== undefined)
   return {
     rule: `at most ${count(caller?.concurrent)} at once, per worker${isOver ? '' : rule}`,
@@ -249,8 +244,7 @@ const takeTurn: Finder = ({ caller, callerKnown, known: { isOver } }, refusal) =
   }
 }
 
-const receiveBody: Finder = ({ config, walked }) => {
-  const { hasBody, bodyBytes } = walked.exchange
+const receiveBody: Finder = ({ config, exchange: { hasBody, bodyBytes } }) => {
   if (!hasBody) return { rule: 'no body' }
   const size = bodyBytes === undefined ? 'in chunks' : `of ${count(bodyBytes)} bytes`
   return {
@@ -291,4 +285,64 @@ export const finders: Readonly<Record<StageName, Finder>> = {
   'take-turn': takeTurn,
   'receive-body': receiveBody,
   forward,
+}
+
+const usedUp = ({ limits }: Caller, { use }: CallerKnown) =>
+  windows.filter(({ name, limit }) => use !== undefined && use[name] >= limits[limit])
+
+const resetOf = (clientId: string, wanted: readonly { readonly name: WindowName }[]): string =>
+  `tollgate usage reset ${clientId} ${wanted.map(({ name }) => `--${name}`).join(' ')}`
+
+/** owner: names the place of the limits. */
+function quotaChange(
+  caller: Caller,
+  known: CallerKnown,
+  window: WindowName,
+  owner: string,
+): readonly string[] {
+  const all = usedUp(caller, known)
+  const wanted = all.length > 1 ? all : windows.filter(({ name }) => name === window)
+  const above = wanted.map(
+    ({ name, limit }) => `${limit} above ${Math.max(caller.limits[limit], known.use?.[name] ?? 0)}`,
+  )
+  // The longer window comes first.
+  return [`${owner}${above.toReversed().join(' and ')}`, resetOf(caller.clientId, wanted)]
+}
+
+/** Lifting the ban is not enough while a window is exhausted. */
+function banChange(caller: Caller, known: CallerKnown): readonly string[] {
+  const lift = `tollgate bans lift ${caller.keyId}`
+  const all = usedUp(caller, known)
+  return [all.length === 0 ? lift : `${lift} and ${resetOf(caller.clientId, all)}`]
+}
+
+const sized = {
+  bodyBytes: 'a body',
+  urlBytes: 'a target',
+  headerBytes: 'header fields',
+  headerCount: 'header fields',
+}
+
+/** Name of the setting in server.limits that caused the refusal; undefined: none did. */
+function limitOf({ code, cause = '' }: Refusal): keyof typeof sized | undefined {
+  if (code === 'body_too_large') return 'bodyBytes'
+  if (code === 'uri_too_long') return 'urlBytes'
+  if (code !== 'headers_too_large') return undefined
+  return cause.includes('bytes') ? 'headerBytes' : 'headerCount'
+}
+
+function sizeChange(
+  { server }: Config,
+  { headers }: Question,
+  { cause = '' }: Refusal,
+  limit: keyof typeof sized,
+): readonly string[] {
+  const most = server.limits[limit]
+  const lengthAt = headers.findIndex((name) => name.toLowerCase() === 'content-length')
+  const own = /\d+/.exec(cause)?.[0] ?? headers[lengthAt + 1]
+  const unit = limit === 'headerCount' ? 'fields' : 'bytes'
+  return [
+    `${sized[limit]} of at most ${count(most)} ${unit}`,
+    `server.limits.${limit} above ${Math.max(most, (Number(own) || 0) - 1)}`,
+  ]
 }

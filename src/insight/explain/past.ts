@@ -7,7 +7,7 @@ import type { BanRecord } from '../../state/bans.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { NOT_REACHED } from './explanation.ts'
 import type { Known, Question } from './question.ts'
-import { refusingStage, stageNames } from './walk.ts'
+import { lastStage, refusingStage, stageNames } from './walk.ts'
 import { banInWords } from './words.ts'
 
 /** Fields that recent decisions and lines of the access log share. */
@@ -157,14 +157,14 @@ function stagesThen(explained: Explanation, past: PastRequest, decider: StageNam
   const { stages } = explained
   const { refusal, retryAfterSeconds, client, backend, cause } = past
   const placeOf = (name: StageName): number => stages.findIndex(({ stage }) => stage === name)
-  const [decidedAt, shedAt] = [placeOf(decider), placeOf('shed-load')]
-  // A refusal by match-route is given to authenticated callers that are not banned.
-  const endAt = decider === 'match-route' && client !== null ? shedAt : decidedAt
+  const decidedAt = placeOf(decider)
+  const endAt = placeOf(lastStage(decider, client !== null))
   return stages.map((one, at): ExplainedStage => {
     const { stage, verdict, rule, numbers } = one
     if (at > endAt) return { stage, ...NOT_REACHED }
     if (at !== decidedAt) {
-      if (verdict === 'pass' || (stage === 'match-route' && endAt <= shedAt)) return one
+      if (verdict === 'pass' || (stage === 'match-route' && endAt <= placeOf('shed-load')))
+        return one
       return { ...one, verdict: 'pass', rule: rule === '' ? 'passed' : `passed; now: ${rule}` }
     }
     if (refusal === null) return { ...one, verdict: backend === null ? 'pass' : 'sent' }

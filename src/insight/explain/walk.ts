@@ -1,6 +1,7 @@
 /** Runs a hypothetical request through the real stages, and keeps what each of them answers. */
 import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
+import type { Config } from '../../config/config.ts'
 import type { StageName } from '../api/explain.ts'
 import { ClientConnection } from '../../core/http/connections.ts'
 import { Exchange, type Policy } from '../../core/pipeline/exchange.ts'
@@ -32,27 +33,23 @@ const UNSENT = { begin: () => true, send: () => {}, takenBytes: 0 }
 const NO_CONNECTIONS = { prove: () => undefined }
 const ID = createRequestId(0, new Uint8Array(8))
 
-/**
- * policy: its state belongs to this question alone. proto: scheme of the listener. onAddress: called first, with the address key
- * under which unauthenticated requests count.
- */
+/** policy: its state belongs to this question alone. */
 export async function walkThrough(
   policy: Policy,
   question: Question,
-  proto: 'http' | 'https',
-  onAddress: (addressKey: string) => void,
+  { server }: Config,
 ): Promise<Walked> {
   const request = requestOf(question)
-  const framing = checkFraming(request, policy.terms.server.limits)
+  const framing = checkFraming(request, server.limits)
   const address = question.address ?? '127.0.0.1'
-  const origin = { address, isNamed: true, proto }
+  const proto = server.tls === undefined ? 'http' : 'https'
+  const origin = { address, isNamed: true, proto } as const
   const arrival = {
     connection: new ClientConnection(NO_SOCKET, origin, undefined),
     request,
     response: Object.assign(new ServerResponse(new IncomingMessage(NO_SOCKET)), UNSENT),
   }
   const exchange = new Exchange(ID, arrival, framing, policy)
-  onAddress(exchange.sender.key)
   const end = await walk(policy, NO_CONNECTIONS, exchange, framing)
   const isAdmitted = end !== undefined && !isRefusal(end)
   const isUpgrade = isAdmitted && exchange.framing.websocket && exchange.route?.websocket
@@ -64,8 +61,7 @@ export async function walkThrough(
     refusal === undefined
       ? answering
       : refusingStage(refusal.code, refusal.cause, caller !== undefined)
-  // A refusal by match-route is given to authenticated callers that are not banned.
-  const last = decidedBy === 'match-route' && caller !== undefined ? 'shed-load' : decidedBy
+  const last = lastStage(decidedBy, caller !== undefined)
   const verdicts = new Map<StageName, Refusal | undefined>()
   for (const stage of stageNames.slice(0, stageNames.indexOf(last) + 1))
     verdicts.set(stage, stage === decidedBy ? refusal : undefined)
@@ -76,6 +72,10 @@ export async function walkThrough(
 
 /** Stages in the order in which a request meets them. */
 export const stageNames = Object.keys(finders) as readonly StageName[]
+
+/** The last stage that a request meets: a refusal by match-route is given to authenticated callers that are not banned. */
+export const lastStage = (decidedBy: StageName, isAuthenticated: boolean): StageName =>
+  decidedBy === 'match-route' && isAuthenticated ? 'shed-load' : decidedBy
 
 /** Refusals by stage; all others belong to `accept`. */
 const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {

@@ -9,11 +9,10 @@ import {
   withRecord,
   type PastRequest,
 } from '../../insight/explain/past.ts'
-import type { CallerKnown, Known, Question } from '../../insight/explain/question.ts'
-import { STAND_IN, walkThrough } from '../../insight/explain/walk.ts'
+import type { Known, Question } from '../../insight/explain/question.ts'
+import { STAND_IN, walkThrough, type Walked } from '../../insight/explain/walk.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Policy } from '../../core/pipeline/exchange.ts'
-import type { Caller } from '../../core/rules/credentials.ts'
 import { tokenVerifier } from './read-token.ts'
 import { createScratch } from './scratch.ts'
 
@@ -32,31 +31,35 @@ export async function explain(
 ): Promise<Explanation> {
   const { atMs } = question
   const { shed = 'nothing', anonymousUsed = 0 } = known
-  let caller: Caller | undefined
-  let callerKnown: CallerKnown = {}
-  const countedAtMs = (): number => callerKnown.countedAtMs ?? atMs
-  const scratch = createScratch({ config, now: () => atMs, countedAtMs })
-  const { seed } = scratch
-  const onCaller = async (believed: Caller): Promise<void> => {
-    caller = believed
-    callerKnown = (await known.ofCaller?.(believed)) ?? {}
-    const { use, ban, standings } = callerKnown
-    if (use !== undefined) seed.use(believed.clientId, believed.limits, use)
-    // The request may come to the process that has the most left.
-    if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
-    if (ban === undefined) return
-    seed.ban(believed.keyId, ban)
-    // A ban is answered from the known use of the windows, without asking.
-    await policy.lessee.peek(believed.clientId, believed.limits)
-  }
   const keyRing = ringWith(config, question.keyId)
-  const policy: Policy = { ...scratch.policy, keyRing, verifier, load: { shed }, onCaller }
-  const proto = config.server.tls === undefined ? 'http' : 'https'
-  const walked = await walkThrough(policy, question, proto, (addressKey) =>
-    seed.anonymous(addressKey, anonymousUsed),
-  )
-  await scratch.close()
-  return explanationOf({ config, question, known, walked, caller, callerKnown }, findLocations)
+  const walkOn = async ({ policy, close }: ReturnType<typeof createScratch>): Promise<Walked> => {
+    const walked = await walkThrough(
+      { ...policy, keyRing, verifier, load: { shed } },
+      question,
+      config,
+    )
+    await close()
+    return walked
+  }
+  const now = (): number => atMs
+  // The first walk finds whose request it is, the second what becomes of it.
+  const { caller, sender } = (await walkOn(createScratch({ config, now }))).exchange
+  const callerKnown = (caller && (await known.ofCaller?.(caller))) ?? {}
+  const { use, ban, standings, countedAtMs = atMs } = callerKnown
+  const scratch = createScratch({ config, now, countedAtMs: () => countedAtMs })
+  const { seed, policy } = scratch
+  seed.anonymous(sender.key, anonymousUsed)
+  if (caller !== undefined) {
+    const { clientId, limits, keyId } = caller
+    if (use !== undefined) seed.use(clientId, limits, use)
+    if (ban !== undefined) seed.ban(keyId, ban)
+    // A ban is answered from the known use of the windows, without asking.
+    if (ban !== undefined) await policy.lessee.peek(clientId, limits)
+  }
+  // The request may come to the process that has the most left.
+  if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
+  const walked = await walkOn(scratch)
+  return explanationOf({ ...walked, config, question, known, callerKnown }, findLocations)
 }
 
 /** Explains a past request from what was recorded. ban: the known ban of its key. */
