@@ -10,7 +10,8 @@ import {
 import { StoreUnavailable } from '../contract.ts'
 import type { CounterStore } from '../counters.ts'
 import type { ClientCounters } from '../memory/client-counters.ts'
-import type { RedisStore, ScriptReply } from './redis.ts'
+import type { ScriptReply } from './connections.ts'
+import type { RedisStore } from './redis.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'
 import {
   type Authority,

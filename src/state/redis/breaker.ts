@@ -10,8 +10,6 @@ const ERRORS_IN_A_ROW = 3
 const PROBE_EVERY_MS = 250
 /** A first connection may take so long; one that fails is reported by `lost`. */
 const FIRST_PROBE_AFTER_MS = 1000
-/** A store whose calls fail so soon after a successful probe refuses something that the probe does not try. */
-const RELAPSE_MS = 1000
 
 /** Unavailable until the first probe has succeeded. */
 export class StoreBreaker {
@@ -19,7 +17,6 @@ export class StoreBreaker {
   readonly #onChange: (available: boolean, isFirst: boolean) => void
   /** undefined: no probe has ended yet. Written by #become and close alone. */
   state: 'up' | 'down' | undefined
-  #availableSinceMs = -Infinity
   /** Consecutive calls answered with an error. */
   #errors = 0
   readonly #silence = new Silence()
@@ -29,8 +26,6 @@ export class StoreBreaker {
   #isClosed = false
   /** Timer of the next probe. */
   #timer: NodeJS.Timeout | undefined
-  /** Pause between probes. Written by #open and lost. */
-  #pauseMs = PROBE_EVERY_MS
 
   /**
    * probe: resolves if the store works again; must end by itself.
@@ -42,7 +37,7 @@ export class StoreBreaker {
   ) {
     this.#probe = probe
     this.#onChange = onChange
-    this.#rest(FIRST_PROBE_AFTER_MS)
+    this.#probeAfter(FIRST_PROBE_AFTER_MS)
   }
 
   /** Whether calls may be made. */
@@ -94,23 +89,15 @@ export class StoreBreaker {
   #failed(): void {
     this.#silence.end()
     this.#errors += 1
-    if (this.#errors >= ERRORS_IN_A_ROW) this.#open()
+    if (this.#errors >= ERRORS_IN_A_ROW) this.lost()
   }
 
   #late(timeoutMs: number): void {
-    if (this.#silence.goesOn(performance.now(), timeoutMs)) this.#open()
+    if (this.#silence.goesOn(performance.now(), timeoutMs)) this.lost()
   }
 
-  #open(): void {
-    if (!this.available) return
-    const isRelapse = performance.now() - this.#availableSinceMs < RELAPSE_MS
-    this.#pauseMs = isRelapse ? RELAPSE_MS : PROBE_EVERY_MS
-    this.#become('down')
-  }
-
-  /** The connection was lost: unavailable at once. */
+  /** Unavailable at once: the connection was lost, or its calls fail. */
   lost(): void {
-    this.#pauseMs = PROBE_EVERY_MS
     this.#become('down')
   }
 
@@ -118,12 +105,14 @@ export class StoreBreaker {
   probe(): void {
     if (this.available || this.#isProbing || this.#isClosed) return
     this.#isProbing = true
-    void this.#probe()
-      .then(() => this.#become('up'))
-      .catch(() => this.#become('down'))
-      .finally(() => {
-        this.#isProbing = false
-      })
+    const ended = (state: 'up' | 'down'): void => {
+      this.#isProbing = false
+      this.#become(state)
+    }
+    this.#probe().then(
+      () => ended('up'),
+      () => ended('down'),
+    )
   }
 
   close(): void {
@@ -132,9 +121,8 @@ export class StoreBreaker {
     this.state = 'down'
   }
 
-  #rest(forMs: number): void {
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.probe(), forMs).unref()
+  #probeAfter(delayMs: number): void {
+    this.#timer = setTimeout(() => this.probe(), delayMs).unref()
   }
 
   #become(next: 'up' | 'down'): void {
@@ -142,11 +130,8 @@ export class StoreBreaker {
     this.#answered()
     const before = this.state
     this.state = next
-    if (next === 'down') this.#rest(this.#pauseMs)
-    else {
-      clearTimeout(this.#timer)
-      this.#availableSinceMs = performance.now()
-    }
+    clearTimeout(this.#timer)
+    if (next === 'down') this.#probeAfter(PROBE_EVERY_MS)
     if (next !== before) this.#onChange(this.available, before === undefined)
   }
 }

@@ -3,8 +3,35 @@ import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
 import type * as Library from 'ioredis'
-import type { Cluster, Redis, RedisOptions } from 'ioredis'
+import type { Cluster, Redis, RedisOptions as LibraryOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../../config/config.ts'
+
+export interface RedisOptions {
+  /** The servers of the store. */
+  readonly servers: RedisConfig
+  /** undefined: connections are not encrypted. */
+  readonly tls?: ConnectionOptions | undefined
+  /** Bound of every call. */
+  readonly timeoutMs: number
+  /** Namespace of the key that probes write. */
+  readonly prefix?: string
+  /**
+   * Called with true when all servers are usable, the first time included; with false when one is lost, and when that turns out to
+   * be a refusal or no longer is one. cause: one word.
+   */
+  readonly onState?: (available: boolean, cause: string) => void
+  /** Called when RedisStore.warning changes. */
+  readonly onWarning?: (warning: string | undefined) => void
+}
+
+/** The reply of a Lua script: integers and strings. */
+export type ScriptReply = readonly (number | string | null)[]
+
+/** Runs a Lua script; its keys are in one hash slot. It may still run after it was given up. */
+export type RedisScript = (
+  keys: readonly string[],
+  args: readonly (string | number)[],
+) => Promise<ScriptReply>
 
 let loaded: typeof Library | undefined
 /** The library is loaded only where Redis is used, as it takes a tenth of the start. */
@@ -45,7 +72,7 @@ const SLOTS_REFRESH_EVERY_MS = 10_000
  * openSentinel: the same to one sentinel after the other; undefined without sentinels. None is connected yet. tls: used by all
  * of them.
  */
-export function createConnections(servers: RedisConfig, tls: ConnectionOptions | undefined) {
+export function createConnections({ servers, tls }: RedisOptions) {
   const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
   const forCommands = { ...common, socketTimeout: SILENT_COMMANDS_MS }
   const forMessages = { ...common, socketTimeout: SILENT_MESSAGES_MS, retryStrategy: null }
@@ -94,6 +121,20 @@ function listenForEveryError({ AbstractConnector }: typeof Library): void {
   })
 }
 
+let scripts = 0
+
+/** Prepares a script: it is sent whole once per connection, and by its digest afterwards. */
+export function defineScript(client: Redis | Cluster, lua: string): RedisScript {
+  const name = `script${scripts++}`
+  client.defineCommand(name, { lua })
+  // The library adds the command to its client.
+  const command = Reflect.get(client, name) as (
+    this: Redis | Cluster,
+    ...args: (string | number)[]
+  ) => Promise<ScriptReply>
+  return (keys, args) => command.call(client, keys.length, ...keys, ...args)
+}
+
 /** Returns the hash slot of a key. */
 export function slotOf(key: string): number {
   return new (library().Command)('get', [key]).getSlot() ?? 0
@@ -110,7 +151,7 @@ const commonOptions = {
   disconnectTimeout: 100,
   // The probes of the breaker reveal more, need no permission for INFO, and do not write to the console without it.
   enableReadyCheck: false,
-} satisfies RedisOptions
+} satisfies LibraryOptions
 
 const reconnectAfterMs = (attempt: number): number =>
   Math.min(25 * 2 ** Math.min(attempt, 10), 500) + Math.random() * 50
@@ -127,7 +168,7 @@ function persistence() {
       mayReconnectAtMs = nowMs + READONLY_RECONNECT_EVERY_MS
       return true
     },
-  } satisfies RedisOptions
+  } satisfies LibraryOptions
 }
 
 function sentinelOptions(
@@ -146,7 +187,7 @@ function sentinelOptions(
     updateSentinels: false,
     sentinelCommandTimeout: 400,
     sentinelRetryStrategy: reconnectAfterMs,
-  } satisfies RedisOptions
+  } satisfies LibraryOptions
 }
 
 /**

@@ -3,73 +3,110 @@
  * of a cluster, so that one that is away affects only its own clients.
  */
 import type { Cluster, Redis } from 'ioredis'
-import { areSentinelsAway, serverFault, timedOut } from './faults.ts'
-import { bounded } from '../timers.ts'
 import { StoreUnavailable } from '../contract.ts'
+import { bounded } from '../timers.ts'
 import { StoreBreaker } from './breaker.ts'
-import { slotOf } from './connections.ts'
-import type { StoreState } from './state.ts'
-
-export interface MastersOptions {
-  /** Namespace of the keys that probes write. */
-  readonly prefix: string
-  /** Bound of a probe. */
-  readonly timeoutMs: number
-  /** Receives faults outside of calls, and which servers are usable. */
-  readonly state: StoreState
-}
+import { defineScript, slotOf, type RedisOptions } from './connections.ts'
+import {
+  areSentinelsAway,
+  isKeyFault,
+  isTimeout,
+  KnownFaults,
+  serverFault,
+  timedOut,
+} from './faults.ts'
+import { nameServers } from './servers.ts'
 
 const END_RETRY_MS = 500
 /** Decimal tags up to this number cover all slots. */
 const TAGS = 300_000
-/** Calls for slots without an owner ask for the owners so often. */
+/** The owners of slots are asked for no oftener. */
 const REFRESH_EVERY_MS = 100
 
-/** Tests what the calls need: scripts that read and write, which a replica, a full server or a missing permission would refuse. */
+/** Tries all that the calls need: what a replica, a full server or a missing permission would refuse to them is refused here. */
 const PROBE = `
-local now = redis.call('TIME')[1]
-redis.call('EXISTS', KEYS[1])
-redis.call('HMGET', KEYS[1], 'at')
-redis.call('HSET', KEYS[1], 'at', now)
-redis.call('PEXPIREAT', KEYS[1], (now + 60) * 1000)
+local key, now = KEYS[1], redis.call('TIME')[1]
+redis.call('EXISTS', key)
+redis.call('HMGET', key, 'at')
+redis.call('HSET', key, 'at', now)
+redis.call('PEXPIREAT', key, (now + 60) * 1000)
+redis.call('EXPIRE', key, 60)
+redis.call('HGET', key, 'at')
+redis.call('HGETALL', key)
+redis.call('HDEL', key, 'at')
+redis.call('DEL', key)
+return {}
 `
 
 /** Connects at once. */
 export class Masters {
   readonly #client: Redis | Cluster
-  readonly #options: MastersOptions
+  readonly #options: RedisOptions
+  readonly #probe: ReturnType<typeof defineScript>
   /** Keyed by HOST:PORT of the master, as the cluster names it; a server that is no cluster's has one under ''. */
   readonly #breakers = new Map<string, StoreBreaker>()
-  /** The state reported last. */
-  #wasWhole: boolean | undefined
+  readonly #recovered: (() => void)[] = []
+  /** Thrown for every request of an outage. It is made once, since a stack trace costs more than the decision. */
+  readonly #away = new StoreUnavailable('error')
+  /** The faults since all servers were usable. Written by note and #report. */
+  #faults = new KnownFaults()
+  /** What was reported last; undefined: nothing was. Written by #report alone. */
+  #isWhole: boolean | undefined
+  /** The refusal that was reported last, in a word. Written by #report alone. */
+  #refusedAs: string | undefined
   #isClosed = false
-  /** When calls may ask for the owners of slots again, by performance.now(). */
+  /** When the owners of slots may be asked for again, by performance.now(). */
   #refreshAtMs = 0
 
-  constructor(client: Redis | Cluster, options: MastersOptions) {
+  constructor(client: Redis | Cluster, options: RedisOptions) {
     this.#client = client
     this.#options = options
+    this.#probe = defineScript(client, PROBE)
     if ('slots' in client) this.#watchCluster(client)
     else this.#watchServer(client)
     this.#connect()
   }
 
-  /** Returns the breaker of the server that holds the key; undefined: no master served its slot at the latest refresh. */
-  breakerOf(key: string): StoreBreaker | undefined {
-    const owner = this.#ownerOf(key)
-    if (owner !== undefined) return this.#breakers.get(owner) ?? this.#createBreaker(owner)
-    // No probe asks for the owner of a slot that has none.
-    const nowMs = performance.now()
-    if (nowMs >= this.#refreshAtMs) {
-      this.#refreshAtMs = nowMs + REFRESH_EVERY_MS
-      this.#refreshSlots()
+  /** Throws StoreUnavailable while the server that holds the key is away, else rejects with it. */
+  call<Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> {
+    const breaker = this.#breakers.get(this.#ownerOf(key) ?? '')
+    if (breaker?.available !== true) {
+      // No probe asks for the owner of a slot that has none.
+      if (breaker === undefined) this.#refreshSlots()
+      throw this.#away
     }
-    return undefined
+    return breaker.call(send, this.#options.timeoutMs).catch((fault: unknown) => {
+      if (!isKeyFault(fault)) this.note(fault)
+      throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
+    })
   }
 
   /** Some server can be called. */
   get available(): boolean {
     return this.#has('up')
+  }
+
+  /** The latest fault in a word. */
+  get cause(): string {
+    return this.#faults.word
+  }
+
+  /** Server, fault and remedy, while a server refuses this gateway. */
+  get refusal(): string | undefined {
+    return this.#isWhole === true ? undefined : this.#faults.refusal?.text
+  }
+
+  /** fault: undefined: it could not be determined. server: the one that has it, where known. */
+  note(fault: unknown, server = nameServers(this.#options.servers)): void {
+    if (fault === undefined) return
+    this.#faults.note(fault, server)
+    if (this.#isWhole === false) this.#report()
+  }
+
+  /** Calls the listener each time a server becomes usable, at once if one is. */
+  onRecovered(listener: () => void): void {
+    this.#recovered.push(listener)
+    if (this.available) listener()
   }
 
   close(): void {
@@ -83,7 +120,6 @@ export class Masters {
   }
 
   #watchServer(client: Redis): void {
-    const { state } = this.#options
     const breaker = this.#createBreaker('')
     // The library reports a master that no sentinel knows as if no sentinel could be reached.
     let isUnknown = false
@@ -92,7 +128,7 @@ export class Masters {
     })
     // Without a listener ioredis prints every failed attempt.
     client.on('error', (fault) => {
-      state.note(isUnknown && areSentinelsAway(fault) ? serverFault('NO_MASTER') : fault)
+      this.note(isUnknown && areSentinelsAway(fault) ? serverFault('NO_MASTER') : fault)
       isUnknown = false
     })
     client.on('ready', () => breaker.probe())
@@ -104,7 +140,6 @@ export class Masters {
   }
 
   #watchCluster(cluster: Cluster): void {
-    const { state } = this.#options
     const breakerOf = (redis: Redis): StoreBreaker | undefined => this.#breakers.get(nameOf(redis))
     cluster.on('refresh', () => this.#takeSlots(cluster))
     cluster.on('+node', (redis: Redis) => redis.on('ready', () => breakerOf(redis)?.probe()))
@@ -112,12 +147,12 @@ export class Masters {
     cluster.on('ready', () => this.#breakers.forEach((breaker) => breaker.probe()))
     cluster.on('close', () => {
       this.#breakers.forEach((breaker) => breaker.lost())
-      this.#reportWhole()
+      this.#report()
     })
     cluster.on('error', (fault: Error & { lastNodeError?: unknown }) =>
-      state.note(fault.lastNodeError ?? fault),
+      this.note(fault.lastNodeError ?? fault),
     )
-    cluster.on('node error', (fault: unknown, node: string) => state.note(fault, node))
+    cluster.on('node error', (fault: unknown, node: string) => this.note(fault, node))
   }
 
   #ownerOf(key: string): string | undefined {
@@ -128,12 +163,16 @@ export class Masters {
     return [...this.#breakers.values()].some((breaker) => breaker.state === state)
   }
 
-  #reportWhole(): void {
-    const isBroken = this.#breakers.size === 0 || this.#has('down')
-    const isKnown = isBroken || !this.#has(undefined)
-    if (this.#isClosed || !isKnown || this.#wasWhole === !isBroken) return
-    this.#wasWhole = !isBroken
-    this.#options.state.become(!isBroken)
+  /** Reports when all servers become usable, when one is lost, and when that turns out to be a refusal or no longer is one. */
+  #report(): void {
+    const isWhole = this.#breakers.size > 0 && !this.#has('down')
+    if (this.#isClosed || (isWhole && this.#has(undefined))) return
+    const refusedAs = isWhole ? undefined : this.#faults.refusal?.word
+    if (isWhole === this.#isWhole && refusedAs === this.#refusedAs) return
+    this.#isWhole = isWhole
+    this.#refusedAs = refusedAs
+    this.#options.onState?.(isWhole, refusedAs ?? this.#faults.word)
+    if (isWhole) this.#faults = new KnownFaults()
   }
 
   /** Keeps a breaker for each master of the present slots, and for no others. */
@@ -145,38 +184,36 @@ export class Masters {
       this.#breakers.delete(node)
     }
     for (const owner of owners) if (!this.#breakers.has(owner)) this.#createBreaker(owner)
-    this.#reportWhole()
+    this.#report()
   }
 
   #createBreaker(node: string): StoreBreaker {
-    const probe = this.#createProbe(node)
-    const breaker = new StoreBreaker(probe, (available, isFirst) => {
-      this.#reportWhole()
-      // Recovery is reported once at the start for all masters, later for each.
-      if (isFirst ? !this.#has(undefined) && this.available : available)
-        this.#options.state.recover()
-    })
+    const breaker = new StoreBreaker(
+      () => this.#tryServer(node),
+      (available, isFirst) => {
+        this.#report()
+        // Recovery is reported once at the start for all masters, later for each.
+        const isRecovery = isFirst ? !this.#has(undefined) && this.available : available
+        if (isRecovery) for (const listener of this.#recovered) listener()
+      },
+    )
     this.#breakers.set(node, breaker)
     // The first probes come with `ready`.
     if (this.#client.status === 'ready') breaker.probe()
     return breaker
   }
 
-  /** Makes a probe that rejects when this server does not work in time. */
-  #createProbe(node: string): () => Promise<void> {
-    const { timeoutMs, state } = this.#options
-    const client = this.#client
-    return async () => {
-      const key = this.#probeKey(node)
-      try {
-        if (client.status !== 'ready' || key === undefined) throw new StoreUnavailable('error')
-        await bounded(this.#ask(key), timeoutMs, timedOut)
-      } catch (fault) {
-        // The master's slots may have moved to another one meanwhile.
-        this.#refreshSlots()
-        if (!(fault instanceof StoreUnavailable)) state.note(fault, node || undefined)
-        throw fault
-      }
+  /** Rejects when this server does not work in time. */
+  async #tryServer(node: string): Promise<void> {
+    const key = this.#probeKey(node)
+    try {
+      if (this.#client.status !== 'ready' || key === undefined) throw this.#away
+      await bounded(this.#ask(key), this.#options.timeoutMs, timedOut)
+    } catch (fault) {
+      // The master's slots may have moved to another one meanwhile.
+      this.#refreshSlots()
+      if (fault !== this.#away) this.note(fault, node || undefined)
+      throw fault
     }
   }
 
@@ -184,17 +221,20 @@ export class Masters {
     const client = this.#client
     // The library selects it on connecting, too, but goes on with database 0 where that is refused.
     if (!('slots' in client) && client.options.db) await client.select(client.options.db)
-    await client.eval(PROBE, 1, key)
+    await this.#probe([key], [])
   }
 
   #refreshSlots(): void {
     const client = this.#client
-    if ('slots' in client && client.status === 'ready') client.refreshSlotsCache()
+    const nowMs = performance.now()
+    if (!('slots' in client) || client.status !== 'ready' || nowMs < this.#refreshAtMs) return
+    this.#refreshAtMs = nowMs + REFRESH_EVERY_MS
+    client.refreshSlotsCache()
   }
 
   /** Returns a key for probes in a slot of the node; undefined: the node has no slot. */
   #probeKey(node: string): string | undefined {
-    const { prefix } = this.#options
+    const { prefix = 'tollgate' } = this.#options
     if (!('slots' in this.#client)) return `${prefix}:probe`
     if (!this.#client.slots.some(([owner]) => owner === node)) return undefined
     for (let tag = 0; tag < TAGS; tag++) {

@@ -3,42 +3,13 @@
  * behind a breaker.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ConnectionOptions } from 'node:tls'
-import type { Cluster, Redis } from 'ioredis'
 import type { HostPort, RedisConfig } from '../../config/config.ts'
-import { createConnections } from './connections.ts'
-import { isKeyFault, isTimeout, isUnresolved } from './faults.ts'
-import { Masters, type MastersOptions } from './masters.ts'
+import { createConnections, defineScript } from './connections.ts'
+import type { RedisOptions, RedisScript } from './connections.ts'
+import { isUnresolved } from './faults.ts'
+import { Masters } from './masters.ts'
 import { addressesOf, findRisks, inspectServer, nameOf } from './servers.ts'
-import { StoreState, type StateListener } from './state.ts'
-import { StoreUnavailable } from '../contract.ts'
 import { Subscriber, type Subscription } from './subscriber.ts'
-
-export interface RedisOptions {
-  /** The servers of the store. */
-  readonly servers: RedisConfig
-  /** undefined: connections are not encrypted. */
-  readonly tls?: ConnectionOptions | undefined
-  /** Bound of every call. */
-  readonly timeoutMs: number
-  /** Namespace of the key that probes write. */
-  readonly prefix?: string
-  readonly onState?: StateListener
-  /** Called when RedisStore.warning changes. */
-  readonly onWarning?: (warning: string | undefined) => void
-}
-
-/** The reply of a Lua script: integers and strings. */
-export type ScriptReply = readonly (number | string | null)[]
-
-/**
- * Runs a Lua script; its keys are in one hash slot. Throws StoreUnavailable while the server of the keys is known to be away,
- * else rejects with it; the script may still run later.
- */
-export type RedisScript = (
-  keys: readonly string[],
-  args: readonly (string | number)[],
-) => Promise<ScriptReply>
 
 /**
  * The gateway's view of Redis. Calls reject with StoreUnavailable when the server that holds the key is away, too slow or refuses
@@ -51,58 +22,51 @@ const READY_AT_MOST_MS = 1_000
 
 /** Returns at once; the store becomes available as soon as a server has answered a probe. */
 export function connectRedis(options: RedisOptions) {
-  const { servers, timeoutMs, prefix = 'tollgate', onState = () => undefined } = options
-  const connections = createConnections(servers, options.tls)
+  const connections = createConnections(options)
   const { client } = connections
-  const state = new StoreState(servers, onState)
-  const masters = new Masters(client, { prefix, timeoutMs, state })
-  // In a cluster this reports faults that the library hides, such as a certificate that is not trusted.
-  const subscriber = new Subscriber(connections.openSubscriber, (fault, redis) =>
-    state.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(redis.options)),
-  )
-  const watch = watchSentinels(connections, servers, subscriber, state)
+  const masters = new Masters(client, options)
+  const [subscriber, watch] = openSubscribers(connections, options.servers, masters)
   let warning: string | undefined
   // A warning may change, as another server may have taken over.
   const warn = (found: string | undefined): void => {
     if (found !== warning) options.onWarning?.((warning = found))
   }
-  state.onRecovered(() => void findRisks(client).then(warn, () => warn(undefined)))
-  const onRecovered = (listener: () => void): void => {
-    state.onRecovered(listener)
-    if (masters.available) listener()
-  }
+  masters.onRecovered(() => void findRisks(client).then(warn, () => warn(undefined)))
   return {
     /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
     client: client as unknown,
-    ...createCommands(client, masters, { timeoutMs, state }),
+    /** Prepares a script, which throws StoreUnavailable while the server of its keys is away, else rejects with it. */
+    script: (text: string): RedisScript => {
+      const run = defineScript(client, text)
+      return (keys, args) => masters.call(keys[0] ?? '', () => run(keys, args))
+    },
+    /** Returns an empty record for an absent key. */
+    hgetall: async (key: string) => masters.call(key, () => client.hgetall(key)),
     /** false: calls fail at once, until a probe has succeeded. In a cluster: no master can be called. */
     get available() {
       return masters.available
     },
     get refusal() {
-      return state.refusal
+      return masters.refusal
     },
     get cause() {
-      return state.word
+      return masters.cause
     },
     get warning() {
       return warning
     },
     /** Resolves when the store is available, or has had its time to be; rejects with an Error of the refusal, if there is one. */
     ready: async () => {
-      const usable = new Promise<void>((resolve) => onRecovered(resolve))
+      const usable = new Promise<void>((resolve) => masters.onRecovered(resolve))
       await Promise.race([usable, sleep(READY_AT_MOST_MS)])
-      if (!masters.available && state.refusal === undefined)
-        await Promise.all(
-          addressesOf(servers).map((each) => inspect(each, options.tls, { state, warn })),
-        )
-      if (state.refusal !== undefined) throw new Error(state.refusal)
+      if (!masters.available && masters.refusal === undefined) await inspect(options, masters, warn)
+      if (masters.refusal !== undefined) throw new Error(masters.refusal)
     },
     /** Subscribes on a connection of its own, across reconnects; takes effect as soon as the server is available. */
     subscribe: (channel: string, subscription: Subscription) =>
       subscriber.add(channel, subscription),
     /** Calls the listener each time the store, or one master of the cluster, becomes available, the first time included. */
-    onRecovered,
+    onRecovered: (listener: () => void) => masters.onRecovered(listener),
     close: async () => {
       watch?.close()
       subscriber.close()
@@ -111,65 +75,37 @@ export function connectRedis(options: RedisOptions) {
   }
 }
 
-/** Notes why the server at an address cannot be used. */
+/** Notes why the configured servers cannot be used. */
 async function inspect(
-  address: HostPort,
-  tls: RedisOptions['tls'],
-  { state, warn }: { readonly state: StoreState; warn(found: string): void },
-): Promise<void> {
-  const fault = await inspectServer(address, tls)
-  state.note(fault, nameOf(address))
-  if (isUnresolved(fault)) warn(`no such host: ${nameOf(address)}; correct it, or the resolver`)
-}
-
-/** A script command, as the library adds it to its client. */
-type Command = (this: Redis | Cluster, ...args: (string | number)[]) => Promise<ScriptReply>
-
-function createCommands(
-  client: Redis | Cluster,
+  { servers, tls }: RedisOptions,
   masters: Masters,
-  { timeoutMs, state }: Pick<MastersOptions, 'timeoutMs' | 'state'>,
-) {
-  // Thrown for every request of an outage. It is made once, since a stack trace costs more than the decision.
-  const away = new StoreUnavailable('error')
-  const call = <Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> => {
-    const breaker = masters.breakerOf(key)
-    if (breaker?.available !== true) throw away
-    return breaker.call(send, timeoutMs).catch((fault: unknown) => {
-      if (!isKeyFault(fault)) state.note(fault)
-      throw new StoreUnavailable(isTimeout(fault) ? 'timeout' : 'error', fault)
-    })
+  warn: (found: string) => void,
+): Promise<void> {
+  const inspectOne = async (address: HostPort): Promise<void> => {
+    const fault = await inspectServer(address, tls)
+    const name = nameOf(address)
+    masters.note(fault, name)
+    if (isUnresolved(fault)) warn(`no such host: ${name}; correct it, or the resolver`)
   }
-  let scripts = 0
-  return {
-    /** Prepares a script for calls: it is sent whole once per connection, and by its digest afterwards. */
-    script: (text: string): RedisScript => {
-      const name = `script${scripts++}`
-      client.defineCommand(name, { lua: text })
-      const command = Reflect.get(client, name) as Command
-      return (keys, args) =>
-        call(keys[0] ?? '', () => command.call(client, keys.length, ...keys, ...args))
-    },
-    /** Returns an empty record for an absent key. */
-    hgetall: async (key: string) => call(key, () => client.hgetall(key)),
-  }
+  await Promise.all(addressesOf(servers).map(inspectOne))
 }
 
-/**
- * Leaves a master for the one that the sentinels have named in its place, which the connection itself does not report: an old
- * master that the sentinels cannot reach goes on taking writes that will be lost.
- */
-function watchSentinels(
-  { client, openSentinel }: ReturnType<typeof createConnections>,
+/** Opens the subscriber of the store, and one that leaves a master for the one that the sentinels have named in its place. */
+function openSubscribers(
+  connections: ReturnType<typeof createConnections>,
   servers: RedisConfig,
-  subscriber: Subscriber,
-  state: StoreState,
-): Subscriber | undefined {
-  if (openSentinel === undefined || 'slots' in client || servers.kind !== 'sentinels')
-    return undefined
-  const watch = new Subscriber(openSentinel, (fault, { options }) =>
-    state.note(fault, nameOf(options)),
+  masters: Masters,
+): [Subscriber, Subscriber?] {
+  const { client, openSubscriber, openSentinel } = connections
+  // In a cluster this reports faults that the library hides, such as a certificate that is not trusted.
+  const subscriber = new Subscriber(openSubscriber, (fault, { options }) =>
+    masters.note(fault, servers.kind === 'sentinels' ? undefined : nameOf(options)),
   )
+  if (openSentinel === undefined || servers.kind !== 'sentinels') return [subscriber]
+  const watch = new Subscriber(openSentinel, (fault, { options }) =>
+    masters.note(fault, nameOf(options)),
+  )
+  // The connection itself does not report it, and an old master that no sentinel reaches goes on taking writes that will be lost.
   watch.add('+switch-master', {
     message: (text) => {
       const [name, , , host, port] = text.split(' ')
@@ -182,5 +118,5 @@ function watchSentinels(
     },
     subscribed: () => undefined,
   })
-  return watch
+  return [subscriber, watch]
 }

@@ -90,8 +90,10 @@ describe.concurrent('the master that sentinels name', { timeout: 90_000 }, () =>
     await master.restart()
     // As the sentinels make it, some ten seconds later.
     master.cli('REPLICAOF', '127.0.0.1', String(replica.port))
-    await hset(connection.store, 'hash', 'later', 'value')
-    expect(replica.cli('HGET', 'hash', 'later')).toBe('value')
+    await until(async () => {
+      await hset(connection.store, 'hash', 'later', 'value').catch(() => undefined)
+      return replica.cli('HGET', 'hash', 'later') === 'value'
+    })
   })
 
   it('is left for its replica even if it takes writes and no sentinel reaches it any more', async () => {
