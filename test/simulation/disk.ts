@@ -1,5 +1,5 @@
 /** Stands for store.file and the thread that writes it: what was written survives the process, and each call takes its time. */
-import type { Row } from '../../src/state/sqlite/quota-rows.ts'
+import type { Row } from '../../src/state/sqlite/quota-journal.ts'
 import type { Host } from './host.ts'
 import type { Chance, VirtualTime } from './virtual-time.ts'
 

@@ -170,7 +170,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
       }
       const authority = quota.createEmbeddedAuthority({
         clock: { epochMs },
-        keeper: { journal: seen as unknown as typeof journal, rows },
+        keeper: seen as unknown as typeof journal,
       })
       authority.restore(disk.load(now))
       journal.begin()

@@ -1,44 +1,23 @@
 /** The embedded authority: the counters of all clients in this process. It answers at once, except where it has to wait for its journal. */
-import type { CountedClient as Counted, Journal } from '../sqlite/quota-journal.ts'
-import type { Row, Rows } from '../sqlite/quota-rows.ts'
+import type { CountedClient as Counted, Journal, Row } from '../sqlite/quota-journal.ts'
 import type { Limits } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
-import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
+import type { UnsavedCounters } from '../contract.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
-import { bounded } from '../timers.ts'
 import { RecencyTable } from './recency-table.ts'
 import { ClientState, transition, windowAt } from './transition.ts'
 
-export interface EmbeddedAuthority extends Authority {
-  /** Takes the rows that an earlier process has left; called before the first call, if at all. */
-  restore(rows: readonly Row[]): void
-  beat(beat: Beat): Promise<Beats>
-  /** Clients whose counters are in memory. */
-  readonly size: number
-  /** Counters that could not be kept; undefined: there are none. */
-  readonly unsaved?: UnsavedCounters | undefined
-  /**
-   * Runs the task on a client's counters; its changes are kept like those of calls. A task on an unknown client changes nothing
-   * that is kept. isReset: the task sets counts back, which a crash would undo.
-   */
-  attend<Result>(
-    client: string,
-    limits: Limits,
-    task: (state: ClientState, nowMs: number) => Result,
-    isReset?: boolean,
-  ): Promise<Result>
-  close(): Promise<void>
-}
+export type EmbeddedAuthority = Authority & ReturnType<typeof createEmbeddedAuthority>
 
 export interface MemoryAuthority extends EmbeddedAuthority {
   take(request: TakeRequest): TakeReply
 }
 
-/** Keeps the counters, including those of clients that memory has forgotten. */
-interface Keeper {
-  readonly journal: Journal
-  readonly rows: Pick<Rows, 'find'>
-}
+/**
+ * A task on an unknown client changes nothing that is kept. isReset, where it is run: it sets counts back, which a crash would
+ * undo.
+ */
+type Task<Result> = (state: ClientState, nowMs: number) => Result
 
 interface MemoryOptions {
   /** Unix time in ms; decides the windows. */
@@ -57,8 +36,6 @@ export const MAX_CLIENTS = 200_000
 const SWEEP_EVERY_MS = 600_000
 /** A client's counters are useless this long after the end of their day. */
 const EXPIRY_AFTER_DAY_MS = 3_600_000
-/** A read that takes longer fails with StoreUnavailable. */
-const FIND_TIMEOUT_MS = 150
 
 /** Returns the first day whose counters are still of use. */
 export function firstKeptDay(nowMs: number): number {
@@ -70,13 +47,12 @@ export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
   return createEmbeddedAuthority(options) as MemoryAuthority
 }
 
-export function createEmbeddedAuthority(
-  options: MemoryOptions & { readonly keeper?: Keeper },
-): EmbeddedAuthority {
+/** keeper: keeps the counters, including those of clients that memory has forgotten. */
+export function createEmbeddedAuthority(options: MemoryOptions & { readonly keeper?: Journal }) {
   const { clock, maxClients = MAX_CLIENTS, losesData = false, keeper, onForgotten } = options
   /** Some clients are not in memory; with a keeper the file has their rows. */
   let hasForgotten = false
-  const mayDrop = (client: Counted): boolean => keeper?.journal.mayForget(client) ?? true
+  const mayDrop = (client: Counted): boolean => keeper?.mayForget(client) ?? true
   const clients = new RecencyTable<Counted>({
     maxEntries: maxClients,
     mayDrop: (client) => {
@@ -86,48 +62,49 @@ export function createEmbeddedAuthority(
       return true
     },
   })
-  const add = (id: string, row?: Row): Counted =>
-    clients.get(id) ?? clients.add(id, countedFrom(id, row))
+  const add = (id: string, row?: Row) => clients.get(id) ?? clients.add(id, countedFrom(id, row))
   let sweepAtMs = 0
   /** Returns a client; its row is read back first where memory may have forgotten it, while another call may add it. */
   const counted = (id: string): Counted | undefined | Promise<Counted | undefined> => {
     const client = clients.get(id)
     if (client !== undefined || !hasForgotten || keeper === undefined) return client
-    return find(keeper.rows, id).then((row) => (row ? add(id, row) : clients.get(id)))
+    return keeper.find(id).then((row) => (row ? add(id, row) : clients.get(id)))
   }
   const carryOut = (request: TakeRequest, client: Counted = add(request.client)) => {
     const reply = transition(client.state, request, clock.epochMs(), losesData)
     // A reply that a crash could undo waits until it is kept.
-    return keeper?.journal.carriedOut(client, request.limits)?.then(() => reply) ?? reply
+    return keeper?.carriedOut(client, request.limits)?.then(() => reply) ?? reply
   }
   return {
-    restore: (rows) => {
+    /** Takes the rows that an earlier process has left; called before the first call, if at all. */
+    restore(rows: readonly Row[]): void {
       for (const row of rows) add(row.client, row)
       hasForgotten ||= rows.length >= maxClients
     },
+    /** Clients whose counters are in memory. */
     get size() {
       return clients.size
     },
-    get unsaved() {
-      if (keeper !== undefined) return keeper.journal.unsaved
+    get unsaved(): UnsavedCounters | undefined {
+      if (keeper !== undefined) return keeper.unsaved
       return hasForgotten ? tooMany(maxClients) : undefined
     },
-    take: (request) => {
+    take(request: TakeRequest): TakeReply | Promise<TakeReply> {
       const nowMs = clock.epochMs()
       if (nowMs >= sweepAtMs) sweepAtMs = sweep(clients, mayDrop, nowMs)
       const client = counted(request.client)
       if (!(client instanceof Promise)) return carryOut(request, client)
       return client.then((late) => carryOut(request, late))
     },
-    attend: async (id, limits, task, isReset) => {
-      const known = counted(id)
-      const client = known instanceof Promise ? await known : known
+    /** Runs the task on a client's counters; its changes are kept like those of calls. */
+    attend: async <Result>(id: string, limits: Limits, task: Task<Result>, isReset?: boolean) => {
+      const client = await counted(id)
       const result = task(client?.state ?? new ClientState(), clock.epochMs())
-      await (client && keeper?.journal.carriedOut(client, limits, isReset))
+      await (client && keeper?.carriedOut(client, limits, isReset))
       return result
     },
     beat: createBeats(clock),
-    close: async () => keeper?.journal.close(),
+    close: async () => keeper?.close(),
   }
 }
 
@@ -137,14 +114,6 @@ const countedFrom = (id: string, row: Row | undefined): Counted => ({
   row,
   ahead: 0,
 })
-
-/** Reads a row that a request waits for; rejects with StoreUnavailable where it cannot be read in time. */
-function find(rows: Keeper['rows'], id: string): Promise<Row | undefined> {
-  const found = rows.find(id).catch((error: unknown) => {
-    throw new StoreUnavailable('error', error)
-  })
-  return bounded(found, FIND_TIMEOUT_MS, () => new StoreUnavailable('timeout'))
-}
 
 /** Forgets days that have ended; returns when to sweep again. */
 function sweep(

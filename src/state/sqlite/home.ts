@@ -5,8 +5,7 @@ import { embeddedState } from '../memory/home.ts'
 import { systemTimers } from '../timers.ts'
 import { createSqliteBanStore } from './bans.ts'
 import { openSqliteFile, type OnFileEvent, type SqliteFile } from './file.ts'
-import { Journal, type JournalOptions } from './quota-journal.ts'
-import { createRows } from './quota-rows.ts'
+import { createRows, Journal, type JournalOptions } from './quota-journal.ts'
 import { createSqliteUsageStore } from './usage.ts'
 
 type KeptOptions = Pick<JournalOptions, 'timeoutMs' | 'onFault'> & Partial<JournalOptions>
@@ -38,11 +37,11 @@ export function openEmbeddedAuthority(
   const { clock = { epochMs: () => Date.now() }, maxClients = MAX_CLIENTS } = options
   const rows = createRows(file)
   const defaults = { timers: systemTimers, onRecovered: () => undefined }
-  const journal = new Journal({ ...defaults, ...options, rows, clock })
-  const authority = createEmbeddedAuthority({ clock, maxClients, keeper: { journal, rows } })
+  const keeper = new Journal({ ...defaults, ...options, rows, clock })
+  const authority = createEmbeddedAuthority({ clock, maxClients, keeper })
   const ready = async (): Promise<void> => {
     authority.restore(await rows.load(clock.epochMs(), maxClients))
-    journal.begin()
+    keeper.begin()
   }
   return { authority, ready }
 }

@@ -4,11 +4,12 @@
  * waits, for one write shared by all that wait: the first request of a client, and bursts.
  */
 import type { Limits } from '../../config/config.ts'
-import type { UnsavedCounters } from '../contract.ts'
+import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
 import { firstKeptDay } from '../memory/authority.ts'
 import type { ClientState } from '../memory/transition.ts'
-import { afterTurn } from '../timers.ts'
-import type { Row, Rows } from './quota-rows.ts'
+import { afterTurn, bounded } from '../timers.ts'
+import type { SqliteFile } from './file.ts'
 
 /** A crash makes at most this part of a client's minute unusable, in minute and day, but at least one token. */
 const AHEAD_OF_A_MINUTE = 1 / 16
@@ -17,6 +18,59 @@ const BATCH_CLIENTS = 1_000
 /** The part of a call's bound that may be spent on the disk; the rest is for the way to the authority. */
 const WAIT_FOR_DISK = 0.8
 const SILENT_AFTER_MS = 1_000
+/** A read that takes longer fails with StoreUnavailable. */
+const FIND_TIMEOUT_MS = 150
+
+/** The tokens of a client handed out in the windows that still run. */
+export interface Row {
+  readonly client: string
+  readonly minuteIndex: number
+  readonly minuteTaken: number
+  readonly dayIndex: number
+  readonly dayTaken: number
+  /** After a crash so many more tokens count as taken, in both windows. */
+  readonly ahead: number
+}
+
+const columns = ['minuteIndex', 'minuteTaken', 'dayIndex', 'dayTaken', 'ahead'] as const
+const select = `SELECT client, minute_index AS minuteIndex, minute_taken AS minuteTaken, day_index AS dayIndex,
+  day_taken AS dayTaken, ahead FROM quota WHERE`
+const save = `INSERT OR REPLACE INTO quota (client, minute_index, minute_taken, day_index, day_taken, ahead)
+  VALUES (?, ?, ?, ?, ?, ?)`
+const removeDaysBefore = 'DELETE FROM quota WHERE day_index < ?'
+/** Counts the tokens ahead as taken, in the windows of the row or in those that may have begun since. */
+const countAhead = `UPDATE quota SET
+  minute_taken = ahead + iif(minute_index < minute, 0, minute_taken), minute_index = max(minute_index, minute),
+  day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
+  FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
+const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > 0'
+
+export type Rows = ReturnType<typeof createRows>
+
+/** A rejected call has kept nothing; its Error gives fault and remedy. Client ids are well-formed strings. */
+export const createRows = (file: SqliteFile) => ({
+  /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. */
+  async load(nowMs: number, atMost: number): Promise<readonly Row[]> {
+    const [minute, day] = [Math.floor(nowMs / MINUTE_MS), Math.floor(nowMs / DAY_MS)]
+    await file.read(countAhead, minute, day)
+    const first = firstKeptDay(nowMs)
+    const rows = await file.read(`${select} day_index >= ? LIMIT ?`, first, atMost)
+    // The constraints of the table ensure types and ranges.
+    return rows as readonly unknown[] as readonly Row[]
+  },
+  async find(client: string): Promise<Row | undefined> {
+    const [row] = await file.read(`${select} client = ?`, client)
+    return row as Row | undefined
+  },
+  save(rows: readonly Row[]): Promise<void> {
+    const numbers = columns.map((name) => Float64Array.from(rows, (row) => row[name]))
+    return file.writeRows({ sql: save, columns: [rows.map(({ client }) => client), ...numbers] })
+  },
+  removeDaysBefore: (dayIndex: number) => file.write(removeDaysBefore, dayIndex),
+  /** Sets `ahead` to 0, as the counts of the rows are exact. */
+  dropAhead: () => file.write(dropAhead),
+  close: () => file.close(),
+})
 
 /** A client of the embedded authority. */
 export interface CountedClient {
@@ -31,7 +85,7 @@ export interface CountedClient {
 }
 
 export interface JournalOptions {
-  readonly rows: Omit<Rows, 'load' | 'find'>
+  readonly rows: Omit<Rows, 'load'>
   readonly clock: { epochMs(): number }
   readonly timers: { every(intervalMs: number, task: () => void): () => void }
   /** Bound of a call. While a write takes longer than most of it, no call waits, and a crash would lose what is taken meanwhile. */
@@ -54,12 +108,10 @@ export class Journal {
   readonly #urgent = new Set<CountedClient>()
   /** What the requests of these clients await; undefined: none waits. Written by #whenWritten and #takeWaiting. */
   #waiting: PromiseWithResolvers<void> | undefined
-  /** Unix time in ms at the beginning of the write under way, or of the first that failed; undefined: all is well. */
+  /** Unix time in ms at the beginning of the write under way, or of the first that failed; undefined: all is well. Written by #written. */
   #askedMs: number | undefined
   /** The error of the latest round, if it failed. */
   #fault: Error | undefined
-  /** The write under way takes too long for requests to wait. */
-  #isLate = false
   #removedDaysBefore = 0
   /** The round under way; never rejects. */
   #running: Promise<void> | undefined
@@ -106,7 +158,13 @@ export class Journal {
     // Calls in the same turn of the event loop share the write.
     if (this.#urgent.size === 0) setImmediate(() => void this.#round(false))
     this.#urgent.add(client)
-    return (isReset || left < 0) && !this.#isLate ? this.#whenWritten() : undefined
+    return (isReset || left < 0) && !this.#isLate() ? this.#whenWritten() : undefined
+  }
+
+  /** Whether the write under way takes too long for requests to wait. */
+  #isLate(): boolean {
+    const { clock, timeoutMs } = this.#options
+    return clock.epochMs() - (this.#askedMs ?? Infinity) >= WAIT_FOR_DISK * timeoutMs
   }
 
   /** Compares a row with the counters. left: tokens that may be taken before another row is needed. */
@@ -132,6 +190,14 @@ export class Journal {
     const waiting = this.#waiting
     this.#waiting = undefined
     return waiting
+  }
+
+  /** Reads the row of a client that memory has forgotten; rejects with StoreUnavailable where that cannot be done in time. */
+  find(id: string): Promise<Row | undefined> {
+    const found = this.#options.rows.find(id).catch((error: unknown) => {
+      throw new StoreUnavailable('error', error)
+    })
+    return bounded(found, FIND_TIMEOUT_MS, () => new StoreUnavailable('timeout'))
   }
 
   /** Whether a client's counters may leave memory: they are on disk, or cannot be kept there and memory is bounded. */
@@ -178,7 +244,7 @@ export class Journal {
     const dayIndex = firstKeptDay(clock.epochMs())
     if (dayIndex !== this.#removedDaysBefore) {
       this.#removedDaysBefore = dayIndex
-      await this.#patiently(rows.removeDaysBefore(dayIndex))
+      await this.#written(rows.removeDaysBefore(dayIndex))
     }
     while (this.#urgent.size > 0 || this.#due > 0) {
       const urgent = [...this.#urgent]
@@ -206,7 +272,7 @@ export class Journal {
     this.#due = Math.min(this.#due, this.#changed.size)
     const saved = batch.map((client) => (client.saving = nextRow(client)))
     try {
-      await this.#patiently(this.#options.rows.save(saved))
+      await this.#written(this.#options.rows.save(saved))
       for (const client of batch) client.row = client.saving
     } catch (error) {
       for (const client of batch) this.#changed.add(client)
@@ -216,18 +282,12 @@ export class Journal {
     }
   }
 
-  async #patiently(writing: Promise<void>): Promise<void> {
+  async #written(writing: Promise<void>): Promise<void> {
     if (this.#fault === undefined) this.#askedMs = this.#options.clock.epochMs()
-    const timer = setTimeout(() => (this.#isLate = true), WAIT_FOR_DISK * this.#options.timeoutMs)
-    try {
-      await writing
-      if (this.#fault !== undefined) this.#options.onRecovered()
-      this.#fault = undefined
-      this.#askedMs = undefined
-    } finally {
-      clearTimeout(timer)
-      this.#isLate = false
-    }
+    await writing
+    if (this.#fault !== undefined) this.#options.onRecovered()
+    this.#fault = undefined
+    this.#askedMs = undefined
   }
 }
 

@@ -8,8 +8,7 @@ import {
   type EmbeddedAuthority,
 } from '../../../src/state/memory/authority.ts'
 import { StoreUnavailable } from '../../../src/state/contract.ts'
-import { Journal } from '../../../src/state/sqlite/quota-journal.ts'
-import type { Row } from '../../../src/state/sqlite/quota-rows.ts'
+import { Journal, type Row } from '../../../src/state/sqlite/quota-journal.ts'
 import type { Statement, TakeRequest } from '../../../src/state/quota.ts'
 import { createEmbeddedCounters } from '../../../src/state/memory/client-counters.ts'
 import { authorityContract } from '../../contract/authority.ts'
@@ -187,7 +186,8 @@ describe('the counters of the embedded authority', () => {
   it('of more clients than fit in memory are read back from the file when they come again', async () => {
     const before = await start({ maxClients: 50, timeoutMs: 5_000 })
     const names = Array.from({ length: 400 }, (_, n) => `client-${n}`)
-    for (const [n, name] of names.entries()) await before.take(call(name, { need: 1 + (n % 9) }))
+    for (const [n, name] of names.entries())
+      await asked(async () => before.take(call(name, { need: 1 + (n % 9) })))
     await saved('client-399', 1 + (399 % 9))
     expect(before.size).toBeLessThanOrEqual(60)
     expect(await rows()).toHaveLength(400)
@@ -203,8 +203,8 @@ describe('the counters of the embedded authority', () => {
     const expected = names.map((_, n) => 1 + (n % 9))
     expect(await taken(before)).toEqual(expected)
     // Several for one client at once, while it is read.
-    const more = ['b', 'c'].map(
-      async (process) => (await before.take(call('client-0', { process, need: 6 }))).status,
+    const more = ['b', 'c'].map((process) =>
+      asked(async () => (await before.take(call('client-0', { process, need: 6 }))).status),
     )
     expect(await Promise.all(more)).toEqual(['granted', 'short'])
     // And of one that has no row.
@@ -284,13 +284,13 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients =
     dropAhead: async () => undefined,
     close: async () => undefined,
   }
-  const clock = { epochMs: () => START_MS }
+  const clock = { epochMs: Date.now }
   const timers = { every: () => () => undefined }
   const [onFault, onRecovered] = [unexpected, () => undefined]
-  const journal = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
-  const authority = createEmbeddedAuthority({ clock, maxClients, keeper: { rows, journal } })
+  const keeper = new Journal({ timeoutMs, rows, clock, timers, onFault, onRecovered })
+  const authority = createEmbeddedAuthority({ clock, maxClients, keeper })
   authority.restore(restored)
-  journal.begin()
+  keeper.begin()
   const answer = (): void => {
     for (const row of underway?.rows ?? []) kept.set(row.client, row)
     underway?.done()
@@ -301,7 +301,9 @@ function slowFile(timeoutMs: number, restored: readonly Row[] = [], maxClients =
 const turn = () => new Promise((resolve) => setImmediate(resolve))
 
 describe('a file that answers late', () => {
-  beforeAll(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+  beforeAll(() => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'], now: START_MS })
+  })
   afterAll(() => void vi.useRealTimers())
 
   it('is waited for 80 ms of 100, by whoever comes before that is seen, and by nobody then', async () => {
