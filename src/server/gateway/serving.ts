@@ -32,7 +32,7 @@ export class Serving implements WorkerLink {
     readToken: readTokenBy(() => this.#revision.verifier),
     standing: ({ clientId, keyId }) => ({
       taken: this.parts.turns.takenBy(clientId),
-      strikes: this.parts.bans.strikes.known(keyId),
+      strikes: this.parts.bans.strikesOf(keyId),
     }),
   }
   readonly questions: WorkerLink['questions'] = {
@@ -83,7 +83,7 @@ export class Serving implements WorkerLink {
     await this.#stores.ready()
     await Promise.all([
       this.parts.bans.ready(config.store.timeoutMs),
-      this.#revision.verifier?.ready(),
+      this.#revision.verifier?.ready,
     ])
   }
 
@@ -186,7 +186,7 @@ class Revision {
   /** Resolves when everything it needs is there; rejects where keys come from another place than before and are missing, as valid tokens would be refused. */
   async readyAfter(before: Revision): Promise<void> {
     const { upstream } = this
-    await Promise.all([this.verifier?.ready(), upstream === before.upstream || upstream.ready()])
+    await Promise.all([this.verifier?.ready, upstream === before.upstream || upstream.ready()])
     const fault = this.verifier === before.verifier ? undefined : this.verifier?.fault
     if (fault === undefined) return
     const { jwksUri } = this.config.jwt ?? {}

@@ -45,7 +45,7 @@ function open(store: BanStore, { clock = { nowMs: startMs }, at = (ownMs: number
     counter: strikeCounter(policy),
   })
   closings.push(() => book.close())
-  return { book, seen, clock, settled: () => book.strikes.settled() }
+  return { book, seen, clock, settled: () => book.settled() }
 }
 
 describe('a ban book', () => {

@@ -1,51 +1,60 @@
 import { setImmediate as immediate } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
-import { Strikes } from '../../../src/core/bans/strikes.ts'
-import { strikeCounter } from '../../support/strike-counter.ts'
+import { BanBook } from '../../../src/core/bans/ban-book.ts'
+import { createMemoryBanStore } from '../../../src/state/bans.ts'
+import type { Counter } from '../../../src/state/contract.ts'
+import { banPolicy, strikeCounter } from '../../support/strike-counter.ts'
 import { startRedisServer } from '../../support/redis-server.ts'
 import { redisAt } from '../../support/redis-servers.ts'
 
-const policy = { strikes: 5, withinMs: 60_000 }
-const repeat = (strikes: Strikes, keyId: string, times: number, nowMs = Date.now()) => {
-  for (let i = 0; i < times; i++) strikes.strike(keyId, nowMs)
+const policy = { ...banPolicy, strikes: 5, graceMs: 0 }
+const windowEndMs = Date.UTC(2100, 0, 1)
+const strike = (book: BanBook, keyId: string, nowMs = Date.now()): void => {
+  // The first 429 of the window is none.
+  for (const atMs of [0, nowMs]) book.refused(keyId, windowEndMs, atMs)
+}
+const repeat = (book: BanBook, keyId: string, times: number) => {
+  for (let i = 0; i < times; i++) strike(book, keyId)
 }
 /** All of them are counted. */
-const struck = async (strikes: Strikes, keyId: string, times: number, nowMs?: number) => {
-  repeat(strikes, keyId, times, nowMs)
-  await strikes.settled()
+const struck = async (book: BanBook, keyId: string, times: number) => {
+  repeat(book, keyId, times)
+  await book.settled()
+}
+
+const nothing = (): void => undefined
+function create(counter: Counter = strikeCounter(policy)) {
+  const onBan = vi.fn()
+  const banned = (keyId: string): void => onBan(keyId)
+  const book = new BanBook({
+    policy,
+    counter,
+    store: createMemoryBanStore(),
+    clock: { nowMs: Date.now, at: Math.floor },
+    observer: { strike: nothing, banned, storeLost: nothing, storeBack: nothing },
+  })
+  return { book, onBan }
 }
 
 describe('strikes in memory', () => {
-  const create = (more: object = {}) => {
-    const onBan = vi.fn()
-    const options = {
-      policy,
-      counter: strikeCounter(policy),
-      now: Date.now,
-      onBan: (keyId: string) => onBan(keyId),
-      ...more,
-    }
-    return { strikes: new Strikes(options), onBan }
-  }
-
   it('are told, and none begins by that', () => {
-    const { strikes } = create()
+    const { book } = create()
     const now = Date.now()
-    expect(strikes.known('a', now)).toBe(0)
-    strikes.strike('a', now + 1_000)
-    strikes.strike('a', now + 3_000)
-    expect(strikes.known('a', now + 4_000)).toBe(2)
-    expect(strikes.known('a', now + 63_000)).toBe(0)
-    strikes.forget('a')
-    expect(strikes.known('a', now + 4_000)).toBe(0)
+    expect(book.strikesOf('a', now)).toBe(0)
+    strike(book, 'a', now + 1_000)
+    strike(book, 'a', now + 3_000)
+    expect(book.strikesOf('a', now + 4_000)).toBe(2)
+    expect(book.strikesOf('a', now + 63_000)).toBe(0)
+    book.merge('a', { startedMs: now, untilMs: now, count: 0, epochMs: now, by: 'operator' })
+    expect(book.strikesOf('a', now + 4_000)).toBe(0)
   })
 
   it('ban without waiting for others of the key to come', async () => {
-    const { strikes, onBan } = create()
-    repeat(strikes, 'a', 4)
+    const { book, onBan } = create()
+    repeat(book, 'a', 4)
     await immediate()
     expect(onBan).not.toHaveBeenCalled()
-    strikes.strike('a', Date.now())
+    strike(book, 'a')
     await immediate()
     expect(onBan.mock.calls).toEqual([['a']])
   })
@@ -53,45 +62,43 @@ describe('strikes in memory', () => {
   it('that cannot be counted are let go, and those after them are counted', async () => {
     let isAway = true
     let total = 0
-    const counter = {
-      isShared: true,
-      add: (_: string, points: number) =>
+    const counter: Counter = {
+      add: (_, points) =>
         isAway
           ? Promise.reject(new Error('away'))
           : Promise.resolve({ total: (total += points), forMs: 0 }),
       reset: () => Promise.resolve(void (total = 0)),
+      useTime: nothing,
     }
-    const { strikes, onBan } = create({ counter })
-    await struck(strikes, 'a', 7)
+    const { book, onBan } = create(counter)
+    await struck(book, 'a', 7)
     isAway = false
-    await struck(strikes, 'a', 4)
+    await struck(book, 'a', 4)
     expect(onBan).not.toHaveBeenCalled()
-    await struck(strikes, 'a', 1)
+    await struck(book, 'a', 1)
     expect(onBan.mock.calls).toEqual([['a']])
   })
 
   it('are those of 10,000 keys, the one struck longest ago making room', async () => {
-    const { strikes, onBan } = create()
-    for (const keyId of ['first', 'second']) repeat(strikes, keyId, 4)
-    for (let n = 2; n <= 10_000; n++) strikes.strike(`other-${n}`, Date.now())
-    for (const keyId of ['second', 'first']) await struck(strikes, keyId, 1)
+    const { book, onBan } = create()
+    for (const keyId of ['first', 'second']) repeat(book, keyId, 4)
+    for (let n = 2; n <= 10_000; n++) strike(book, `other-${n}`)
+    for (const keyId of ['second', 'first']) await struck(book, keyId, 1)
     expect(onBan.mock.calls.flat()).toEqual(['second'])
   })
 })
 
 describe('strikes in Redis', async () => {
   const server = await startRedisServer()
-  const create = async (onBan: (keyId: string) => void, timeoutMs = 100) => {
+  const created = async (timeoutMs = 5000) => {
     const redis = redisAt(server.url, { timeoutMs })
     await vi.waitFor(() => expect(redis.available).toBe(true), 20_000)
-    const counter = strikeCounter(policy, redis, timeoutMs)
-    return new Strikes({ policy, counter, now: Date.now, onBan: (keyId) => onBan(keyId) })
+    return create(strikeCounter(policy, redis, timeoutMs))
   }
 
   it('of one key are added up over processes', async () => {
-    const onBan = vi.fn()
-    const one = await create(onBan, 5000)
-    const other = await create(onBan, 5000)
+    const { book: one } = await created()
+    const { book: other, onBan } = await created()
     await struck(one, 'a', 3)
     await struck(other, 'a', 1)
     expect(onBan).not.toHaveBeenCalled()
@@ -103,21 +110,20 @@ describe('strikes in Redis', async () => {
   })
 
   it('of a burst go in two calls: the first one, and all that came meanwhile', async () => {
-    const strikes = await create(() => undefined, 5000)
-    await struck(strikes, 'warm', 1)
+    const { book } = await created()
+    await struck(book, 'warm', 1)
     server.cli('config', 'resetstat')
-    await struck(strikes, 'burst', 4)
+    await struck(book, 'burst', 4)
     expect(server.cli('hget', 't:strikes:burst', 'total')).toBe('4')
     expect(server.cli('info', 'commandstats')).toMatch(/cmdstat_pexpireat:calls=2,/)
   })
 
   it('go on in memory while Redis is frozen, and are not counted twice', async () => {
-    const onBan = vi.fn()
-    const strikes = await create(onBan)
+    const { book, onBan } = await created(100)
     server.freeze()
-    await struck(strikes, 'a', 4)
+    await struck(book, 'a', 4)
     expect(onBan).not.toHaveBeenCalled()
-    await struck(strikes, 'a', 1)
+    await struck(book, 'a', 1)
     expect(onBan.mock.calls).toEqual([['a']])
   })
 })
