@@ -5,7 +5,7 @@ import type { ConnectionOptions } from 'node:tls'
 import { createBackends } from '../core/backends/backend.ts'
 import { connectionFault } from '../core/backends/probe.ts'
 import type { Config } from '../config/config.ts'
-import { JwtVerifier } from '../core/credentials/jwt-verifier.ts'
+import { KeySource } from '../core/credentials/key-source.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
 import { connectRedis } from '../state/redis/redis.ts'
@@ -119,13 +119,10 @@ const tryBackends = (
 async function tryKeySet(jwt: NonNullable<Config['jwt']>): Promise<Tried> {
   const what = `jwt ${jwt.jwksUri ?? jwt.jwksFile}`
   try {
-    const verifier = new JwtVerifier(jwt, {
-      keySetFetched: () => undefined,
-      unavailable: () => undefined,
-    })
-    await verifier.ready()
-    verifier.close()
-    const cause = verifier.fault?.cause
+    const keys = new KeySource(jwt, () => undefined)
+    await keys.ready
+    keys.close()
+    const cause = keys.fault?.cause
     return { what, fault: cause && `${cause}; correct jwt.jwksUri, or mend what answers there` }
   } catch (error) {
     return { what, fault: `${messageOf(error)}; give a key set (RFC 7517)` }

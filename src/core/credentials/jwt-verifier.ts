@@ -42,26 +42,18 @@ const maxRemembered = 10_000
 // 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
 const gateLimits = { running: 2, waiting: 1024 }
 
-export class JwtVerifier {
+export class JwtVerifier extends KeySource {
   readonly #config: JwtConfig
   readonly #observer: JwtObserver
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
   readonly #checks = new CheckBudget()
-  readonly #source: KeySource
-  readonly #first: Promise<void>
 
   /** Throws an Error that names the fault when jwksFile cannot be used. */
   constructor(config: JwtConfig, observer: JwtObserver, timing?: Partial<JwksTiming>) {
+    super(config, (fault) => observer.keySetFetched(fault), timing)
     this.#config = config
     this.#observer = observer
-    this.#source = new KeySource(config, (fault) => observer.keySetFetched(fault), timing)
-    this.#first = this.#source.refresh()
-  }
-
-  /** Why the latest fetch of the key set failed; undefined: it did not. */
-  get fault(): KeySetFault | undefined {
-    return this.#source.fault
   }
 
   /**
@@ -78,7 +70,7 @@ export class JwtVerifier {
     const { callerOf } = policy
     if (!isJwtForm(token)) return BAD_CLAIMS
     const digest = hash('sha256', token, 'hex')
-    const known = this.#source.current?.proven.get(digest)
+    const known = this.current?.proven.get(digest)
     if (known && nowMs < known.expiresAtMs) return callerOf(known) ?? NO_PLAN
     let proof = this.#underway.get(digest)
     if (proof === undefined) {
@@ -91,24 +83,9 @@ export class JwtVerifier {
     return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
   }
 
-  /** Resolves when the first load of the key set has ended, well or not; without a set no token can be checked. */
-  ready(): Promise<void> {
-    return this.#first
-  }
-
   /** Whether a verifier for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
   isFor(config: JwtConfig): boolean {
-    return isDeepStrictEqual(config, this.#config) && this.#source.isOf(config.jwksFile)
-  }
-
-  /** Prevents further fetches; one under way goes on, as requests may wait for it. */
-  retire(): void {
-    this.#source.retire()
-  }
-
-  /** Prevents further fetches and ends one under way. */
-  close(): void {
-    this.#source.close()
+    return isDeepStrictEqual(config, this.#config) && this.isOf(config.jwksFile)
   }
 
   async #prove(question: Question): Promise<TokenStatement | Refusal> {
@@ -132,9 +109,8 @@ export class JwtVerifier {
   }
 
   async #keysFor({ kid }: TokenStatement, address: string): Promise<KeySet | Refusal> {
-    const source = this.#source
-    const isRenewed = covers(source.current, kid) || (await source.renew(address))
-    const keys = source.current
+    const isRenewed = covers(this.current, kid) || (await this.renew(address))
+    const keys = this.current
     if (keys === undefined) return this.#refuseUnavailable('no_key_set')
     if (covers(keys, kid)) return keys
     return isRenewed ? UNKNOWN_KEY : this.#refuseUnavailable('unknown_key')

@@ -31,6 +31,8 @@ const maxBodyBytes = 262_144
 const maxWaiting = 256
 
 export class KeySource {
+  /** Resolves when the first load has ended, well or not; without a set no token can be checked. */
+  readonly ready: Promise<void>
   /** The last good set; undefined until the first has come. */
   current: KeySet | undefined
   /** Why the latest fetch failed; undefined: it did not. */
@@ -50,8 +52,8 @@ export class KeySource {
   #isRetired = false
 
   /**
-   * onFetched: called after each fetch; undefined: it went well. Nothing is fetched before the first refresh(). Throws an Error that
-   * names the fault when jwksFile cannot be used.
+   * onFetched: called after each fetch; undefined: it went well. Throws an Error that names the fault when jwksFile cannot be
+   * used.
    */
   constructor(
     { jwksFile, jwksUri }: JwtConfig,
@@ -61,10 +63,12 @@ export class KeySource {
     this.#uri = jwksUri
     this.#onFetched = onFetched
     this.#timing = { ...defaultTiming, ...timing }
-    if (jwksFile === undefined) return
-    const text = readText(jwksFile)
-    this.#text = text
-    this.current = inFile(jwksFile, () => parseKeySet(text))
+    if (jwksFile !== undefined) {
+      const text = readText(jwksFile)
+      this.#text = text
+      this.current = inFile(jwksFile, () => parseKeySet(text))
+    }
+    this.ready = this.#refresh()
   }
 
   /** Whether this file, if there is one, has the text that is in use. Throws an Error that names the fault when it cannot be read. */
@@ -73,7 +77,7 @@ export class KeySource {
   }
 
   /** Resolves when the fetch under way has ended, well or badly; the next one comes by itself. */
-  refresh(): Promise<void> {
+  #refresh(): Promise<void> {
     return this.#uri === undefined ? Promise.resolve() : (this.#fetching ??= this.#fetch(this.#uri))
   }
 
@@ -93,13 +97,14 @@ export class KeySource {
     })
   }
 
-  /** Prevents further fetches. */
+  /** Prevents further fetches; one under way goes on, as requests may wait for it. */
   retire(): void {
     this.#isRetired = true
     clearTimeout(this.#timer)
     if (this.#fetching === undefined) this.#answer(false)
   }
 
+  /** Prevents further fetches and ends one under way. */
   close(): void {
     this.retire()
     this.#closing.abort()
@@ -131,7 +136,7 @@ export class KeySource {
 
   #fetchIn(waitMs: number): void {
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => void this.refresh(), Math.max(waitMs, 0)).unref()
+    this.#timer = setTimeout(() => void this.#refresh(), Math.max(waitMs, 0)).unref()
   }
 
   #answer(isGood: boolean): void {

@@ -122,7 +122,7 @@ async function open(
   const observer = watch()
   const verifier = createVerifier({ jwksUri: server.url, ...config }, observer, timing)
   stops.push(() => verifier.close())
-  await verifier.ready()
+  await verifier.ready
   return { server, verifier, observer }
 }
 
@@ -516,7 +516,7 @@ describe('a key set from an address', () => {
     const timing = { retryMs: 10 }
     const verifier = createVerifier({ jwksUri: server.url }, observer, timing)
     stops.push(() => verifier.close())
-    await verifier.ready()
+    await verifier.ready
     expect(await clientOf(verifier, await sign())).toBe('service_unavailable')
     // What is wrong with it whoever signed it, needs no key.
     expect(await clientOf(verifier, await sign({ claims: { aud: 'other' } }))).toBeUndefined()
@@ -604,7 +604,7 @@ describe('a key set from a file', () => {
   it('proves tokens without any address', async () => {
     const keys = [await publicJwk(rsa, 'rsa-1')]
     const verifier = fromFile(temporaryFile('good.json', JSON.stringify({ keys })))
-    await verifier.ready()
+    await verifier.ready
     expect(await clientOf(verifier, await sign())).toBe('app-1')
     expect(await clientOf(verifier, await sign({ header: { kid: 'new' } }))).toBeUndefined()
   })
