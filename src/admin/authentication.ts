@@ -4,8 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import type { AdminConfig } from '../config/config.ts'
 import { isLoopback } from '../config/hosts.ts'
-import type { Answer } from './answers.ts'
-import { fault } from './faults.ts'
+import { fault, type Answer } from './answers.ts'
 
 const fields = { 'WWW-Authenticate': 'Bearer' }
 const tokenNeeded = fault('invalid_token', { fields })

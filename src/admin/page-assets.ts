@@ -5,8 +5,7 @@ import type { IncomingMessage } from 'node:http'
 import { createRequire, stripTypeScriptTypes } from 'node:module'
 import { basename, extname, join, relative } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import type { Answer } from './answers.ts'
-import { methodNotAllowed } from './faults.ts'
+import { methodNotAllowed, type Answer } from './answers.ts'
 
 /** Files of the page by what they are. */
 const contentTypes: Readonly<Record<string, string>> = {

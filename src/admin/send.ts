@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import type { Answer, BodyStream } from './answers.ts'
-import { hasBody } from './input.ts'
+import { hasBody } from './operation.ts'
 
 /** A reader that takes nothing for this long, while data waits, is cut off. */
 const STALLED_MS = 10_000

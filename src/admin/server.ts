@@ -5,15 +5,13 @@ import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import type { AdminConfig, ListenAddress } from '../config/config.ts'
 import { METRICS_TYPE } from '../core/record/metric-registry.ts'
-import { json, type Answer } from './answers.ts'
+import { fault, json, methodNotAllowed, type Answer } from './answers.ts'
 import { answerApi, type AdminApiParts } from './api.ts'
 import { callerOf, isOwnHost, isOwnOrigin } from './authentication.ts'
-import { ConnectionSlots } from './connection-slots.ts'
-import { fault, methodNotAllowed } from './faults.ts'
+import { ConnectionSlots, WayIn, type AdminIdentity } from './connections.ts'
 import { pageAsset } from './page-assets.ts'
 import type { ReadinessReport } from './readiness.ts'
 import { send } from './send.ts'
-import { WayIn, type AdminIdentity } from './way-in.ts'
 
 interface PageParts {
   readonly renderMetrics: () => Promise<string>

@@ -6,10 +6,16 @@ import type { Config } from '../../config/config.ts'
 import { duration } from '../../config/scalars.ts'
 import { endsAtSeconds, MAX_IMPOSED_MS } from '../../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../../state/bans.ts'
-import { iso, json, type Answer } from '../answers.ts'
-import { acted, Refused } from '../faults.ts'
-import { checked, readJson } from '../input.ts'
-import { change, look, type ApiNeeds, type Call, type Operation } from '../operation.ts'
+import { acted, iso, json, Refused, type Answer } from '../answers.ts'
+import {
+  change,
+  checked,
+  look,
+  readJson,
+  type ApiNeeds,
+  type Call,
+  type Operation,
+} from '../operation.ts'
 
 const REASON = `is one line of up to ${MAX_REASON_LENGTH} characters`
 const wish = z.strictObject({

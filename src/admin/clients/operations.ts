@@ -12,11 +12,9 @@ import type { ClientCounters } from '../../state/memory/client-counters.ts'
 import { DAY_MS, MINUTE_MS, windowNames } from '../../config/time.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import { iso, json, seen } from '../answers.ts'
+import { acted, iso, json, Refused, seen } from '../answers.ts'
 import { findClient, pageOf, type ShownClient } from './pages.ts'
-import { acted, Refused } from '../faults.ts'
-import { checked, readJson } from '../input.ts'
-import { change, look, type ApiNeeds, type Operation } from '../operation.ts'
+import { change, checked, look, readJson, type ApiNeeds, type Operation } from '../operation.ts'
 
 const AWAY = 'the store is away: what clients have used is not known'
 

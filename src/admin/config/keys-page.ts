@@ -5,7 +5,7 @@ import type { ClientConfig, Config } from '../../config/config.ts'
 import { clientId, duration } from '../../config/scalars.ts'
 import { DAY_MS } from '../../config/time.ts'
 import { iso, json, type Answer } from '../answers.ts'
-import { checked } from '../input.ts'
+import { checked } from '../operation.ts'
 
 /** Clients on one page: more would hold up requests. */
 const CLIENTS_A_PAGE = 1_000

@@ -1,12 +1,37 @@
 /** Operations on the configuration: show and reload. */
 import { z } from 'zod'
 import type { Config } from '../../config/config.ts'
-import { json, type Answer } from '../answers.ts'
-import { effectiveConfig } from './effective-config.ts'
-import { fault } from '../faults.ts'
-import { checked, readJson } from '../input.ts'
+import { withoutSecrets } from '../../config/problems.ts'
+import { fault, json, type Answer } from '../answers.ts'
+import { change, checked, look, readJson, type Operation } from '../operation.ts'
 import { keysPage } from './keys-page.ts'
-import { change, look, type Operation } from '../operation.ts'
+
+/** Most clients that are shown: more would hold up requests. */
+const MOST_CLIENTS = 1_000
+
+/** The configuration in force with all its defaults, as JSON for operators: no secret, and no digest of one. */
+export function effectiveConfig({
+  revision,
+  warnings,
+  certificates: _certificates,
+  clients,
+  plans,
+  written,
+  ...settings
+}: Config) {
+  const listed = Array.from(clients.slice(0, MOST_CLIENTS))
+  return {
+    revision,
+    warnings,
+    clientCount: clients.size,
+    config: {
+      ...(withoutSecrets({ ...settings, clients: listed }) as object),
+      // Plans hold no secrets, and may have any name.
+      plans: Object.fromEntries(plans),
+    },
+    written,
+  }
+}
 
 /** The answer is made once for each configuration, as making it holds up requests. */
 const shown = new WeakMap<Config, Answer>()

@@ -3,7 +3,7 @@ import { plural } from '../../insight/format.js'
 import { live } from '../page/live.ts'
 import { askToReload } from './view-reload.ts'
 import { button, faultBox, html, timeText, useAnswer, useLive, useState } from '../page/ui.ts'
-import type { effectiveConfig } from './effective-config.ts'
+import type { effectiveConfig } from './operations.ts'
 import { register } from '../page/places.ts'
 
 type Effective = ReturnType<typeof effectiveConfig>

@@ -2,10 +2,8 @@
 import { z } from 'zod'
 import type { ExplainAnswer, ExplainQuery } from '../../insight/api/explain.ts'
 import type { Decision } from '../../core/record/recent.ts'
-import { json, type Answer } from '../answers.ts'
-import { fault } from '../faults.ts'
-import { checked, readJson } from '../input.ts'
-import { inquire, type ApiNeeds } from '../operation.ts'
+import { fault, json, type Answer } from '../answers.ts'
+import { checked, inquire, readJson, type ApiNeeds } from '../operation.ts'
 
 /** A hypothetical request. */
 export type HypotheticalRequest = Extract<ExplainQuery, { method: string }>

@@ -3,10 +3,8 @@ import { z } from 'zod'
 import { duration } from '../../config/scalars.ts'
 import { KEPT_DECISIONS } from '../../core/record/recent.ts'
 import { eventTypes } from '../../insight/live/events.ts'
-import { json, seen } from '../answers.ts'
-import { fault, Refused } from '../faults.ts'
-import { checked } from '../input.ts'
-import { look, type Operation } from '../operation.ts'
+import { fault, json, Refused, seen } from '../answers.ts'
+import { checked, look, type Operation } from '../operation.ts'
 
 const NONE = 'is none of these'
 const topQuery = z.strictObject({

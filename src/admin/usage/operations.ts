@@ -6,10 +6,8 @@ import { DAY_MS } from '../../config/time.ts'
 import { totalOf, type DayRow } from '../../state/day-totals.ts'
 import { csvLine } from '../../insight/format.js'
 import { KEPT_DAYS } from '../../state/usage.ts'
-import { json, seen } from '../answers.ts'
-import { Refused } from '../faults.ts'
-import { checked } from '../input.ts'
-import { look, type Operation } from '../operation.ts'
+import { json, Refused, seen } from '../answers.ts'
+import { checked, look, type Operation } from '../operation.ts'
 
 const DEFAULT_DAYS = 30
 

@@ -1,5 +1,5 @@
 /** The clients of a running gateway, and what a configuration would change for them. */
-import { effectiveConfig } from '../../admin/config/effective-config.ts'
+import { effectiveConfig } from '../../admin/config/operations.ts'
 import { fingerprint, type KeysPage, type ShownClient } from '../../admin/config/keys-page.ts'
 import type { ClientConfig, Config, OwnedKey } from '../../config/config.ts'
 import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'

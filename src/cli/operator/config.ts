@@ -1,5 +1,5 @@
 /** `tollgate config`: prints the configuration in force with its defaults, as a file would have it; never a secret. */
-import type { effectiveConfig } from '../../admin/config/effective-config.ts'
+import type { effectiveConfig } from '../../admin/config/operations.ts'
 import { plural } from '../../insight/format.js'
 import { OK } from '../terminal/fault.ts'
 import type { Declaration } from '../program.ts'

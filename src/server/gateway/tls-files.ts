@@ -2,7 +2,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
-import type { AdminIdentity } from '../../admin/way-in.ts'
+import type { AdminIdentity } from '../../admin/connections.ts'
 import type { AdminConfig, Config, ServerTlsConfig, TlsFilesConfig } from '../../config/config.ts'
 import type { TlsIdentity } from '../../core/http/tls-server.ts'
 

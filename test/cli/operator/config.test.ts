@@ -1,7 +1,7 @@
 /** What `tollgate config` prints is a configuration: read again, it means the same. */
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import { effectiveConfig } from '../../../src/admin/config/effective-config.ts'
+import { effectiveConfig } from '../../../src/admin/config/operations.ts'
 import { yamlLines } from '../../../src/config/document.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 

@@ -1,16 +1,86 @@
-/** Accepts connections of the admin listener, with or without TLS. A reload changes TLS and certificates without closing any. */
-import type { IncomingMessage, Server } from 'node:http'
+/** Connections of the admin listener: how they are accepted, and how many there may be. */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createServer as createListener, type Socket } from 'node:net'
 import { createServer as createTlsServer, TLSSocket } from 'node:tls'
 import { feed, serveUnbound, transportOf } from '../core/http/node-internals.ts'
 import type { TlsIdentity } from '../core/http/tls-server.ts'
-import type { ConnectionSlots } from './connection-slots.ts'
+import { hasBody } from './operation.ts'
+
+const transportOfRequest = ({ socket }: IncomingMessage): Socket =>
+  socket instanceof TLSSocket ? transportOf(socket) : socket
+
+type Use = 'idle' | 'answering' | 'reading'
+
+const UNANSWERED_AT_MOST = 8
+
+/**
+ * Bounds the connections of the admin listener. When all are taken, a new one closes the least useful: the oldest without a
+ * request under way (a slow head is none), else the oldest whose client is slow to read an answer. A request that is being
+ * answered is never cut off for another; each of them ends by itself. A connection with many unanswered requests is closed:
+ * all their answers would be kept until the first is read.
+ */
+export class ConnectionSlots {
+  readonly #most: number
+  /** Connections in the order of their last change. Written by all methods. */
+  readonly #uses = new Map<Socket, Use>()
+  readonly #unanswered = new WeakMap<Socket, number>()
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Called for each new connection. */
+  admit(socket: Socket): void {
+    if (this.#uses.size >= this.#most) {
+      const victim = this.#oldest('idle') ?? this.#oldest('reading') ?? socket
+      victim.destroy()
+      this.#uses.delete(victim)
+      if (victim === socket) return
+    }
+    this.#uses.set(socket, 'idle')
+    socket.once('close', () => this.#uses.delete(socket))
+  }
+
+  /** Closes all connections, including those in their handshake. */
+  closeAll(): void {
+    for (const socket of this.#uses.keys()) socket.destroy()
+  }
+
+  /** Notes a request, and returns what notes that its answer is ready, which the client may not have read yet; undefined: it must not be answered. Until its body has arrived, the connection counts as idle, as with a slow head. */
+  answering(request: IncomingMessage, response: ServerResponse): (() => void) | undefined {
+    const socket = transportOfRequest(request)
+    const unanswered = (this.#unanswered.get(socket) ?? 0) + 1
+    if (unanswered > UNANSWERED_AT_MOST) socket.destroy()
+    if (socket.destroyed) return undefined
+    this.#unanswered.set(socket, unanswered)
+    response.once('close', () => {
+      this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1)
+      if (this.#uses.get(socket) === 'reading') this.#change(socket, 'idle')
+    })
+    const begin = (): void => this.#change(socket, 'answering')
+    if (hasBody(request)) request.once('end', begin)
+    else begin()
+    return () => {
+      if (this.#uses.get(socket) === 'answering') this.#change(socket, 'reading')
+    }
+  }
+
+  #change(socket: Socket, use: Use): void {
+    if (this.#uses.delete(socket)) this.#uses.set(socket, use)
+  }
+
+  #oldest(wanted: Use): Socket | undefined {
+    for (const [socket, use] of this.#uses) if (use === wanted) return socket
+    return undefined
+  }
+}
 
 /** A client certificate of its clientCa replaces a token. */
 export type AdminIdentity = Omit<TlsIdentity, 'minVersion'>
 
 const HANDSHAKE_MS = 5_000
 
+/** Takes connections, with or without TLS. A reload changes TLS and certificates without closing any. */
 export class WayIn {
   readonly #http: Server
   readonly #slots: ConnectionSlots
