@@ -6,9 +6,8 @@ import { blastRadius, type BlastRadius } from '../config/changes/blast-radius.ts
 import { plural } from '../insight/format.js'
 import { radiusAgainst } from './operator/admin-keys.ts'
 import { plannedInWords } from '../config/changes/radius-in-words.ts'
-import { readSettingLocations } from '../config/clients/setting-locations.ts'
+import { locationOf } from '../config/locations.ts'
 import type { Config } from '../config/config.ts'
-import type { Environment } from '../config/environment.ts'
 import { loadUsableConfig } from './usable-config.ts'
 import { readTls, tryConnections } from './try-connections.ts'
 
@@ -36,7 +35,7 @@ export const checkCommand = async (
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
     const gateway = against && { admin: against, env, option: '--against' as const }
     const radius = gateway && (await radiusAgainst(gateway, config))
-    if (radius) for (const line of changesIn(radius, file, { env, config })) print(line)
+    if (radius) for (const line of changesIn(radius, config)) print(line)
     const tried = connect ? await tryConnections(config, tls) : []
     for (const { what, fault, note } of tried)
       print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)
@@ -58,19 +57,13 @@ export const diffCommand = async (
   const config = await loadUsableConfig(file, env)
   const radius = await blastRadius(before, config)
   if (json) print(JSON.stringify(radius, undefined, 2))
-  else for (const line of changesIn(radius, file, { env, config })) print(line)
+  else for (const line of changesIn(radius, config)) print(line)
   return OK
 }
 
-/** Says where the limits of each plan stand: one reading of the file finds them all. */
-function changesIn(
-  radius: BlastRadius,
-  file: string,
-  { env, config }: { readonly env: Environment; readonly config: Config },
-): string[] {
-  const plans = [...config.plans.values()].filter(({ limits }) => limits !== undefined)
-  const asked = plans.map(({ name }) => ({ path: ['plans', name] }))
-  const found = readSettingLocations(file, env, asked)
-  const locations = new Map(plans.map(({ name }, at) => [name, found[at] ?? undefined]))
-  return plannedInWords(radius, { locationOf: (plan) => locations.get(plan) })
-}
+/** Says where the limits of each plan stand, but for those of clients of their own. */
+const changesIn = (radius: BlastRadius, config: Config): string[] =>
+  plannedInWords(radius, {
+    locationOf: (plan) =>
+      config.plans.get(plan)?.limits && locationOf(config, { path: ['plans', plan] }),
+  })

@@ -1,7 +1,5 @@
 /** `tollgate explain` without any gateway: the answer to a request by a configuration, or that to a request of a log, which may be explained by its line alone. */
 import type { Config } from '../config/config.ts'
-import { readSettingLocations } from '../config/clients/setting-locations.ts'
-import type { FindLocations } from '../insight/explain/explanation.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
 import { findRequests, textOf, type FoundRequest } from '../tools/log-files/find-request.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
@@ -32,16 +30,9 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
   checkCredentials(config, headers)
   const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
   const known = { ofCaller: () => ({ use }) }
-  const findLocations = locationsIn(file, edge)
-  printExplanation(edge, options, await explain(config, question, known, { findLocations }), atMs)
+  printExplanation(edge, options, await explain(config, question, known), atMs)
   return OK
 }
-
-/** Reads in this thread, as no request waits meanwhile. */
-const locationsIn =
-  (file: string, { env }: Pick<Edge, 'env'>): FindLocations =>
-  (asked) =>
-    Promise.resolve(readSettingLocations(file, env, asked))
 
 function useOf(text = ''): { minute: number; day: number } {
   const use = { minute: 0, day: 0 }
@@ -88,8 +79,7 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
     return OK
   }
   checkRevision(past, config, file)
-  const how = { ban, findLocations: locationsIn(file, edge) }
-  printExplanation(edge, options, await explainPast(config, past, how), Date.now())
+  printExplanation(edge, options, await explainPast(config, past, ban), Date.now())
   return OK
 }
 

@@ -1,5 +1,4 @@
 /** `tollgate start`: the gateway and its admin listener. */
-import { readSettingLocationsAside } from '../config/clients/aside.ts'
 import { dirname, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { matching } from '../config/clients/files.ts'
@@ -52,7 +51,6 @@ export async function startGateway(
     entry,
     log,
     load: async () => note(await loadUsableConfig(file, env, { isServing: true })),
-    settingLocations: readSettingLocationsAside(file, env),
   }
   const gateway = (config.server.workers > 1 ? createSupervisor : createGateway)(config, options)
   const { roll, abandon } = gateway.workers

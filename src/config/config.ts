@@ -2,6 +2,7 @@
 import type { CertificateEnd } from './certificates.ts'
 import type { ClientTable } from './clients/client-table.ts'
 import type { ConfigFile } from './schema.ts'
+import type { Locations } from './locations.ts'
 import type { LimitKey } from './time.ts'
 import type { Group } from './tree.ts'
 
@@ -67,6 +68,8 @@ export interface Config extends ParsedConfig {
   readonly revision: string
   /** The settings as a file has them, with their defaults; without clients and secrets. */
   readonly written: Group
+  /** Where its settings stand in its files. */
+  readonly locations: Locations
   /** Warnings as lines to print: `FILE:line:col path: warning: fault; remedy`. */
   readonly warnings: readonly string[]
   /** Ends of the certificates that this gateway shows to others, as their files were when they were read. */

@@ -73,7 +73,7 @@ const explained = async (options: object) => {
 }
 
 it.each([
-  ['acme-2', 'minute=1', null, ['gateway.yaml:10', 'acme.yaml:7', 'acme.yaml:4', 'gateway.yaml:2']],
+  ['acme-2', 'minute=1', null, ['gateway.yaml:10', 'acme.yaml:2', 'acme.yaml:2', 'gateway.yaml:2']],
   ['k-4', 'day=9', 'rate_limit_exceeded', ['gateway.yaml:10', 'bolt.jsonl:3', 'gateway.yaml:7']],
 ])(
   'tells for %s, who has used %s, %s with the lines that decide',

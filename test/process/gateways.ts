@@ -3,7 +3,6 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ReadinessReport } from '../../src/admin/readiness.ts'
 import { loadUsableConfig } from '../../src/cli/usable-config.ts'
-import { readSettingLocationsAside } from '../../src/config/clients/aside.ts'
 import { createGateway } from '../../src/server/gateway/local-worker.ts'
 import { createLog } from '../../src/core/record/log.ts'
 import { quotaKey } from '../../src/state/redis/authority.ts'
@@ -82,10 +81,10 @@ export async function gatewayProcess(
   return gateway
 }
 
-/** The same of one worker, in this process: for what a process of its own would show no better. Explains places only if told to. */
+/** The same of one worker, in this process: for what a process of its own would show no better. */
 export async function gatewayHere(
   file: string,
-  { env = {}, waitForStore = true, places = false } = {},
+  { env = {}, waitForStore = true } = {},
 ): Promise<GatewayHere> {
   const config = await loadUsableConfig(file, env)
   if (config.server.workers > 1) throw new Error('its workers would be processes of their own')
@@ -94,8 +93,6 @@ export async function gatewayHere(
     version: 'test',
     log: createLog({ ...config.log, destination: passing((line) => (logged += line)) }),
     load: () => loadUsableConfig(file, env, { isServing: true }),
-    // Each answer costs a thread.
-    ...(places && { settingLocations: readSettingLocationsAside(file, env) }),
   })
   const { listen, admin } = await gateway.listen()
   let stopped: Promise<void> | undefined

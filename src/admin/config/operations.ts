@@ -14,6 +14,7 @@ export function effectiveConfig({
   revision,
   warnings,
   certificates: _certificates,
+  locations: _locations,
   clients,
   plans,
   written,

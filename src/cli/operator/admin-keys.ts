@@ -60,6 +60,7 @@ function comparable({ revision, config }: Effective, list: readonly ClientConfig
     warnings: [],
     certificates: [],
     written: {},
+    locations: { files: [], lines: new Map<string, number>() },
     plans: new Map(Object.entries(settings.plans)) as Config['plans'],
     clients: {
       get: (id: string) => byId.get(id),

@@ -207,7 +207,7 @@ function changedSettings(current: Comparable, next: Comparable): string[] {
 /** Settings by the first two steps of their path in the file. */
 function settingsOf(config: Comparable): Map<string, unknown> {
   const { plans, clients: _c, routes: _r, revision: _v, warnings: _w, ...others } = config
-  const { certificates: _e, written: _t, ...sections } = others
+  const { certificates: _e, written: _t, locations: _l, ...sections } = others
   const settings = new Map<string, unknown>()
   const live: Record<string, unknown> = {}
   for (const [name, { shadow, ...plan }] of plans) {

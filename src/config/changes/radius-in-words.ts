@@ -12,7 +12,7 @@ const SHOWN = 10
 /** What a person should know besides what changes. */
 interface Known {
   /** Returns FILE:LINE of a plan. Default: nothing is said about places. */
-  locationOf?(plan: string): string | undefined
+  locationOf?(plan: string): string | null | undefined
   /** The clients that are hit first, such as those above their new limits now. They are named first. */
   readonly nearest?: readonly string[] | undefined
 }

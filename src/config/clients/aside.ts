@@ -1,18 +1,11 @@
-/** Reads files in threads, so that requests are served meanwhile, whatever the files hold and however large they are. A thread ends with its one answer, or at its deadline. */
+/** Loads a configuration in a thread, so that requests are served meanwhile, whatever its files hold and however large they are. The thread ends with its one answer, or at its deadline. */
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { Config } from '../config.ts'
 import type { Environment } from '../environment.ts'
 import { ConfigError, ofWholeFile, type ConfigProblem } from '../problems.ts'
 import { fromPlainConfig } from './client-table.ts'
-import type { AskedPlace } from './setting-locations.ts'
-import type { Jobs } from './thread.ts'
-
-/** Finds the settings of a running gateway. Rejects where that takes longer than the deadline. */
-export type ReadSettingLocations = (
-  request: { readonly revision: string; readonly asked: readonly AskedPlace[] },
-  deadlineMs: number,
-) => Promise<ReturnType<Jobs['locate']>>
+import type { Loaded } from './thread.ts'
 
 /** The largest file that is read takes a tenth of it on a slow machine. */
 const LOAD_DEADLINE_MS = 60_000
@@ -26,7 +19,7 @@ export async function loadConfigAside(
   env: Environment,
   deadlineMs = LOAD_DEADLINE_MS,
 ): Promise<Config> {
-  const answer = await ask('load', [file, { ...env }], deadlineMs).catch((cause: unknown) => ({
+  const answer = await load(file, env, deadlineMs).catch((cause: unknown) => ({
     problems: [tooMuch(cause)],
   }))
   if ('problems' in answer) throw new ConfigError(file, answer.problems)
@@ -38,21 +31,12 @@ const tooMuch = (cause: unknown): ConfigProblem =>
     `could not be read beside the requests (${(cause as Error).message}); make it smaller, its clients may stand in files that clientFiles names`,
   )
 
-export const readSettingLocationsAside =
-  (file: string, env: Environment): ReadSettingLocations =>
-  ({ revision, asked }, deadlineMs) =>
-    ask('locate', [file, { ...env }, revision, asked], deadlineMs)
-
 /** Rejects where the thread ends without an answer, or gives none within deadlineMs. */
-const ask = <Name extends keyof Jobs>(
-  name: Name,
-  given: Parameters<Jobs[Name]>,
-  deadlineMs: number,
-): Promise<ReturnType<Jobs[Name]>> =>
+const load = (file: string, env: Environment, deadlineMs: number): Promise<Loaded> =>
   new Promise((resolve, reject) => {
     // The extension is that of the source or of the build.
     const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
-    const workerData = { name, given }
+    const workerData = { file, env: { ...env } }
     const thread = new Worker(program, { workerData, resourceLimits: heap })
     const late = setTimeout(() => void thread.terminate(), deadlineMs)
     const fail = (cause?: unknown): void => {

@@ -41,18 +41,16 @@ export const build = ({ sources, plans, nowMs }: BuildRequest): Built => {
     sources.reduce((sum, { bytes }) => sum + bytes, 0),
   )
   const faults: ConfigProblem[] = []
-  /** One more than the number of the last client of each source. */
-  const ends: number[] = []
   const sha256 = sources.map((source) => {
     const read = readSource(source, { scratch, faults, plans })
-    ends.push(scratch.clients)
+    scratch.endSource()
     return read ?? ''
   })
   const twice: Same[] = []
   const table = scratch.finish((same) => {
     if (faults.length + twice.length < PROBLEMS_AT_MOST) twice.push(same)
   })
-  const found = new Found(sources, columnsOf(table.buffer, table.counts), ends)
+  const found = new Found(sources, table)
   faults.push(...found.places(twice.map((same) => found.repeated(same))))
   const isSound = faults.length === 0
   return {
@@ -69,10 +67,10 @@ class Found {
   readonly #columns: Columns
   readonly #ends: readonly number[]
 
-  constructor(sources: readonly ClientSource[], columns: Columns, ends: readonly number[]) {
+  constructor(sources: readonly ClientSource[], table: ClientTableParts) {
     this.#sources = sources
-    this.#columns = columns
-    this.#ends = ends
+    this.#columns = columnsOf(table.buffer, table.counts)
+    this.#ends = table.sourceEnds
   }
 
   repeated({ kind, number, earlier }: Same): Finding {

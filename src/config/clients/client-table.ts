@@ -10,6 +10,8 @@ export interface ClientTableParts {
   readonly counts: Counts
   /** Plan names by their number in the columns. */
   readonly planNames: readonly string[]
+  /** One more than the number of the last client of each source: of the configuration itself, then of each file. */
+  readonly sourceEnds: readonly number[]
 }
 
 /** Comparing so many clients takes some tenths of a millisecond. */
@@ -41,6 +43,14 @@ export class ClientTable {
   get(clientId: string): ClientConfig | undefined {
     const client = find(Buffer.from(clientId), this.#columns.clientIds)
     return client === undefined ? undefined : this.#client(client)
+  }
+
+  /** Number of the source that has the client, and its line there, or its index in the configuration itself. */
+  placeOf(clientId: string): { readonly source: number; readonly line: number } | undefined {
+    const client = find(Buffer.from(clientId), this.#columns.clientIds)
+    if (client === undefined) return undefined
+    const source = this.parts.sourceEnds.findIndex((end) => client < end)
+    return { source, line: this.#columns.clientLine[client] ?? 0 }
   }
 
   /** Name of the client's plan, at less cost than the client. */
@@ -195,8 +205,8 @@ export interface PlainConfig extends Omit<Config, 'clients'> {
 }
 
 export const toPlainConfig = (config: Config): PlainConfig => {
-  const { counts, planNames } = config.clients.parts
-  return { ...config, clients: { counts, planNames } }
+  const { buffer: _, ...clients } = config.clients.parts
+  return { ...config, clients }
 }
 
 export const fromPlainConfig = (plain: PlainConfig, buffer: ArrayBuffer): Config => ({

@@ -6,7 +6,7 @@ import { readYaml, type Reading } from '../document.ts'
 import { notText } from '../files.ts'
 import { ofWholeFile, type ConfigProblem, type Path, type Place } from '../problems.ts'
 import { isGroup, isList, listAt, valueAt } from '../tree.ts'
-import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems, type ByteRange } from './cut-file.ts'
+import { cutFile, jsonLine, LONGEST_ENTRY_BYTES, YamlItems } from './cut-file.ts'
 import { parsePlainItem, parsePlainLine } from './plain-clients.ts'
 
 /** A client of a file, or of the configuration itself. */
@@ -15,8 +15,6 @@ export interface Entry {
   readonly line: number
   /** Number of clients before it in the file. */
   readonly index: number
-  /** undefined: the text was parsed as a whole. */
-  readonly span: ByteRange | undefined
   /** Parses the client; undefined: it is not in plain form. */
   readonly plain: () => unknown
   /** Parses the client with all its places; undefined: it is no text, which is reported. */
@@ -84,7 +82,7 @@ export const readClients = (path: string, reader: EntryReader): string => {
         ? readingAt(readJson(text), [], line)
         : readingAt(readYaml(text, undefined), [0], line)
     }
-    reader.entry({ line, index: index++, span, plain, parse })
+    reader.entry({ line, index: index++, plain, parse })
   })
 }
 
@@ -167,6 +165,6 @@ function* entriesAt(reading: Reading, list: Path): Generator<Entry> {
     const path = [...list, index]
     const { line } = reading.locate({ path, at: 'value' })
     const parse = () => readingAt(sound, path)
-    yield { line, index, span: undefined, plain: () => undefined, parse }
+    yield { line, index, plain: () => undefined, parse }
   }
 }

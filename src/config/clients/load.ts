@@ -19,12 +19,12 @@ import {
   type PathProblem,
 } from '../problems.ts'
 import { groupAt, isGroup, type Group } from '../tree.ts'
+import { locationsIn } from '../locations.ts'
 import { warningsOf } from './warnings.ts'
 import { loadConfigAside } from './aside.ts'
 import { build, type Built } from './builder.ts'
 import { isJsonLines, ownClients } from './entries.ts'
 import { findClientFiles, type FoundFile, type FoundFiles } from './files.ts'
-import { readPieces } from './cut-file.ts'
 import { ClientTable } from './client-table.ts'
 
 /** Longer files are read in a thread: a line may take a hundred times as long as a plain one. */
@@ -111,15 +111,6 @@ const withClients = (main: Main): Config => {
   }
 }
 
-/** Computes the revision of the files as they are now, without checking them. Throws ConfigError, or as node:fs does. */
-export const readRevision = (file: string, env: Environment): string => {
-  const text = readConfigText(file)
-  const { tree } = readYaml(text, env)
-  const files = isGroup(tree) ? findClientFiles(tree, file).files : []
-  const sha256 = files.map(({ path }) => readPieces(path, (_, to) => to))
-  return revisionOf(text, files, sha256)
-}
-
 const changed = problem(['clientFiles'], 'has a file that changed while it was read; try again')
 
 const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) => stamp).join('\n')
@@ -151,6 +142,11 @@ const toConfig = (
     clients: new ClientTable(table, config.plans),
     revision: revisionOf(text, found.files, built.sha256.slice(1)),
     written,
+    locations: locationsIn(
+      main.reading,
+      file,
+      found.files.map(({ relative }) => relative),
+    ),
     warnings: [],
     certificates,
   }

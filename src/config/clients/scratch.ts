@@ -32,6 +32,7 @@ export class Scratch {
   readonly #buffer: ArrayBuffer
   /** Plan names, with their numbers in the columns. */
   readonly #plans: ReadonlyMap<string, number>
+  readonly #sourceEnds: number[] = []
   clients = 0
   #keys = 0
   #idBytes = 0
@@ -71,6 +72,11 @@ export class Scratch {
     }
   }
 
+  /** Notes that the next client is the first of another source. */
+  endSource(): void {
+    this.#sourceEnds.push(this.clients)
+  }
+
   /** Returns the table of all clients, and frees the scratch. onSame: called for duplicates. */
   finish(onSame: (same: Same) => void): ClientTableParts {
     const { columns: from } = this
@@ -94,7 +100,7 @@ export class Scratch {
     fill(to.clientIds, clients, report('client'))
     fill(to.keyIds, keys, report('key'))
     fill(to.keyDigests, keys, report('digest'))
-    return { buffer, counts, planNames: [...this.#plans.keys()] }
+    return { buffer, counts, planNames: [...this.#plans.keys()], sourceEnds: this.#sourceEnds }
   }
 
   /** Returns the index of the limits plus one. */

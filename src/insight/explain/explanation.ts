@@ -1,45 +1,22 @@
 /** Builds an explanation from the answers of the stages. */
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
-import type { AskedPlace, PlacesFound } from '../../config/clients/setting-locations.ts'
+import { locationOf } from '../../config/locations.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { clock, duration } from '../format.js'
-import { finders, setting, type Finding, type Material } from './findings.ts'
+import { finders, setting, type Material } from './findings.ts'
 import { stageNames } from './walk.ts'
 import { isoOf, ordinal } from './words.ts'
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 
-/** undefined: the locations are not known. */
-export type FindLocations = (asked: readonly AskedPlace[]) => Promise<PlacesFound | undefined>
-
-/** An explanation whose settings are named, but not yet located in the files. */
-type Unlocated = Omit<Explanation, 'stages'> & {
-  readonly stages: readonly (Omit<ExplainedStage, 'config'> & Finding)[]
-}
-
-/** Locates all settings that the explanation names in one reading of the files. */
-export async function explanationOf(
-  material: Material,
-  find: FindLocations | undefined,
-): Promise<Explanation> {
-  const explained = unlocated(material)
-  const asked = explained.stages.flatMap(({ config }) => config ?? [])
-  const found = await find?.(asked)
-  const locations = new Map(asked.map((place, at) => [place, found?.[at] ?? null]))
-  const stages = explained.stages.map((stage) => ({
-    ...stage,
-    config: stage.config && (locations.get(stage.config) ?? null),
-  }))
-  return { ...explained, stages }
-}
-
-function unlocated(material: Material): Unlocated {
+/** Explains what the stages have answered. */
+export function explanationOf(material: Material): Explanation {
   const explained = explanationBy(material)
   const { config, callerKnown, verdicts } = material
   if (!callerKnown.isAway || !verdicts.has('take-quota')) return explained
   const quotaAt = stageNames.indexOf('take-quota')
   const rule = `the store is away: store.onOutage (${config.store.onOutage}) decides, in each process`
-  const decides = setting('store', 'onOutage')
+  const decides = locationOf(config, setting('store', 'onOutage'))
   const unknown = { ...NOT_REACHED, verdict: 'unknown', rule, config: decides } as const
   const stages = explained.stages.map((found, at) =>
     at < quotaAt ? found : { stage: found.stage, ...(at > quotaAt ? NOT_REACHED : unknown) },
@@ -48,7 +25,7 @@ function unlocated(material: Material): Unlocated {
   return { ...explained, ...none, stages, decidedBy: 'take-quota', charged: false, change: [] }
 }
 
-function explanationBy(material: Material): Unlocated {
+function explanationBy(material: Material): Explanation {
   const { question, exchange, verdicts, refusal, decidedBy } = material
   const { caller } = exchange
   const owner = caller ?? exchange.refusedCaller
@@ -84,14 +61,14 @@ function explanationBy(material: Material): Unlocated {
   }
 }
 
-function stageOf(stage: StageName, material: Material): Unlocated['stages'][number] {
+function stageOf(stage: StageName, material: Material): ExplainedStage {
   const { verdicts } = material
   if (!verdicts.has(stage)) return { stage, ...NOT_REACHED }
   const refusal = verdicts.get(stage)
   const passed = stage === 'forward' ? 'sent' : 'pass'
   const verdict = refusal === undefined ? passed : 'refuse'
-  const { change: _, ...finding } = finders[stage](material, refusal)
-  return { stage, verdict, config: null, numbers: {}, ...finding }
+  const { rule, config = null, numbers = {} } = finders[stage](material, refusal)
+  return { stage, verdict, rule, config: config && locationOf(material.config, config), numbers }
 }
 
 /** Changes that would lead to another answer; each suffices alone. */

@@ -6,7 +6,7 @@ import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
-import type { AskedPlace } from '../../config/clients/setting-locations.ts'
+import type { AskedPlace } from '../../config/locations.ts'
 import type { CallerKnown, Known, Question } from './question.ts'
 import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
 import type { Walked } from './walk.ts'
@@ -19,14 +19,12 @@ export interface Material extends Walked {
   readonly callerKnown: CallerKnown
 }
 
-export interface Finding extends Pick<ExplainedStage, 'rule' | 'numbers'> {
-  /** The setting that decided; null: a default, or no setting has a say. */
-  readonly config: AskedPlace | null
+interface Found extends Pick<ExplainedStage, 'rule'>, Partial<Pick<ExplainedStage, 'numbers'>> {
+  /** The setting that decided; null or left out: no setting has a say. */
+  readonly config?: AskedPlace | null
+  /** Changes that would lead to another answer, if the stage has refused; each suffices alone. */
+  readonly change?: readonly string[] | undefined
 }
-
-/** change: changes that would lead to another answer, if the stage has refused; each suffices alone. */
-type Found = Pick<Finding, 'rule'> &
-  Partial<Finding> & { readonly change?: readonly string[] | undefined }
 /** refusal: the stage's own; undefined: it let the request pass. */
 type Finder = (material: Material, refusal: Refusal | undefined) => Found
 
@@ -92,7 +90,8 @@ const authenticate: Finder = (
   refusal,
 ) => {
   const known = exchange.caller ?? exchange.refusedCaller
-  const location = known === undefined ? null : { clientId: known.clientId, keyId: known.keyId }
+  // A client that comes with tokens is written nowhere.
+  const location = known?.keyDigest === undefined ? null : { clientId: known.clientId }
   const ends = known === undefined || known.expiresAtMs === Infinity ? null : known.expiresAtMs
   if (refusal === undefined && known !== undefined) {
     const what = known.keyDigest === undefined ? 'token' : 'key'

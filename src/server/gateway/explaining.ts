@@ -2,7 +2,7 @@
 import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import { createKeyRing } from '../../core/credentials/key-ring.ts'
-import { explanationOf, type FindLocations } from '../../insight/explain/explanation.ts'
+import { explanationOf } from '../../insight/explain/explanation.ts'
 import {
   knownThen,
   questionThen,
@@ -16,18 +16,12 @@ import type { Policy } from '../../core/pipeline/exchange.ts'
 import { tokenVerifier } from './read-token.ts'
 import { createScratch } from './scratch.ts'
 
-interface ExplainOptions {
-  /** Default: the explanation does not say where a setting stands. */
-  readonly findLocations?: FindLocations | undefined
-  readonly verifier?: Policy['verifier']
-}
-
-/** Charges and changes nothing but the scratch. */
+/** Charges and changes nothing but the scratch. verifier: undefined: tokens are not accepted. */
 export async function explain(
   config: Config,
   question: Question,
   known: Known,
-  { findLocations, verifier }: ExplainOptions = {},
+  verifier?: Policy['verifier'],
 ): Promise<Explanation> {
   const { atMs } = question
   const { shed = 'nothing', anonymousUsed = 0 } = known
@@ -59,20 +53,20 @@ export async function explain(
   // The request may come to the process that has the most left.
   if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
   const walked = await walkOn(scratch)
-  return explanationOf({ ...walked, config, question, known, callerKnown }, findLocations)
+  return explanationOf({ ...walked, config, question, known, callerKnown })
 }
 
 /** Explains a past request from what was recorded. ban: the known ban of its key. */
 export async function explainPast(
   config: Config,
   past: PastRequest,
-  { ban, findLocations }: { readonly ban: BanRecord | undefined } & ExplainOptions,
+  ban: BanRecord | undefined,
 ): Promise<Explanation> {
   const plan = past.plan ?? undefined
   const statement = { kid: undefined, clientId: past.client ?? '', plan, expiresAtMs: Infinity }
   const verifier = tokenVerifier(() => Promise.resolve({ statement }))
   const [question, known] = [questionThen(past), knownThen(past, ban, config)]
-  const explained = await explain(config, question, known, { verifier, findLocations })
+  const explained = await explain(config, question, known, verifier)
   return withRecord(explained, past, config.revision)
 }
 

@@ -1,7 +1,6 @@
 /** The composition root: what there is once in a gateway, above the workers that serve, be it this process alone or several. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
-import type { ReadSettingLocations } from '../../config/clients/aside.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { storeInWords } from '../../config/hosts.ts'
 import type { Log } from '../../core/record/log.ts'
@@ -21,8 +20,6 @@ export interface GatewayOptions {
   readonly log: Log
   /** Loads the configuration for a reload. */
   readonly load: LoadConfig
-  /** Finds settings for explanations. Left out: they do not say where a setting stands. */
-  readonly settingLocations?: ReadSettingLocations
 }
 
 /** Error of a listener that cannot be opened; `cause` is Node's error. */
@@ -55,8 +52,6 @@ export class Gateway {
   readonly whole: WholeGateway
   /** Counts the requests without a valid credential, for all workers. */
   readonly addresses = createAddressCounter()
-  /** undefined: explanations do not say where a setting stands. */
-  readonly settingLocations: ReadSettingLocations | undefined
   /** The gateway has started, and is not about to end. Written by listen and drain. */
   isListening = false
   readonly #stopSeconds: () => void
@@ -69,10 +64,9 @@ export class Gateway {
     options: GatewayOptions,
     createWorkers: (gateway: Gateway) => Workers,
   ) {
-    const { version, log, load, settingLocations } = options
+    const { version, log, load } = options
     this.version = version
     this.log = log
-    this.settingLocations = settingLocations
     this.whole = this.#whole()
     this.reloads = new Reloader({
       config,

@@ -5,7 +5,6 @@ import type {
   HypotheticalRequest,
 } from '../../admin/explain/operations.ts'
 import type { Explanation } from '../../insight/api/explain.ts'
-import type { FindLocations } from '../../insight/explain/explanation.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
@@ -19,41 +18,21 @@ const AT_ONCE = 8
 /** Each takes a few ms of a process that may serve. */
 const PER_SECOND = 10
 
-/** Reading the client files of a million clients takes less. */
-const LOCATIONS_MS = 5_000
-const OTHER_FILES = 'lines of the files, which have changed since they were taken'
-const LATE_FILES = `where settings stand: the files could not be read within ${LOCATIONS_MS / 1000} s`
-
-/** Runs one reading at a time. missing: receives the reason where places are left out. */
-function locationsFinder({ reloads, settingLocations }: Gateway) {
-  let last: Promise<unknown> = Promise.resolve()
-  return (missing: string[]): FindLocations | undefined =>
-    settingLocations &&
-    (async (asked) => {
-      const { revision } = reloads.config
-      const reading = last.then(() => settingLocations({ revision, asked }, LOCATIONS_MS))
-      last = reading.catch(() => undefined)
-      const found = await reading.catch(() => void missing.push(LATE_FILES))
-      return found === 'otherFiles' ? void missing.push(OTHER_FILES) : found
-    })
-}
-
 const STORE_AWAY = 'the store is away: what take-quota would say cannot be foretold'
 
 export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
   const { reloads, workers } = gateway
-  const finder = locationsFinder(gateway)
   const verifier = tokenVerifier((token) => readTokenIn(workers.links, token))
   let underway = 0
   let latest = { second: 0, begun: 0 }
   const explained = async (
     scope: 'store' | 'gateway',
-    make: (missing: string[], findLocations?: FindLocations) => Promise<Explanation>,
+    make: (missing: string[]) => Promise<Explanation>,
   ): Promise<Explained> => {
     const missing: string[] = []
     underway += 1
     latest.begun += 1
-    const explanation = await make(missing, finder(missing)).finally(() => (underway -= 1))
+    const explanation = await make(missing).finally(() => (underway -= 1))
     return {
       scope: missing.includes(STORE_AWAY) ? 'gateway' : scope,
       ...(missing.length > 0 && { missing }),
@@ -70,17 +49,13 @@ export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
       const { config } = reloads
       const { keyId } = query
       if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
-      return explained('store', (missing, findLocations) => {
-        const known = knownNow(gateway, missing)
-        const parts = { verifier: config.jwt && verifier, findLocations }
-        return explain(config, questionOf(query), known, parts)
-      })
+      return explained('store', (missing) =>
+        explain(config, questionOf(query), knownNow(gateway, missing), config.jwt && verifier),
+      )
     },
     recorded(decision) {
       const ban = decision.key === null ? undefined : workers.operatorBans.all.get(decision.key)
-      return explained('gateway', (_, findLocations) =>
-        explainPast(reloads.config, decision, { ban, findLocations }),
-      )
+      return explained('gateway', () => explainPast(reloads.config, decision, ban))
     },
   }
 }

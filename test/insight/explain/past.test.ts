@@ -67,7 +67,7 @@ describe('the stages of a request that is over', () => {
     ['invalid_api_key', 'authenticate', {}],
   ])('agree with the answer: %s by %s', async (refusal, decidedBy, change) => {
     const one = past({ ...change, refusal })
-    const explained = await explainPast(config, one, { ban: undefined })
+    const explained = await explainPast(config, one, undefined)
     expect(explained).toMatchObject({ code: refusal, status: one.status, decidedBy })
     const decidedAt = stages.indexOf(decidedBy)
     expect(verdictsOf(explained)).toEqual(
@@ -89,7 +89,7 @@ describe('the stages of a request that is over', () => {
     ['an answer, of a route that is gone', { path, backend }, 'PPPPPPPPPS forward'],
     ['an answer, by a key that is gone', { key: 'gone-1', backend }, 'PPPPPPPPPS forward'],
   ])('agree with %s', async (_, change, expected) => {
-    const explained = await explainPast(config, past(change), { ban: undefined })
+    const explained = await explainPast(config, past(change), undefined)
     const letters = explained.stages.map(({ verdict }) => verdict[0]?.toUpperCase()).join('')
     expect(`${letters} ${explained.decidedBy}`).toBe(expected)
   })
