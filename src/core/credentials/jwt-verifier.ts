@@ -18,7 +18,6 @@ import {
   UNKNOWN_KEY,
   unavailable,
   type UnavailableReason,
-  type Verdict,
 } from './verdicts.ts'
 import { createWorkGate } from './work-gate.ts'
 
@@ -34,7 +33,7 @@ interface Question {
   readonly digest: string
   readonly statement: TokenStatement
   readonly address: string
-  readonly policy: TokenPolicy
+  readonly policy: Pick<TokenPolicy, 'isOverLimit'>
 }
 
 const maxRemembered = 10_000
@@ -61,12 +60,12 @@ export class JwtVerifier extends KeySource {
    * invalid_api_key, or with service_unavailable where it could not be checked. Never rejects. `nowMs` is Unix time in ms, `address`
    * any text that names the sender's address.
    */
-  verify(
+  verify<Made>(
     token: string,
     nowMs: number,
-    policy: TokenPolicy,
+    policy: TokenPolicy<Made>,
     address: string,
-  ): Verdict | Promise<Verdict> {
+  ): Made | Refusal | Promise<Made | Refusal> {
     const { callerOf } = policy
     if (!isJwtForm(token)) return BAD_CLAIMS
     const digest = hash('sha256', token, 'hex')

@@ -11,21 +11,20 @@ export interface TokenCallersOptions {
   readonly isStructured: boolean
 }
 
-/** Returns the same caller for the same statement; undefined: there is no plan with limits. */
-export type CallerOf = (statement: TokenStatement) => Caller | undefined
-
-/** How one configuration treats the senders of tokens. */
-export interface TokenPolicy {
-  readonly callerOf: CallerOf
+/** How one configuration treats the senders of tokens. Made: what the statement of a token becomes. */
+export interface TokenPolicy<Made = Caller> {
+  /** undefined: there is no plan with limits. */
+  readonly callerOf: (statement: TokenStatement) => Made | undefined
   /** Whether the address has no room left for requests without a valid credential. */
   isOverLimit(address: string): boolean | Promise<boolean>
 }
 
+/** Its function returns the same caller for the same statement. */
 export function createTokenCallers({
   clients,
   plans,
   isStructured,
-}: TokenCallersOptions): CallerOf {
+}: TokenCallersOptions): TokenPolicy['callerOf'] {
   const made = new WeakMap<TokenStatement, Caller>()
   const make = ({ clientId, plan: planName, expiresAtMs }: TokenStatement): Caller | undefined => {
     const keyId = `jwt:${clientId}`

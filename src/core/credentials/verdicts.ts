@@ -1,8 +1,5 @@
-/** Results of the check of a token: its caller, or one of these refusals. Causes are for the log alone. */
-import type { Caller } from '../rules/credentials.ts'
+/** Refusals of tokens. Causes are for the log alone. */
 import { refuse, type Refusal } from '../rules/refusals.ts'
-
-export type Verdict = Caller | Refusal
 
 /** Why a token cannot be checked: no key set has come yet, none has since it named an unknown key, or too many tokens are being checked. */
 export type UnavailableReason = 'no_key_set' | 'unknown_key' | 'busy'

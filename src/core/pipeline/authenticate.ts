@@ -1,5 +1,5 @@
 /** Turns the Authorization header into a caller; requests without a valid credential are counted by address. */
-import { UNCHECKED, type Verdict } from '../credentials/verdicts.ts'
+import { UNCHECKED } from '../credentials/verdicts.ts'
 import type { Exchange, Policy } from './exchange.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
@@ -25,7 +25,7 @@ export function authenticate(
   if (verifier === undefined || !isJwtForm(bearer.token))
     return refuseAnonymous(policy, exchange, INVALID)
   const asked = verifier.verify(bearer.token, nowMs, policy.tokenPolicy, exchange.sender.key)
-  return whenKnown<Verdict, Verdict>(asked, (verdict) =>
+  return whenKnown<Caller | Refusal, Caller | Refusal>(asked, (verdict) =>
     isRefusal(verdict) ? refuseAnonymous(policy, exchange, verdict) : (exchange.caller = verdict),
   )
 }

@@ -10,7 +10,6 @@ import { readBlocks } from '../../support/serving.ts'
 import { JwtVerifier } from '../../../src/core/credentials/jwt-verifier.ts'
 import {
   createTokenCallers,
-  type CallerOf,
   type TokenPolicy,
 } from '../../../src/core/credentials/token-callers.ts'
 import type { JwtConfig } from '../../../src/config/config.ts'
@@ -79,7 +78,7 @@ const plans = new Map([
   ['pro', { name: 'pro', limits: { perMinute: 300, perDay: 10_000 }, concurrent: 32 }],
   ['enterprise', { name: 'enterprise', limits: undefined, concurrent: 64 }],
 ])
-const by = (callerOf: CallerOf, isOverLimit = false): TokenPolicy => ({
+const by = (callerOf: TokenPolicy['callerOf'], isOverLimit = false): TokenPolicy => ({
   callerOf,
   isOverLimit: () => isOverLimit,
 })
