@@ -6,7 +6,7 @@ import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
 import type { ForwardHandle } from '../forwarding/engine.ts'
 import type { UpgradeEngine, UpgradeSink } from '../forwarding/upgrader.ts'
 import type { Tunnel } from '../http/messages.ts'
-import { clientHeaders, switchingHeaders } from '../rules/client-headers.ts'
+import { clientHeaders, type PassableAnswer } from '../rules/client-headers.ts'
 import { backendFailureCodes, type BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
 import type { Caller } from '../rules/credentials.ts'
@@ -96,10 +96,15 @@ abstract class Carried extends Forwarding {
     )
   }
 
-  /** Gives up an answer that has not been begun, since it cannot be passed on. */
-  protected refuseUnusable(): void {
+  /** Returns the fields for the client; undefined: the answer cannot be passed on, and is given up. */
+  protected passable(status: number, headers: string[]): PassableAnswer | undefined {
+    const { exchange } = this
+    const ownsCors = exchange.corsHeaders.length > 0
+    const passed = clientHeaders(status, headers, gatewayHeaders(exchange), ownsCors)
+    if (passed !== undefined) return passed
     this.abort(UNUSABLE)
     this.refuse(UNUSABLE)
+    return undefined
   }
 }
 
@@ -132,13 +137,8 @@ class Forwarded extends Carried {
     super.head(status, headers)
     const { exchange } = this
     const { request, response } = exchange
-    const passed = clientHeaders({
-      headers,
-      gatewayHeaders: gatewayHeaders(exchange),
-      status,
-      ownsCors: exchange.corsHeaders.length > 0,
-    })
-    if (passed === undefined) return this.refuseUnusable()
+    const passed = this.passable(status, headers)
+    if (passed === undefined) return
     // The rest of a body nobody wants must not be read as the next request.
     if (exchange.hasBody && !request.complete) response.shouldKeepAlive = false
     exchange.status = status
@@ -265,13 +265,14 @@ class Upgraded extends Carried implements UpgradeSink {
 
   override head(status: number, headers: string[]): void {
     const { parts, exchange, socket } = this
-    const ownsCors = exchange.corsHeaders.length > 0
-    const fields = switchingHeaders(headers, gatewayHeaders(exchange), ownsCors)
-    if (fields === undefined) return this.refuseUnusable()
+    // Like a 204, a 101 has no body and no Content-Length (RFC 9110 8.6).
+    const fields = this.passable(204, headers)?.headers
+    if (fields === undefined) return
     super.head(status, headers)
     this.#stopReading()
     socket.unshift(Buffer.concat(this.#early))
-    let text = 'HTTP/1.1 101 Switching Protocols\r\n'
+    // RFC 6455 4.2.2.
+    let text = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
     for (let at = 0; at < fields.length; at += 2) text += `${fields[at]}: ${fields[at + 1]}\r\n`
     socket.write(`${text}\r\n`, 'latin1')
     exchange.status = 101

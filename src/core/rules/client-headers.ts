@@ -1,16 +1,6 @@
 /** Builds the header fields of the answer to the client: the backend's own, without those that the gateway sets or removes. */
 import { connectionOptions, fieldNames, isFieldName, isFieldValue, VIA } from './field-names.ts'
 
-export interface BackendAnswer {
-  readonly status: number
-  /** The backend's fields, flat; bytes above ASCII as latin1. */
-  readonly headers: readonly string[]
-  /** Fields that the gateway adds, flat. Those of the backend are put behind them, into the same array: each request makes one. */
-  readonly gatewayHeaders: string[]
-  /** The gateway alone says which pages may read answers: a backend's Access-Control-* are removed. */
-  readonly ownsCors?: boolean
-}
-
 export interface PassableAnswer {
   /** Flat; framing headers other than Content-Length are left to Node. */
   readonly headers: string[]
@@ -44,11 +34,18 @@ const kindOf = fieldNames({
   'strict-transport-security': 'hsts',
 })
 
-/** Returns undefined when the answer cannot be passed on, since its status, its framing or a field is not valid HTTP. */
-export function clientHeaders(answer: BackendAnswer): PassableAnswer | undefined {
-  const { status, headers, gatewayHeaders, ownsCors = false } = answer
-  if (!Number.isInteger(status) || status < 200 || status > 599) return undefined
-  const passed = gatewayHeaders
+/**
+ * Returns undefined when the answer cannot be passed on, since its framing or a field is not valid HTTP. headers: the backend's, flat;
+ * bytes above ASCII as latin1. passed: the fields that the gateway adds, flat; those of the backend are put behind them, into the same
+ * array, as each request makes one. ownsCors: the gateway alone says which pages may read answers, so a backend's Access-Control-* are
+ * removed.
+ */
+export function clientHeaders(
+  status: number,
+  headers: readonly string[],
+  passed: string[],
+  ownsCors: boolean,
+): PassableAnswer | undefined {
   const own = passed.length
   let nominated: ReadonlySet<string> | undefined
   let via = ''
@@ -109,15 +106,4 @@ function without(headers: readonly string[], names: ReadonlySet<string>): string
     if (!names.has(name.toLowerCase())) kept.push(name, headers[at + 1] ?? '')
   }
   return kept
-}
-
-/** Builds the fields of the 101 to a WebSocket handshake (RFC 6455 4.2.2); undefined as in clientHeaders. */
-export function switchingHeaders(
-  headers: readonly string[],
-  gatewayHeaders: string[],
-  ownsCors: boolean,
-): string[] | undefined {
-  // Like a 204, a 101 has no body and no Content-Length (RFC 9110 8.6).
-  const passed = clientHeaders({ status: 204, headers, gatewayHeaders, ownsCors })
-  return passed && ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...passed.headers]
 }

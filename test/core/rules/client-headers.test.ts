@@ -2,15 +2,15 @@ import { IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { clientHeaders, type BackendAnswer } from '../../../src/core/rules/client-headers.ts'
+import { clientHeaders } from '../../../src/core/rules/client-headers.ts'
 import { anyCharacter } from '../../support/any-character.ts'
 import { fields, words } from '../../support/words.ts'
 
 const OURS = fields('X-Request-Id: r-1 | X-RateLimit-Limit: 60 | Link: </v1/pets>; rel="x"')
 const VIA = ['Via', '1.1 tollgate']
 
-function pass(headers: string[], more: Partial<BackendAnswer> = {}) {
-  return clientHeaders({ status: 200, headers, gatewayHeaders: [...OURS], ...more })
+function pass(headers: string[], { status = 200, ownsCors = false } = {}) {
+  return clientHeaders(status, headers, [...OURS], ownsCors)
 }
 
 const REMOVED = words(`
@@ -74,13 +74,6 @@ describe('client headers', () => {
     expect(pass(fields(headers))).toBeUndefined()
   })
 
-  it.each([0, 99, 100, 101, 199, 600, 999, 1000, 200.5, Number.NaN])(
-    'does not pass the status %d',
-    (status) => {
-      expect(pass([], { status })).toBeUndefined()
-    },
-  )
-
   it.each([
     [200, true],
     [299, true],
@@ -99,7 +92,7 @@ describe('client headers', () => {
       fc.constantFrom(...REMOVED, 'Content-Length', '5', 'Transfer-Encoding', 'chunked', 'X-Own'),
     )
     const field = fc.tuple(text, text)
-    const status = fc.oneof(fc.integer({ min: 0, max: 1001 }), fc.constantFrom(200, 204, 304))
+    const status = fc.oneof(fc.integer({ min: 200, max: 599 }), fc.constantFrom(200, 204, 304))
     let passedOn = 0
     fc.assert(
       fc.property(fc.array(field, { maxLength: 4 }), status, (given, code) => {
