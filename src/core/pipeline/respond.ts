@@ -1,7 +1,16 @@
 /** Writes every answer that the gateway itself makes. */
-import { NO_HEADERS, type Exchange } from './exchange.ts'
-import { refusalKinds, type Refusal } from '../rules/refusals.ts'
+import type { ServerEvents } from '../http/server-parts.ts'
 import { VIA } from '../rules/field-names.ts'
+import { refusalKinds, type Refusal } from '../rules/refusals.ts'
+import { peekAnonymous } from './authenticate.ts'
+import {
+  NO_HEADERS,
+  type Charges,
+  type Exchange,
+  type PipelineParts,
+  type Policy,
+} from './exchange.ts'
+import { giveUp } from './take-quota.ts'
 
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */
 const DRAINED_BODY_BYTES = 65_536
@@ -9,8 +18,11 @@ const DRAINED_BODY_BYTES = 65_536
 /** After so many refused requests in a row a connection is closed: further ones would cost the client less than a new connection. */
 const REFUSED_AT_MOST = 100
 
+type Answered = Pick<Exchange, 'id' | 'quotaHeaders' | 'corsHeaders' | 'terms' | 'connection'> &
+  Partial<Pick<Exchange, 'route'>>
+
 /** The gateway's own header fields of every answer, flat. */
-export function gatewayHeaders(exchange: Exchange): string[] {
+export function gatewayHeaders(exchange: Answered): string[] {
   const headers = ['X-Request-Id', exchange.id]
   for (const text of exchange.quotaHeaders) headers.push(text)
   for (const text of exchange.route?.lifecycleHeaders ?? NO_HEADERS) headers.push(text)
@@ -76,4 +88,35 @@ function isUnwelcome({ sender, refusedBefore, caller }: Exchange, { code }: Refu
   return (
     refusedBefore >= REFUSED_AT_MOST - 1 || (code === 'rate_limit_exceeded' && caller === undefined)
   )
+}
+
+/** Answers what came on an HTTP/1.1 connection and is no request, or did not arrive in time. Nothing more is read on the connection. */
+export async function refuseUnparsed(
+  parts: PipelineParts,
+  policy: Policy,
+  [connection, response, refusal, seen]: Parameters<ServerEvents['unreadable']>,
+): Promise<void> {
+  if (connection.current !== undefined) return interrupt(parts, connection.current, refusal)
+  parts.metrics.requests.refusedUnparsed(refusal.code)
+  const { address } = connection.origin
+  const id = parts.requestId(undefined)
+  const target = /^[A-Z]{1,32} (\S+)/.exec(seen)?.[1]
+  parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
+  const { key } = policy.clientAddress(address, undefined)
+  const quotaHeaders = await peekAnonymous(policy, key)
+  const corsHeaders = policy.cors?.answerHeaders(originIn(seen)) ?? NO_HEADERS
+  const { body, headers } = refusal.answer
+  const own = gatewayHeaders({ id, quotaHeaders, corsHeaders, terms: policy.terms, connection })
+  response.send(refusalKinds[refusal.code].status, [...own, 'Via', VIA, ...headers], body)
+}
+
+/** The Origin, if it has come. A wrong reading does no harm: only a page of an allowed origin can make use of it. */
+const originIn = (head: string): string | undefined =>
+  /\r\nOrigin:[ \t]*(\S+)[ \t]*\r\n/i.exec(head)?.[1]
+
+/** Ends a request already being served whose body broke off or took too long. */
+export function interrupt(charges: Charges, exchange: Exchange, refusal: Refusal): void {
+  giveUp(charges, exchange)
+  if (exchange.response.headersSent) return void exchange.response.destroy()
+  respond(exchange, refusal)
 }

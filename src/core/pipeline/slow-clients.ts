@@ -2,7 +2,7 @@
 import { creditAfter, initialCredit } from '../rules/minimum-rate.ts'
 import { refuse } from '../rules/refusals.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
-import { interrupt } from './refuse-unparsed.ts'
+import { interrupt } from './respond.ts'
 
 const LOOK_EVERY_MS = 1_000
 /** Longest wait that one look counts: what came during a longer turn of the event loop may not have been read. */

@@ -1,49 +1,42 @@
 /** Lists everything that the gateway itself may answer with. Codes are public and are never reused. */
 import type { WindowName } from '../../config/time.ts'
 
-interface RefusalKind {
-  readonly status: number
-  readonly message: string
-  /** The connection cannot be trusted, or still has unread bytes: close it after the answer. */
-  readonly close: boolean
-  readonly logLevel: 'debug' | 'info' | 'warn'
-}
+/** Statuses after which a connection is closed: it cannot be trusted, or still has unread bytes. */
+const CLOSING = new Set([400, 408, 411, 413, 414, 431, 501])
 
-const kind = (
-  status: number,
-  message: string,
-  { close = false, logLevel = 'info' }: Partial<RefusalKind> = {},
-): RefusalKind => ({ status, message, close, logLevel })
-
-const closes = { close: true }
-const warns = { logLevel: 'warn' } as const
+const kind = (status: number, message: string) => ({
+  status,
+  message,
+  close: CLOSING.has(status),
+  /** 501 is the client's doing, the others above are not. */
+  logLevel: status > 501 ? ('warn' as const) : ('info' as const),
+})
 
 export const refusalKinds = {
-  invalid_request: kind(400, 'The request is malformed or ambiguous.', closes),
+  invalid_request: kind(400, 'The request is malformed or ambiguous.'),
   missing_api_key: kind(401, 'Send your API key as "Authorization: Bearer <API_KEY>".'),
   invalid_api_key: kind(401, 'The API key is not valid.'),
   not_found: kind(404, 'There is nothing at this address.'),
   method_not_allowed: kind(405, 'This address does not take that method; see the Allow header.'),
-  request_timeout: kind(408, 'The request did not arrive in time.', closes),
-  length_required: kind(411, 'Send a Content-Length header or a chunked body.', closes),
+  request_timeout: kind(408, 'The request did not arrive in time.'),
+  length_required: kind(411, 'Send a Content-Length header or a chunked body.'),
   operation_in_brownout: kind(410, 'This operation is to go, and is switched off for the moment.'),
   operation_removed: kind(410, 'This operation is gone; see the Link header for what replaces it.'),
-  body_too_large: kind(413, 'The request body is too large.', closes),
-  uri_too_long: kind(414, 'The request target is too long.', closes),
+  body_too_large: kind(413, 'The request body is too large.'),
+  uri_too_long: kind(414, 'The request target is too long.'),
   rate_limit_exceeded: kind(429, 'The request quota is used up.'),
   concurrency_limit_exceeded: kind(429, 'Too many requests of this client at once.'),
   api_key_banned: kind(429, 'This API key is banned for continuing after 429 answers.'),
-  headers_too_large: kind(431, 'The request headers are too large or too many.', closes),
-  method_not_implemented: kind(501, 'This method is not supported.', closes),
+  headers_too_large: kind(431, 'The request headers are too large or too many.'),
+  method_not_implemented: kind(501, 'This method is not supported.'),
   bad_gateway: kind(
     502,
     'The service behind the gateway could not be reached or gave a broken answer.',
-    warns,
   ),
-  service_unavailable: kind(503, 'The service is temporarily unavailable.', warns),
-  overloaded: kind(503, 'The gateway has more work than it can do; try again shortly.', warns),
-  gateway_timeout: kind(504, 'The service behind the gateway did not answer in time.', warns),
-} as const satisfies Record<string, RefusalKind>
+  service_unavailable: kind(503, 'The service is temporarily unavailable.'),
+  overloaded: kind(503, 'The gateway has more work than it can do; try again shortly.'),
+  gateway_timeout: kind(504, 'The service behind the gateway did not answer in time.'),
+} as const
 
 export type RefusalCode = keyof typeof refusalKinds
 
