@@ -16,17 +16,11 @@ const notedEvents = [
   'linesDropped',
   'clockWentBack',
   'listening',
-  'workerStopped',
-  'workerCrashed',
-  'drained',
-  'crash',
 ] as const
 export interface LogNote {
   /** Unix time in ms. */
   readonly atMs: number
   readonly event: (typeof notedEvents)[number]
-  /** The process that wrote the line: its file, and its worker if it has several. */
-  readonly process: string
   /** The whole line. */
   readonly fields: Readonly<Record<string, unknown>>
 }
@@ -38,10 +32,9 @@ const NO_EVENT = "has no event: it is not of Tollgate's log"
 /** Text: why the line cannot be read. undefined: it is empty, or an event of Tollgate that explains no decision. */
 type ReadLine = RequestRow | LogNote | string | undefined
 
-/** Makes the function that reads lines. file: identifies the process that wrote a note. */
 export function createLineReader(fields: FieldNames | undefined) {
   const foreign = createForeignLines(fields)
-  return (line: string, file: string): ReadLine => {
+  return (line: string): ReadLine => {
     if (line.length > MAX_LINE_CHARS) return TOO_LONG
     if (!line.startsWith('{')) {
       const text = line.trimEnd()
@@ -55,14 +48,12 @@ export function createLineReader(fields: FieldNames | undefined) {
     }
     if (foreign.json !== undefined) return foreign.json(parsed)
     if (parsed['event'] === 'access') return readOwnLine(parsed)
-    return typeof parsed['event'] === 'string' ? noteOf(parsed, file) : NO_EVENT
+    return typeof parsed['event'] === 'string' ? noteOf(parsed) : NO_EVENT
   }
 }
 
-function noteOf(fields: Readonly<Record<string, unknown>>, file: string): LogNote | undefined {
-  const { time, worker } = fields
+function noteOf(fields: Readonly<Record<string, unknown>>): LogNote | undefined {
   const event = notedEvents.find((name) => name === fields['event'])
-  const atMs = Date.parse(String(time))
-  if (event === undefined || Number.isNaN(atMs)) return undefined
-  return { atMs, event, process: typeof worker === 'number' ? `${file}/${worker}` : file, fields }
+  const atMs = Date.parse(String(fields['time']))
+  return event === undefined || Number.isNaN(atMs) ? undefined : { atMs, event, fields }
 }

@@ -181,7 +181,7 @@ class Source {
 
   #read(text: string): void {
     const { counts, read, take, note } = this.#parts
-    const line = read(text, this.#file)
+    const line = read(text)
     counts.lines++
     this.#lineNumber++
     this.#isLastUnreadable = typeof line === 'string'

@@ -221,11 +221,11 @@ export class Differences {
   }
 
   #causeOfUse(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
-    const { atMs, client, logged, isDegraded, minuteLeft, dayLeft } = request
+    const { atMs, client, logged, minuteLeft, dayLeft } = request
     const isRefusedNow = replayed === 'minute' || replayed === 'day'
     const reset = isRefusedNow && this.facts.during(`reset of ${replayed} ${client}`, sinceMs, atMs)
     const isLost = this.#wasLost(history, sinceMs, atMs)
-    if (history.foreignRevisionMs >= sinceMs || reset || isDegraded || isLost) return 'limits'
+    if (history.foreignRevisionMs >= sinceMs || reset || isLost) return 'limits'
     if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     const counts = isOfDay(request, replayed) ? history.day : history.minute
     const usedMs = this.#usedBefore.get(client) ?? -Infinity
@@ -242,7 +242,7 @@ export class Differences {
   }
 
   #causeOfBan(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
-    const { atMs, logged, keyId, isDegraded } = request
+    const { atMs, logged, keyId } = request
     if (history.foreignRevisionMs >= sinceMs) return 'limits'
     if (this.facts.during(`operator ban ${keyId}`, sinceMs, atMs)) return 'strikes'
     const { forgetAfterMs } = this.#options.bans
@@ -253,7 +253,7 @@ export class Differences {
     const before = replayed === 'ban' || ban !== undefined ? this.#bans.get(keyId) : undefined
     if (before && before.cause !== 'unexplained' && before.atMs >= atMs - forgetAfterMs)
       return before.cause
-    if (isDegraded || this.#wasLost(history, sinceMs, atMs)) return 'strikes'
+    if (this.#wasLost(history, sinceMs, atMs)) return 'strikes'
     if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     // In the middle of a ban, other processes refuse the key, too.
     const isNews =

@@ -20,21 +20,8 @@ interface Span {
 /** News of a ban, and of use after an outage, reach all processes within a second; a busy machine takes twice as long. */
 export const NEWS_MS = 2_000
 
-/** Longest wait of a start for the store. */
-const START_MS = 10_000
-/** Events that show that a process ended, and its outages with it. */
-const endEvents: ReadonlySet<LogNote['event']> = new Set([
-  'listening',
-  'drained',
-  'crash',
-  'workerStopped',
-  'workerCrashed',
-])
-
 export class Facts {
   readonly #spans = new Map<FactName, Span[]>()
-  /** Outages that are not over, by store (of quotas or bans) and process. */
-  readonly #lost = new Map<string, Span>()
 
   /** The first of these facts that may show in answers between these times. */
   during(name: FactName, sinceMs: number, atMs: number): Span | undefined {
@@ -42,16 +29,9 @@ export class Facts {
     return spans?.find(({ fromMs, untilMs }) => fromMs <= atMs && untilMs >= sinceMs)
   }
 
-  applyNote({ event, atMs, process, fields }: LogNote): void {
-    const [, store = '', change] = /^(store|banStore)(Lost|Back)$/.exec(event) ?? []
-    if (change !== undefined) this.#end(atMs, (name) => name === `${store} ${process}`)
-    if (change === 'Lost')
-      this.#lost.set(`${store} ${process}`, this.#add('outage', atMs - NEWS_MS, Infinity))
-    if (endEvents.has(event)) {
-      // The outage of a store is logged before the listeners.
-      const beforeMs = event === 'listening' ? atMs - NEWS_MS - START_MS : Infinity
-      this.#end(atMs, (name, { fromMs }) => isOf(name, process) && fromMs < beforeMs)
-    }
+  applyNote({ event, atMs, fields }: LogNote): void {
+    if (event === 'storeLost' || event === 'banStoreLost') this.#beginOutage(atMs - NEWS_MS)
+    if (event === 'storeBack' || event === 'banStoreBack') this.#endLast('outage', atMs)
     if (event === 'linesSuppressed' || event === 'linesDropped' || event === 'clockWentBack')
       this.#addGap(atMs)
     if (event === 'listening') this.#add('start', atMs, atMs)
@@ -63,12 +43,21 @@ export class Facts {
     }
   }
 
-  #add(name: FactName, fromMs: number, untilMs: number): Span {
-    const span = { fromMs, untilMs }
+  #add(name: FactName, fromMs: number, untilMs: number): void {
     const spans = this.#spans.get(name)
-    if (spans === undefined) this.#spans.set(name, [span])
-    else spans.push(span)
-    return span
+    if (spans === undefined) this.#spans.set(name, [{ fromMs, untilMs }])
+    else spans.push({ fromMs, untilMs })
+  }
+
+  /** Any process that has the store again ends it: one that died meanwhile never says so. */
+  #beginOutage(fromMs: number): void {
+    if (this.#spans.get('outage')?.at(-1)?.untilMs !== Infinity)
+      this.#add('outage', fromMs, Infinity)
+  }
+
+  #endLast(name: FactName, atMs: number): void {
+    const last = this.#spans.get(name)?.at(-1)
+    if (last !== undefined) last.untilMs = Math.min(last.untilMs, atMs + NEWS_MS)
   }
 
   /** The note comes up to a minute after the lines that are missing. */
@@ -83,14 +72,6 @@ export class Facts {
     else last.untilMs = Math.max(last.untilMs, untilMs)
   }
 
-  #end(atMs: number, isEnded: (name: string, outage: Span) => boolean): void {
-    for (const [name, outage] of this.#lost) {
-      if (!isEnded(name, outage)) continue
-      outage.untilMs = atMs + NEWS_MS
-      this.#lost.delete(name)
-    }
-  }
-
   #applyAction(atMs: number, { action, id, key, window, after }: LogNote['fields']): void {
     if (action === 'resetUsage')
       for (const one of ['minute', 'day'] as const)
@@ -99,15 +80,8 @@ export class Facts {
     if (action !== 'ban' && action !== 'liftBan') return
     const name = `operator ban ${String(key)}` as const
     const { until = '' } = Object(after) as { until?: string }
-    const last = this.#spans.get(name)?.at(-1)
     // Another action on the key ends its earlier ban; a lift ends at once.
-    if (last !== undefined) last.untilMs = Math.min(last.untilMs, atMs + NEWS_MS)
+    this.#endLast(name, atMs)
     this.#add(name, atMs - NEWS_MS, (Date.parse(until) || atMs) + NEWS_MS)
   }
-}
-
-/** Whether an outage is that of this process, or of a worker of it. */
-const isOf = (name: string, process: string): boolean => {
-  const its = name.slice(name.indexOf(' ') + 1)
-  return its === process || its.startsWith(`${process}/`)
 }

@@ -42,7 +42,7 @@ function causesOf(
   const { bannedAt, restartedAt } = around
   const differences = new Differences({ ...settings, forgets })
   const note = (event: 'listening' | 'keyBanned', at: number, fields = {}): void =>
-    differences.facts.applyNote({ event, atMs: FROM + at, process: 'a.log', fields })
+    differences.facts.applyNote({ event, atMs: FROM + at, fields })
   note('listening', startedAt)
   if (usedBefore) differences.usedBefore('acme', FROM + 1)
   if (restartedAt !== undefined) note('listening', restartedAt)
@@ -118,7 +118,7 @@ describe('the cause of a difference', () => {
     const differences = new Differences({ ...settings, forgets: true })
     const after = { until: new Date(FROM + 3_600_000).toISOString() }
     const fields = { action: 'ban', status: 200, key: 'acme-1', after }
-    differences.facts.applyNote({ event: 'audit', atMs: FROM, process: 'a.log', fields })
+    differences.facts.applyNote({ event: 'audit', atMs: FROM, fields })
     for (const [at, logged] of [
       [-1, 'admitted'],
       [1_800_000, 'ban'],

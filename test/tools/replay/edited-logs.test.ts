@@ -121,6 +121,7 @@ const open: Line = { ...admitted, minuteLeft: 0 }
 const bolt = { client: 'bolt', key: 'bolt-1' }
 /** One admitted, or refused, beyond the limit or within. */
 const more = (nth: number, fields = open): Edit => become(nth, nth + 1, fields)
+const away = more(5, { ...admitted, degraded: true })
 const last = (count: number): Edit => become(LIMIT - count, LIMIT, refused)
 const bannedFrom = (nth: number): Edit => become(nth, 60, banned)
 const letIn = become(0, 60, admitted)
@@ -157,6 +158,20 @@ describe('a log that', () => {
       { and: note(3, 'storeLost'), store },
     ],
     [
+      'is banned early in an outage',
+      workers,
+      [bannedFrom(20)],
+      { strikes: 26 },
+      { notes: [note(3, 'banStoreLost'), note(12, 'banStoreBack')] },
+    ],
+    [
+      'is banned early after an outage that is over',
+      workers,
+      [bannedFrom(20)],
+      { unexplained: 26 },
+      { notes: [note(-200, 'storeLost'), note(-150, 'storeBack')] },
+    ],
+    [
       'has one more admitted without the store',
       gateways,
       [more(LIMIT, { ...open, degraded: true })],
@@ -183,6 +198,9 @@ describe('a log that', () => {
       { unexplained: 1 },
     ],
     ['has the last refused, of one process', alone, [last(2)], { unexplained: 2 }],
+
+    ['has the last refused after one without the store', alone, [away, last(2)], { limits: 2 }],
+    ['is banned early after one without the store', alone, [away, bannedFrom(20)], { strikes: 26 }],
 
     ['was reset', alone, [letIn], { limits: 20 }, { notes: [audit(30, 'resetUsage')] }],
     [
