@@ -7,8 +7,8 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { readProxyHeader } from '../rules/proxy-header.ts'
-import type { ConnectionRefusal } from './connection-limits.ts'
-import type { ClientConnection, Connections } from './connections.ts'
+import type { ConnectionRefusal } from './connection-room.ts'
+import { ClientConnection, type Connections } from './connections.ts'
 import { readFirst, readPreface } from './first-bytes.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
 import { isHttp2Safe } from './node-internals.ts'
@@ -168,13 +168,15 @@ export class PublicServer {
     const { connections, events } = this.#parts
     const { key, peerTrusted } = events.addressOf(address)
     const proto = this.#tls === undefined ? 'http' : 'https'
+    const origin = { address, isNamed, proto } as const
+    const client = new ClientConnection(transport, origin, peerTrusted ? undefined : key)
     // Only a trusted balancer may speak for a client.
-    const client =
-      isNamed || peerTrusted
-        ? connections.accept(transport, { address, isNamed, proto }, peerTrusted ? undefined : key)
-        : 'proxy'
-    if (typeof client !== 'string') return client
-    this.#turnAway(transport, key, client)
+    const refusal = isNamed || peerTrusted ? connections.enter(client) : 'proxy'
+    if (refusal === undefined) {
+      transport.once('close', () => connections.leave(client))
+      return client
+    }
+    this.#turnAway(transport, key, refusal)
     return undefined
   }
 

@@ -2,7 +2,7 @@
 import { pid } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
 import type { FileEvent } from '../../state/sqlite/thread.ts'
-import type { ConnectionRoom } from '../http/connection-limits.ts'
+import type { ConnectionRoom } from '../http/connection-room.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import { accessFields, loggedPath, type RequestTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'

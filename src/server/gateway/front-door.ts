@@ -5,7 +5,7 @@ import {
   type ConnectionRoom,
   openFilesAtMost,
   roomForConnections,
-} from '../../core/http/connection-limits.ts'
+} from '../../core/http/connection-room.ts'
 import { Connections } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
 import { PublicServer } from '../../core/http/public-server.ts'

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { feed, isHttp2Safe, isWriting } from '../../../src/core/http/node-internals.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
-import { Connections } from '../../../src/core/http/connections.ts'
+import { ClientConnection, Connections } from '../../../src/core/http/connections.ts'
 import { Http2Connection } from '../../../src/core/http/h2-connection.ts'
 import {
   readOn,
@@ -194,13 +194,11 @@ describe('endHandOver', () => {
       proto: 'http',
     } as const
     const server = createNetServer((socket) => {
-      const entry = connections.accept(socket, origin, 'x')
-      if (typeof entry === 'string') throw new Error(entry)
       socket.once('data', (bytes: Buffer) => {
         socket.pause()
         socket.unshift(bytes)
         // oxlint-disable-next-line no-new -- it serves the socket
-        new Http2Connection(socket, entry, parts)
+        new Http2Connection(socket, new ClientConnection(socket, origin, 'x'), parts)
       })
     })
     const port = await listening(server)

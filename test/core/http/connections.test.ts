@@ -1,9 +1,7 @@
 /** Who may come in, and who goes for it. */
 import { describe, expect, it } from 'vitest'
-import { ConnectionLimits, roomForConnections } from '../../../src/core/http/connection-limits.ts'
-import type { ClientConnection } from '../../../src/core/http/connections.ts'
-import { type ConnectionBound } from '../../../src/core/http/connection-limits.ts'
-import { type Use } from '../../../src/core/http/connection-limits.ts'
+import { Connections, type ClientConnection, type Use } from '../../../src/core/http/connections.ts'
+import { roomForConnections, type ConnectionBound } from '../../../src/core/http/connection-room.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { configText } from '../../support/gateway.ts'
 
@@ -66,9 +64,9 @@ describe('connections', () => {
     displaced.length = 0
     nowMs = 0
     const room = { connections, connectionsPerAddress, openFiles, isFar: false }
-    return new ConnectionLimits(room, (bound) => displaced.push(bound))
+    return new Connections(room, (bound) => displaced.push(bound))
   }
-  const proven = (bounded: ConnectionLimits, one: ClientConnection): ClientConnection => {
+  const proven = (bounded: Connections, one: ClientConnection): ClientConnection => {
     expect(bounded.enter(one)).toBeUndefined()
     bounded.prove(one)
     return one
