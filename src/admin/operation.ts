@@ -3,18 +3,56 @@ import type { IncomingMessage } from 'node:http'
 import type { z } from 'zod'
 import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
 import type { Config } from '../config/config.ts'
+import type { BackendHealth } from '../core/backends/health.ts'
+import type { BackendProbe } from '../core/backends/probe.ts'
 import type { BanTable } from '../core/bans/ban-table.ts'
+import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { RequestQuery } from '../core/record/recent.ts'
+import type { Shed } from '../core/rules/overload.ts'
 import type { Overview, Requests } from '../insight/api/live.ts'
 import type { Live } from '../insight/live/live.ts'
+import type { ProcessNow } from '../insight/live/second.ts'
 import type { UsageHistory } from '../insight/usage/usage-history.ts'
+import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import type { Counters } from '../state/counters.ts'
 import { Refused, type Answer } from './answers.ts'
 import type { ExplainNeeds } from './explain/operations.ts'
-import type { StateNeeds } from './system/operations.ts'
+
+/** How the gateway is at the moment, as its workers have reported it. */
+export interface GatewayState {
+  workers(): readonly WorkerState[]
+  backends(): readonly BackendHealth[]
+  /** Tries whether the backends accept connections. */
+  readonly probe: BackendProbe
+  store(): StoreHealth
+  unsaved(): UnsavedCounters | undefined
+  /** Whether the public listener takes requests, and why. */
+  listener(): { readonly ok: boolean; readonly reason: string }
+  /** Why the log loses lines at the moment; undefined while they are written. */
+  logFault(): string | undefined
+  /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
+  keySetFault(): KeySetFault | undefined
+  /** What each serving process refuses because of overload. */
+  sheds(): readonly Shed[]
+  requestsByRoute(): Promise<ReadonlyMap<string, number>>
+}
+
+export interface WorkerState {
+  readonly number: number
+  /** undefined: the process could not be started. */
+  readonly pid: number | undefined
+  readonly state: 'starting' | 'listening' | 'draining' | 'ended'
+  /** Unix time since which the worker takes requests; undefined: it has not begun. */
+  readonly sinceMs: number | undefined
+  /** Workers started before in its place, each because one had crashed. */
+  readonly restarts: number
+  /** undefined: the worker has not reported recently. */
+  readonly now: ProcessNow | undefined
+}
 
 /** Needs of all operations together; server/gateway/admin-parts.ts provides them. */
-export interface ApiNeeds extends StateNeeds, ExplainNeeds {
+export interface ApiNeeds extends ExplainNeeds {
+  readonly state: GatewayState
   readonly reloads: {
     /** Configuration in force. */
     readonly config: Config

@@ -1,11 +1,11 @@
 /** Whether this gateway should be sent requests, and why not. */
 import type { BackendHealth } from '../core/backends/health.ts'
-import type { BackendProbe } from '../core/backends/probe.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import { nameServers } from '../state/redis/servers.ts'
 import type { Shed } from '../core/rules/overload.ts'
+import type { GatewayState } from './operation.ts'
 
 /** Ready means that every check is ok. */
 export interface ReadinessReport {
@@ -25,38 +25,23 @@ export interface ReadinessReport {
 
 type Check = ReadinessReport['checks'][number]
 
-export interface ReadinessParts {
-  /** The configuration in force, and why a later one was refused. */
-  readonly reloads: { readonly config: Config; readonly fault: string | undefined }
-  /** Whether the public listener takes requests, and why. */
-  listener(): { readonly ok: boolean; readonly reason: string }
-  store(): StoreHealth
-  unsaved(): UnsavedCounters | undefined
-  /** Why the log loses lines at the moment; undefined while they are written. */
-  logFault(): string | undefined
-  /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
-  keySetFault(): KeySetFault | undefined
-  /** What each serving process refuses because of overload. */
-  sheds(): readonly Shed[]
-  readonly backends: BackendProbe
-}
-
-export function createReadiness(parts: ReadinessParts) {
-  return async (): Promise<ReadinessReport> => {
-    const backends = backendCheck(await parts.backends())
-    const { config, fault } = parts.reloads
-    const warning = fault === undefined ? {} : { warning: `a reload was refused: ${fault}` }
-    return {
-      checks: [
-        { name: 'config', ok: true, reason: `revision ${config.revision}`, ...warning },
-        { name: 'listener', ...parts.listener() },
-        loadCheck(parts.sheds()),
-        storeCheck(config, parts.store(), parts.unsaved()),
-        credentialsCheck(config, parts.keySetFault()),
-        backends,
-        ...logCheck(parts.logFault()),
-      ],
-    }
+/** fault: why a later configuration than the one in force was refused. */
+export async function readiness(
+  { config, fault }: { readonly config: Config; readonly fault: string | undefined },
+  state: GatewayState,
+): Promise<ReadinessReport> {
+  const backends = backendCheck(await state.probe())
+  const warning = fault === undefined ? {} : { warning: `a reload was refused: ${fault}` }
+  return {
+    checks: [
+      { name: 'config', ok: true, reason: `revision ${config.revision}`, ...warning },
+      { name: 'listener', ...state.listener() },
+      loadCheck(state.sheds()),
+      storeCheck(config, state.store(), state.unsaved()),
+      credentialsCheck(config, state.keySetFault()),
+      backends,
+      ...logCheck(state.logFault()),
+    ],
   }
 }
 

@@ -1,70 +1,45 @@
 /** Reports the state of backends, the store and the workers. */
 import type { Backends, Store, Workers } from '../../insight/api/state.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
 import { storeStateOf } from '../../insight/live/changes.ts'
-import type { Traffic } from '../../insight/live/seconds.ts'
-import type { ProcessNow } from '../../insight/live/second.ts'
-import type { StoreHealth, UnsavedCounters } from '../../state/contract.ts'
 import { nameServers } from '../../state/redis/servers.ts'
 import { iso, json, seen } from '../answers.ts'
-import { look, type Operation } from '../operation.ts'
+import { look, type Operation, type WorkerState } from '../operation.ts'
 
-export interface WorkerState {
-  readonly number: number
-  readonly pid: number
-  readonly state: 'starting' | 'listening' | 'draining' | 'ended'
-  /** Unix time since which the worker takes requests. */
-  readonly sinceMs: number | undefined
-  readonly restarts: number
-  /** undefined: the worker has not reported recently. */
-  readonly now: ProcessNow | undefined
-}
-
-export interface StateNeeds {
-  readonly state: {
-    workers(): readonly WorkerState[]
-    /** sinceMs: Unix time; undefined: since the gateway started. */
-    backends(): readonly (BackendHealth & Traffic & { readonly sinceMs: number | undefined })[]
-    store(): {
-      readonly health: StoreHealth
-      readonly unsaved: UnsavedCounters | undefined
-      readonly sinceMs: number | undefined
-      readonly outages: number
-      readonly callP99Ms: number | null
-    }
-    requestsByRoute(): Promise<ReadonlyMap<string, number>>
-  }
-}
+/** A backend that no worker has reported. */
+const WELL = { state: 'up', fault: undefined, since: undefined, nextTryAtMs: undefined } as const
 
 export const systemOperations: readonly Operation[] = [
-  look('/api/backends', ({ state }) => {
-    const backends = state.backends().map(({ name, state: how, fault, ...rest }) => ({
-      name,
-      state: fault === 'not checked yet' ? ('unknown' as const) : how,
-      since: iso(rest.sinceMs),
-      cause: fault ?? null,
-      nextTry: how === 'up' ? null : iso(rest.nextTryAtMs),
-      requestsPerSecond: rest.requestsPerSecond,
-      p99Ms: rest.p99Ms,
-      failuresPerSecond: rest.failuresPerSecond,
-    }))
+  look('/api/backends', ({ state, live, reloads }) => {
+    const known = new Map(state.backends().map((health) => [health.name, health]))
+    const backends = reloads.config.upstream.urls.map((name) => {
+      const { state: how, fault, since, nextTryAtMs } = known.get(name) ?? WELL
+      return {
+        name,
+        state: fault === 'not checked yet' ? ('unknown' as const) : how,
+        // The last look was up to a second ago, and may not know of a fault that is shown.
+        since: since ?? iso(live.changes.backendSinceMs(name)),
+        cause: fault ?? null,
+        nextTry: how === 'up' ? null : iso(nextTryAtMs),
+        ...live.seconds.backend(name),
+      }
+    })
     return json(200, { ...seen('gateway'), backends } satisfies Backends)
   }),
-  look('/api/store', ({ reloads, state }) => {
+  look('/api/store', ({ reloads, state, live }) => {
     const { redis, file, onOutage } = reloads.config.store
-    const { health, unsaved, sinceMs, outages, callP99Ms } = state.store()
+    const [health, unsaved] = [state.store(), state.unsaved()]
     const how = storeStateOf(health)
     return json(200, {
       ...seen('gateway'),
       kind: redis === undefined ? 'embedded' : 'redis',
       where: redis === undefined ? (file ?? null) : nameServers(redis),
       state: how,
-      since: iso(sinceMs),
+      since: iso(live.changes.store?.sinceMs),
       cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
       warning: unsaved?.warning ?? health.warning ?? null,
       onOutage,
-      outages,
-      callP99Ms,
+      outages: live.changes.storeOutages,
+      callP99Ms: live.seconds.storeP99Ms,
       unsavedSeconds: unsaved?.seconds ?? 0,
     } satisfies Store)
   }),
@@ -85,7 +60,7 @@ function shownWorker(worker: WorkerState): Workers['workers'] {
   return [
     {
       number,
-      pid,
+      pid: pid ?? 0,
       state,
       since: iso(sinceMs),
       restarts,

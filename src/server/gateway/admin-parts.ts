@@ -1,10 +1,9 @@
 /** Builds the parts of the admin listener. */
 import { hostname } from 'node:os'
 import { shownBan } from '../../admin/bans/operations.ts'
-import { createReadiness } from '../../admin/readiness.ts'
+import type { GatewayState } from '../../admin/operation.ts'
+import { readiness } from '../../admin/readiness.ts'
 import type { AdminServerOptions } from '../../admin/server.ts'
-import type { StateNeeds } from '../../admin/system/operations.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
 import { renderSnapshots } from '../../core/record/metric-registry.ts'
 import type { Ban } from '../../insight/api/state.ts'
 import { createAdmittedToday } from '../../insight/live/admitted-today.ts'
@@ -20,21 +19,14 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
   const { reloads, log, live, usage, workers, whole, version } = gateway
   const { operatorBans: bans, stores } = workers
   const { unsavedSeconds, listening } = whole
-  const store = () => seenBy(workers.links).store
-  const logFault = () => log.fault() ?? seenBy(workers.links).logFault
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
-  const standing = {
-    store,
-    unsavedSeconds,
-    logFault,
-    backends: () => seenBy(workers.links).backends,
-    reloads,
-    listBans: async () => (await bans.list()).map(([key, ban]) => shown(key, ban)),
-  }
-  live.watch({ ...standing, bans, shown })
+  const listBans = async () => (await bans.list()).map(([key, ban]) => shown(key, ban))
+  const state = stateOf(gateway)
+  live.watch({ ...state, reloads, bans, shown })
   startNotifier(gateway)
   const admittedToday = createAdmittedToday((day) => usage.day(day))
   const count = () => ({ listening: listening(), wanted: reloads.config.server.workers })
+  const parts = { live, reloads, unsavedSeconds, listBans, version, admittedToday }
   return {
     listen: reloads.config.admin.listen,
     identity: readAdminTls(reloads.config.admin),
@@ -42,65 +34,32 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     bans,
     counters: stores.counters,
     live,
-    overview: () =>
-      overview({ ...standing, live, version, workers: count, admittedToday, gateway: hostname() }),
+    overview: () => overview({ ...state, ...parts, workers: count, gateway: hostname() }),
     recentRequests: (query) => recentIn(workers.links, query),
     explain: createLiveExplainer(gateway),
     usage,
-    state: createStateParts(gateway),
+    state,
     audit: log.audit,
     auditRefused: log.auditRefused,
     renderMetrics: async () => renderSnapshots(await workers.measure()),
-    readiness: createReadiness({
-      reloads,
-      logFault,
-      listener: () => listenerState(gateway),
-      store,
-      unsaved: () => stores.embedded?.unsaved,
-      keySetFault: () => seenBy(workers.links).keySetFault,
-      sheds: () => seenBy(workers.links).sheds,
-      backends: () => workers.probeBackends(),
-    }),
+    readiness: () => readiness(reloads, state),
     onError: (error) => log.adminFailed(error),
   }
 }
 
-/** The gateway is ready as long as one of its workers is. */
-function listenerState({ isListening, whole, reloads }: Gateway) {
-  if (!isListening) return { ok: false, reason: 'starting or draining' }
-  const wanted = reloads.config.server.workers
-  const listening = whole.listening()
-  return { ok: listening > 0, reason: wanted === 1 ? 'up' : `${listening} of ${wanted} workers` }
-}
-
-const NO_FAULT = { state: 'up', fault: undefined, since: undefined, isUsable: true } as const
-
-/** State of routes, backends, the store and the workers, and since when it holds. */
-function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['state'] {
-  /** Workers report backends that are not well, or were not. */
-  const backends = (): BackendHealth[] => {
-    const known = new Map(seenBy(workers.links).backends.map((health) => [health.name, health]))
-    return reloads.config.upstream.urls.map((name) => known.get(name) ?? { name, ...NO_FAULT })
-  }
+const stateOf = (gateway: Gateway): GatewayState => {
+  const { workers, log } = gateway
+  const seen = () => seenBy(workers.links)
   return {
-    workers: () => workers.processes,
-    backends: () =>
-      backends().map((health) => ({
-        ...health,
-        ...live.seconds.backend(health.name),
-        // The last look was up to a second ago, and may not know of a fault that is shown.
-        sinceMs:
-          health.since === undefined
-            ? live.changes.backendSinceMs(health.name)
-            : Date.parse(health.since),
-      })),
-    store: () => ({
-      health: seenBy(workers.links).store,
-      unsaved: workers.stores.embedded?.unsaved,
-      sinceMs: live.changes.store?.sinceMs,
-      outages: live.changes.storeOutages,
-      callP99Ms: live.seconds.storeP99Ms,
-    }),
+    workers: () => workers.links,
+    backends: () => seen().backends,
+    probe: () => workers.probeBackends(),
+    store: () => seen().store,
+    unsaved: () => workers.stores.embedded?.unsaved,
+    listener: () => listenerState(gateway),
+    logFault: () => log.fault() ?? seen().logFault,
+    keySetFault: () => seen().keySetFault,
+    sheds: () => seen().sheds,
     async requestsByRoute() {
       const counts = new Map<string, number>()
       for (const { name, values } of (await workers.measure()).flat())
@@ -112,4 +71,12 @@ function createStateParts({ live, reloads, workers }: Gateway): StateNeeds['stat
       return counts
     },
   }
+}
+
+/** The gateway is ready as long as one of its workers is. */
+function listenerState({ isListening, whole, reloads }: Gateway) {
+  if (!isListening) return { ok: false, reason: 'starting or draining' }
+  const wanted = reloads.config.server.workers
+  const listening = whole.listening()
+  return { ok: listening > 0, reason: wanted === 1 ? 'up' : `${listening} of ${wanted} workers` }
 }

@@ -25,11 +25,6 @@ function createLocalWorker(gateway: Gateway): Workers {
     operatorBans: serving.parts.bans,
     links: [serving],
     restarts: 0,
-    get processes() {
-      const { state, sinceMs } = serving
-      const now = serving.now()
-      return [{ number: 1, pid: now.pid, state, sinceMs, restarts: 0, now }]
-    },
     measure: async () => [await metrics.snapshot()],
     probeBackends: () => serving.probeBackends(),
     listenToDecisions: (isWanted) =>

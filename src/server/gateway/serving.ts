@@ -1,5 +1,6 @@
 /** Serves requests, alone or as one of several workers. */
-import type { WorkerState } from '../../admin/system/operations.ts'
+import { pid } from 'node:process'
+import type { WorkerState } from '../../admin/operation.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
@@ -21,7 +22,9 @@ import { upstreamFor, Upstreams, type Upstream } from './upstream.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
 export class Serving implements WorkerLink {
-  readonly number = undefined
+  readonly number: number
+  readonly pid = pid
+  readonly restarts = 0
   /** Written by listen, drain and close. */
   state: WorkerState['state'] = 'starting'
   /** Written by listen. */
@@ -44,12 +47,12 @@ export class Serving implements WorkerLink {
   readonly #door: FrontDoor
   /** Returns what happened since the last call; at: Unix time of the second that it is reported as. */
   readonly takeSecond: (at: number) => Second
-  readonly now: () => ProcessNow
   /** Revision in force. Written by #take alone. */
   #revision: Revision
 
   constructor(options: LastingPartsOptions) {
     const { config, stores, log, metrics } = options
+    this.number = options.number ?? 1
     this.#stores = stores
     this.parts = createLastingParts(options)
     this.#revision = new Revision(config, this.parts)
@@ -60,8 +63,11 @@ export class Serving implements WorkerLink {
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally)
-    this.now = () => processNow(metrics)
     this.#door = new FrontDoor(config, this.#revision.policy, this.parts, this.upstreams)
+  }
+
+  get now(): ProcessNow {
+    return processNow(this.parts.metrics)
   }
 
   get facts(): WorkerFacts {

@@ -1,5 +1,5 @@
 /** What the rest of the gateway knows of its workers, whether they are this process itself or processes of their own. */
-import type { WorkerState } from '../../admin/system/operations.ts'
+import type { WorkerState } from '../../admin/operation.ts'
 import type { ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
@@ -35,13 +35,8 @@ export interface WorkerFacts {
 }
 
 /** One worker. */
-export interface WorkerLink {
-  /** undefined: it is this process itself, and the only one. */
-  readonly number: number | undefined
-  readonly state: WorkerState['state']
+export interface WorkerLink extends WorkerState {
   readonly facts: WorkerFacts
-  /** Unix time since which it takes requests; undefined: it has not begun. */
-  readonly sinceMs: number | undefined
   /** Calls reject where the worker does not answer in time. */
   readonly questions: Pick<IpcCalls<WorkerCalls>, 'call'>
 }
@@ -52,7 +47,6 @@ export interface Workers extends Reloadable {
   readonly operatorBans: BanTable
   /** All that have not ended. */
   readonly links: readonly WorkerLink[]
-  readonly processes: readonly WorkerState[]
   /** Workers started in place of one that crashed. */
   readonly restarts: number
   /** The metrics of the whole gateway: values of all its processes, with the counters of workers that have ended. */
@@ -93,7 +87,7 @@ async function askAll<Answer>(links: Links, ask: (link: WorkerLink) => Promise<A
 export const standingsIn = (links: Links, caller: CallerIds) =>
   askAll(links, async ({ number, questions }): Promise<CallerStanding> => ({
     ...(await questions.call('standing', caller)),
-    ...(number !== undefined && { worker: number }),
+    ...(links.length > 1 && { worker: number }),
   }))
 
 /** Asks any one worker. Rejects where none answers. */

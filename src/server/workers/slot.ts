@@ -7,7 +7,7 @@ import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.
 export interface SlotOptions {
   readonly sockets: ListenSockets
   drainMs(): number
-  startWorker(listenFd: number): WorkerProcess
+  startWorker(listenFd: number, restarts: number): WorkerProcess
   onEnded(worker: WorkerProcess): void
   log(line: SupervisionLine): void
 }
@@ -96,7 +96,7 @@ export class Slot {
   #start(): WorkerProcess {
     const { sockets, startWorker, log } = this.#options
     this.#socket ??= sockets.open()
-    const worker = startWorker(this.#socket.fd)
+    const worker = startWorker(this.#socket.fd, this.restarts)
     this.alive.add(worker)
     worker.listening.then(
       () => log({ level: 'info', event: 'workerStarted', worker: this.number, pid: worker.pid }),

@@ -1,6 +1,5 @@
 /** Supervises workers that are processes of their own. This process serves no request itself. */
 import { url as debuggerUrl } from 'node:inspector'
-import type { WorkerState } from '../../admin/system/operations.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
@@ -43,9 +42,6 @@ export interface SupervisorOptions extends GatewayOptions {
 /** Creates a gateway whose workers are processes of their own. */
 export const createSupervisor = (config: Config, options: SupervisorOptions): Gateway =>
   new Gateway(config, options, (gateway) => new Supervisor(gateway, options))
-
-/** A worker reports each second; its state is unknown after so long a silence. */
-const SILENT_MS = 3_000
 
 class Supervisor implements Workers {
   /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
@@ -182,21 +178,6 @@ class Supervisor implements Workers {
     return this.links.filter(({ state }) => state === wanted)
   }
 
-  /** All processes, in the order of their slots. */
-  get processes(): readonly WorkerState[] {
-    const nowMs = performance.now()
-    return this.#slots.flatMap(({ alive, restarts }) =>
-      Array.from(alive, ({ number, state, sinceMs, now, heardMs, pid = 0 }) => ({
-        number,
-        pid,
-        state,
-        sinceMs,
-        restarts,
-        now: nowMs - heardMs < SILENT_MS ? now : undefined,
-      })),
-    )
-  }
-
   get restarts(): number {
     return this.#slots.reduce((sum, { restarts }) => sum + restarts, 0)
   }
@@ -227,13 +208,13 @@ class Supervisor implements Workers {
     return new Slot(number, {
       sockets,
       drainMs: () => this.#gateway.reloads.config.server.timeouts.drainMs,
-      startWorker: (listenFd) => this.#startWorker(number, listenFd),
+      startWorker: (listenFd, restarts) => this.#startWorker(number, listenFd, restarts),
       onEnded: ({ latest }) => this.#retired.add(latest),
       log: (line) => this.#options.log.supervision(line),
     })
   }
 
-  #startWorker(number: number, listenFd: number): WorkerProcess {
+  #startWorker(number: number, listenFd: number, restarts: number): WorkerProcess {
     const { entry, version, log } = this.#options
     const gateway = this.#gateway
     const worker: WorkerProcess = new WorkerProcess({
@@ -241,6 +222,7 @@ class Supervisor implements Workers {
       start: { number, version, ticketSecret: this.#tickets.today() },
       config: this.#round.then(() => gateway.reloads.config),
       listenFd,
+      restarts,
       onLines: (lines) => log.relay(lines),
       handlers: this.#state.handlers(
         oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker)),

@@ -28,6 +28,8 @@ export interface WorkerProcessOptions {
   /** The configuration to begin with; the process is started meanwhile. */
   readonly config: Promise<Config>
   readonly listenFd: number
+  /** Workers that were started before it in its slot because one had crashed. */
+  readonly restarts: number
   /** Takes what Node.js reports on the worker's stderr; what comes in parts has a line for each. */
   onLines(lines: string): void
   /** They answer the calls of the worker. */
@@ -59,14 +61,17 @@ const UNSENT_AT_MOST = 64
 const PREPARE_AT_MOST_MS = 10_000
 /** How long a page of metrics, or another question, waits for a worker that stands still. */
 const ANSWER_AT_MOST_MS = 1_000
+/** A worker reports each second; its state is unknown after so long a silence. */
+const SILENT_MS = 3_000
 
 export class WorkerProcess implements WorkerLink {
   readonly number: number
+  readonly restarts: number
   /** undefined: the process could not be started. */
   readonly pid: number | undefined
   /** The state only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
-  /** Written by #receive, as are latest, now, sinceMs and heardMs. */
+  /** Written by #receive, as are latest, sinceMs, heardMs and #now. */
   facts: WorkerFacts = {
     store: undefined,
     keySetFault: undefined,
@@ -75,7 +80,6 @@ export class WorkerProcess implements WorkerLink {
     backends: [],
   }
   latest: MetricsSnapshot | undefined
-  now: ProcessNow | undefined
   sinceMs: number | undefined
   /** Time of the last message, one being due each second; a watchdog that was late itself writes it too. */
   heardMs = performance.now()
@@ -88,6 +92,7 @@ export class WorkerProcess implements WorkerLink {
   /** The options but the configuration to begin with: a living worker would keep that in memory here. */
   readonly #options: Omit<WorkerProcessOptions, 'config'>
   readonly #child: ChildProcess
+  #now: ProcessNow | undefined
   /** Number of messages not handed over yet. Written by #send. */
   #unsent = 0
   /** Whether a notice was left out. Written by notify and #send. */
@@ -109,6 +114,7 @@ export class WorkerProcess implements WorkerLink {
 
   constructor({ config: first, ...options }: WorkerProcessOptions) {
     this.number = options.start.number
+    this.restarts = options.restarts
     this.#options = options
     this.#child = fork(options.entry, ['worker'], {
       // The configuration holds Maps, which the structured clone carries and JSON does not.
@@ -145,6 +151,10 @@ export class WorkerProcess implements WorkerLink {
     const { start } = this.#options
     await this.#sendConfig(config, (plain) => ({ kind: 'start', ...start, config: plain }))
     if (this.state === 'starting') this.#killAfter(START_AT_MOST_MS)
+  }
+
+  get now(): ProcessNow | undefined {
+    return performance.now() - this.heardMs < SILENT_MS ? this.#now : undefined
   }
 
   /** Returns the worker's latest metrics, fresh if it answers in time; undefined if it never sent any. Never rejects. */
@@ -221,7 +231,7 @@ export class WorkerProcess implements WorkerLink {
     this.heardMs = performance.now()
     switch (message.kind) {
       case 'second':
-        this.now = message.now
+        this.#now = message.now
         this.facts = message.facts
         return this.#options.onSecond(unpackSecond(message.second))
       case 'measured':

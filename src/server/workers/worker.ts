@@ -171,7 +171,7 @@ function sendSeconds(serving: Serving, channel: SupervisorChannel, measure: () =
   const send = async (at: number, isLast = false): Promise<void> => {
     isUnsent = true
     const second = packSecond(serving.takeSecond(at))
-    await channel.send({ kind: 'second', second, now: serving.now(), facts: serving.facts })
+    await channel.send({ kind: 'second', second, now: serving.now, facts: serving.facts })
     // A killed worker loses its counts of two seconds at most, however seldom anybody asks for them.
     if ((sends += 1) % 2 === 0 || isLast) await measure()
     isUnsent = false

@@ -34,6 +34,9 @@ interface Made extends Partial<Omit<WorkerLink, 'facts'>> {
 
 const link = ({ facts, answers, ...more }: Made = {}): WorkerLink => ({
   number: 1,
+  pid: 1,
+  restarts: 0,
+  now: undefined,
   state: 'listening',
   sinceMs: 1,
   facts: {
@@ -113,10 +116,10 @@ describe('several workers', () => {
   it('have numbers in what they say of a caller, and a process alone has none', async () => {
     const answers = { standing: { taken: 2, strikes: 1 } }
     const caller = { clientId: 'acme', keyId: 'acme-1' }
-    const standing = async (number: number | undefined) =>
-      (await standingsIn([link({ number, answers })], caller)).answers
-    expect(await standing(7)).toEqual([{ taken: 2, strikes: 1, worker: 7 }])
-    expect(await standing(undefined)).toStrictEqual([{ taken: 2, strikes: 1 }])
+    const standing = async (...links: WorkerLink[]) => (await standingsIn(links, caller)).answers
+    const own = link({ number: 7, answers })
+    expect(await standing(own, link())).toEqual([{ taken: 2, strikes: 1, worker: 7 }])
+    expect(await standing(own)).toStrictEqual([{ taken: 2, strikes: 1 }])
   })
 
   it('read a token by one that takes requests; where none ever did, nobody can', async () => {

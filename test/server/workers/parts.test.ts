@@ -267,6 +267,7 @@ async function workerOf(entry: string) {
     start: { number: 1, version: '1', ticketSecret: newSecret(0) },
     config: Promise.resolve(config),
     listenFd: socket.fd,
+    restarts: 0,
     onLines: () => undefined,
     handlers: {} as never,
     onSecond: () => undefined,
