@@ -1,4 +1,4 @@
-import { createDirectEngine } from '../../src/core/forwarding/direct/engine.ts'
+import { DirectEngine } from '../../src/core/forwarding/direct.ts'
 import { describeForwarder } from './forwarder.ts'
 
-describeForwarder('direct', createDirectEngine)
+describeForwarder('direct', DirectEngine)

@@ -1,4 +1,4 @@
-import { createHttpProxyEngine } from '../../src/core/forwarding/http-proxy-3/engine.ts'
+import { HttpProxyEngine } from '../../src/core/forwarding/http-proxy-3.ts'
 import { describeForwarder } from './forwarder.ts'
 
-describeForwarder('http-proxy-3', createHttpProxyEngine)
+describeForwarder('http-proxy-3', HttpProxyEngine)

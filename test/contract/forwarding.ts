@@ -5,7 +5,6 @@ import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import type { Engine, EngineOptions, ForwardJob } from '../../src/core/forwarding/engine.ts'
-import type { Backend } from '../../src/core/backends/backend.ts'
 import { Forwarding, type Forwarder } from '../../src/core/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/core/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
@@ -120,7 +119,7 @@ interface Settings extends Partial<Omit<EngineOptions, 'timeouts'>> {
   readonly timeouts?: Partial<EngineOptions['timeouts']>
   readonly tls?: ConnectionOptions
 }
-type CreateEngine = (options: EngineOptions) => Engine
+type CreateEngine = new (...options: ConstructorParameters<typeof Engine>) => Engine
 
 export type Front = ReturnType<typeof startFront>
 export type Stage = ReturnType<typeof stageOf>
@@ -145,11 +144,14 @@ function startFront(create: CreateEngine, urls: string[], { timeouts, ...rest }:
     connectionUses: 1_000_000,
     connectionAgeMs: 600_000,
     timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
-    onSurplus: (backend: Backend): void => balancer.surplus(backend),
     ...rest,
   }
   const balancer = balancerOf(urls, options)
-  const forwarder = { balancer, retries: retriesOf(balancer), engine: create(options) }
+  const forwarder = {
+    balancer,
+    retries: retriesOf(balancer),
+    engine: new create(options, balancer),
+  }
   const outcomes: Outcome[] = []
   const keep = (outcome: Outcome): Outcome => {
     outcomes.push(outcome)

@@ -1,57 +1,129 @@
-/** The attempts of both engines share this base: each ends once, with one call of its sink. */
-import { backendFailureKind, type FailedAttempt } from '../rules/backend-failure.ts'
-import { isTlsRefusal } from '../rules/tls-faults.ts'
+/** The attempts of all engines share this base: each waits for a connection of its pool, sends its request and ends with one call of its sink. */
+import { clockTickMs } from '../backends/coarse-clock.ts'
 import {
-  backendErrorCode,
-  errorText,
-  type AttemptSink,
-  type ForwardHandle,
-  type ForwardJob,
-} from './engine.ts'
+  backendFailureKind,
+  isIdempotent,
+  isStale,
+  unusableAnswer,
+  type FailedAttempt,
+} from '../rules/backend-failure.ts'
+import { inWords, isTlsRefusal } from '../rules/tls-faults.ts'
+import type { Connection } from './connection.ts'
+import type { AttemptSink, ForwardHandle, ForwardJob } from './engine.ts'
+import type { ConnectionPool } from './pool.ts'
 import type { RequestBody } from './request-body.ts'
 
 /** The attempt is also its handle: the hot path allocates one object. */
 export abstract class Attempt<Sink extends AttemptSink = AttemptSink> implements ForwardHandle {
   settled = false
-  protected readonly job: ForwardJob
+  readonly job: ForwardJob
   protected readonly sink: Sink
+  protected readonly pool: ConnectionPool
+  /** The connection that the request is sent on; undefined: there is none yet, or no longer. */
+  protected connection: Connection | undefined
+  /** The client's body, as far as it is not read already; undefined: nothing was taken from it. */
   protected body: RequestBody | undefined
   /** The backend may have received some of the request. */
   protected sent = false
+  /** The head of the answer was passed on. */
+  protected hasAnswer = false
+  /** Time of the last progress, on the pool's clock. */
+  #progressMs: number
+  #paused = false
 
-  constructor(job: ForwardJob, sink: Sink) {
+  constructor(job: ForwardJob, sink: Sink, pool: ConnectionPool) {
     this.job = job
     this.sink = sink
+    this.pool = pool
+    this.#progressMs = pool.clock.nowMs
+  }
+
+  /** Opens a connection of the kind that its request needs. */
+  abstract connect(): Connection
+
+  /** Writes the request to its connection. */
+  protected abstract send(connection: Connection): void
+
+  protected abstract pauseAnswer(): void
+  protected abstract resumeAnswer(): void
+
+  /** The request can be sent again if the connection turns out to be closed. */
+  get mayRepeat(): boolean {
+    const { method, body, received } = this.job
+    return isIdempotent(method) && (body === undefined || received?.isWhole === true)
   }
 
   abort(): boolean {
-    if (!this.settled) this.settle({ closes: true })
+    if (!this.settled) this.settle()
     return this.sent
   }
 
-  abstract resume(): void
+  resume(): void {
+    if (this.settled || !this.#paused) return
+    this.#paused = false
+    this.progress()
+    this.resumeAnswer()
+  }
 
-  /** Gives up the connection: closes it, or keeps it for the next request. */
-  protected abstract leave(closes: boolean): void
+  onReady(connection: Connection): void {
+    this.connection = connection
+    this.progress()
+    this.send(connection)
+  }
 
-  protected abstract connectionFacts(): Pick<FailedAttempt, 'reusedConnection' | 'answerBegun'>
+  /** Called at each tick, with the time on the pool's clock. */
+  onTick(nowMs: number): void {
+    const { responseTimeoutMs } = this.job
+    if (this.settled || this.#paused) return
+    if (nowMs - this.#progressMs < responseTimeoutMs + clockTickMs) return
+    // The backend waits for the client's body, whose time the public listener limits.
+    if (this.sent && !this.hasAnswer && this.body?.waitsForClient) return this.progress()
+    const limit = `within ${responseTimeoutMs} ms (upstream.timeouts.response or the route's)`
+    if (this.sent)
+      this.fail('response_timeout', `no ${this.hasAnswer ? 'more of the ' : ''}answer ${limit}`)
+    else this.fail('connect_timeout', `no connection ${limit}`)
+  }
+
+  /** The connection was lost, or none could be made. */
+  onLost(error: Error): void {
+    this.onError(error)
+  }
 
   onError(error: Error): void {
     if (this.settled) return
-    const cause = errorText(error)
+    const code = errorCode(error)
+    const cause = inWords(
+      error.message.includes(code) ? error.message : `${code}: ${error.message}`,
+    )
     if (isTlsRefusal(cause)) this.fail('unreachable', cause, 'connecting')
-    else this.fail(backendFailureKind(backendErrorCode(error), this.sent), cause)
+    else this.fail(backendFailureKind(code, this.sent), cause)
   }
 
-  /** Handles the end of the response timeout; returns whether the attempt has failed. */
-  protected isOverdue(hasAnswer: boolean): boolean {
-    // The backend waits for the client's body, whose time the public listener limits.
-    if (this.sent && !hasAnswer && this.body?.waitsForClient) return false
-    const limit = `within ${this.job.responseTimeoutMs} ms (upstream.timeouts.response or the route's)`
-    if (this.sent)
-      this.fail('response_timeout', `no ${hasAnswer ? 'more of the ' : ''}answer ${limit}`)
-    else this.fail('connect_timeout', `no connection ${limit}`)
-    return true
+  /** The answer has ended; the connection is already free, reused or closed. */
+  onAnswerEnd(): void {
+    this.connection = undefined
+    this.settle()
+    this.sink.end()
+  }
+
+  onHead(status: number, headers: string[]): void {
+    this.progress()
+    const cause = unusableAnswer(status, headers)
+    if (cause !== undefined) return this.fail('broken', cause)
+    this.hasAnswer = true
+    this.sink.head(status, headers)
+  }
+
+  onPiece(piece: Buffer): void {
+    this.progress()
+    if (this.sink.data(piece) || this.settled) return
+    // The backend's time-out pauses while the client reads slowly.
+    this.#paused = true
+    this.pauseAnswer()
+  }
+
+  protected progress(): void {
+    this.#progressMs = this.pool.clock.nowMs
   }
 
   protected fail(
@@ -60,15 +132,29 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> implements
     phase: FailedAttempt['phase'] = this.sent ? 'sent' : 'connecting',
   ): void {
     if (this.settled) return
-    const facts = this.connectionFacts()
-    const bodyTouched = this.body?.touched ?? false
-    this.settle({ closes: true })
-    this.sink.fail({ kind, cause, phase, bodyTouched, ...facts })
+    const failed = {
+      kind,
+      cause,
+      phase,
+      bodyTouched: this.body !== undefined,
+      reusedConnection: this.connection !== undefined && this.connection.life.uses > 1,
+      answerBegun: this.connection?.answerBegun ?? false,
+    }
+    if (isStale(failed)) this.pool.onStale()
+    this.settle()
+    this.sink.fail(failed)
   }
 
-  protected settle({ closes }: { closes: boolean }): void {
+  /** Gives up the connection, if it still has one. The pool drops a settled attempt that waits for one. */
+  protected settle(): void {
     this.settled = true
-    this.leave(closes)
+    this.connection?.close()
+    this.connection = undefined
     this.body?.destroy()
   }
+}
+
+/** Returns the error's code, or its name if it has none. */
+export function errorCode(error: Error): string {
+  return 'code' in error && typeof error.code === 'string' ? error.code : error.name
 }

@@ -19,7 +19,7 @@ const overdue: BackendFailure = {
 export interface Forwarder {
   readonly balancer: Balancer
   readonly retries: Retries
-  readonly engine: Engine
+  readonly engine: Pick<Engine, 'send' | 'close'>
 }
 
 /**

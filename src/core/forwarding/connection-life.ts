@@ -1,8 +1,7 @@
 /**
- * Decides for both engines how long a connection to a backend is used, and when it rests. A surplus answer would be taken for
+ * Decides how long a connection to a backend is used, and when it rests. A surplus answer would be taken for
  * that of the next request, and each later answer for the one after: its bytes can be recognized only while no request is under way.
  */
-import type { Backend } from '../backends/backend.ts'
 import type { EngineOptions } from './engine.ts'
 
 /** A connection that is never idle rests once per interval. */
@@ -23,7 +22,7 @@ const REST_AGAIN_MS = 100
 /** The connections to one backend share their limits and what their answers showed. */
 export class Rests {
   readonly options: EngineOptions
-  readonly #backend: Backend
+  readonly #onSurplus: () => void
   /** Time of the last surplus answer: each connection that has not rested since then rests. */
   alarmMs = -Infinity
   // The next three values belong to the current second, and the fourth to the second before it.
@@ -32,16 +31,16 @@ export class Rests {
   #fastestMs = Infinity
   #fastestBeforeMs = 0
 
-  constructor(backend: Backend, options: EngineOptions) {
-    this.#backend = backend
+  constructor(options: EngineOptions, onSurplus: () => void) {
     this.options = options
+    this.#onSurplus = onSurplus
   }
 
   /** Surplus bytes came; their connection is closed. */
   surplus(nowMs = performance.now()): void {
     // A backend that always sends surplus bytes must not keep all its connections at rest.
     if (nowMs - this.alarmMs >= REST_EVERY_MS) this.alarmMs = nowMs
-    this.options.onSurplus(this.#backend)
+    this.#onSurplus()
   }
 
   /** Reports an answer faster than all others of this second and the previous one: it may belong to an earlier request. */
@@ -75,8 +74,6 @@ export class ConnectionLife {
   uses = 0
   /** Time at which its last answer ended. */
   freeSinceMs: number
-  /** No further request may use the connection. */
-  isLast = false
   #startedMs = 0
   /** Time to the slowest answer since the last rest. */
   #slowestMs = 0
@@ -106,8 +103,7 @@ export class ConnectionLife {
   /** The answer has ended. Returns how many ms the connection rests; Infinity: it must be closed at once. */
   end(nowMs = performance.now()): number {
     this.freeSinceMs = nowMs
-    if (this.isLast || this.uses >= this.#rests.options.connectionUses || nowMs >= this.retiresMs)
-      return Infinity
+    if (this.uses >= this.#rests.options.connectionUses || nowMs >= this.retiresMs) return Infinity
     if (nowMs < this.#dueMs && this.#restedMs >= this.#rests.alarmMs) return 0
     return this.#restMs <= MAX_REST_MS ? Math.ceil(this.#restMs) : MIN_REST_MS
   }

@@ -1,9 +1,13 @@
-/** The interface of the engines that send a request to a backend, and what they share: options, limits on answers, the reading of errors. */
+/** Engines send a request to a backend: what they are given, whom they report to, and the pools of connections that all of them have. */
 import type { Readable } from 'node:stream'
 import type { Backend } from '../backends/backend.ts'
+import type { Balancer } from '../backends/balancer.ts'
+import { CoarseClock } from '../backends/coarse-clock.ts'
 import type { Config } from '../../config/config.ts'
 import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
-import { inWords } from '../rules/tls-faults.ts'
+import type { Attempt } from './attempt.ts'
+import { Rests } from './connection-life.ts'
+import { ConnectionPool } from './pool.ts'
 
 /** Receives the result of one attempt. The last call is exactly one of end and fail; head comes at most once before. */
 export interface AttemptSink {
@@ -48,43 +52,53 @@ export interface ForwardHandle {
   resume(): void
 }
 
-/** Sends one request to one given backend; chooses no backend and repeats nothing. */
-export interface Engine {
-  /** Never throws; the sink is called only after this call has returned. The handle's abort() reports on this attempt. */
-  send(backend: Backend, job: ForwardJob, sink: AttemptSink): ForwardHandle
-  /** Closes all connections; called when no request is under way. */
-  close(): void
-}
-
 /**
  * connections: limit per backend; a request that gets no connection within its response timeout fails as connect_timeout.
  * connectionUses, connectionAgeMs: a connection that has reached either limit is closed at the end of its answer.
  */
-export interface EngineOptions extends Pick<
+export type EngineOptions = Pick<
   Config['upstream'],
   'connections' | 'connectionUses' | 'connectionAgeMs' | 'timeouts'
-> {
-  /** A connection was closed because the backend sent bytes that no request had asked for. */
-  readonly onSurplus: (backend: Backend) => void
-}
+>
+
+/** Notes that a connection was closed because the backend sent bytes that no request had asked for. */
+export type SurplusObserver = Pick<Balancer, 'surplus'>
 
 /** Longest head of an answer, and longest trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
 
-/** Returns the error's code, or its name if it has none. */
-export function backendErrorCode(error: Error): string {
-  return 'code' in error && typeof error.code === 'string' ? error.code : error.name
-}
+/** Sends one request to one given backend; chooses no backend and repeats nothing. */
+export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
+  readonly #options: EngineOptions
+  readonly #observer: SurplusObserver
+  readonly #pools = new Map<Backend, ConnectionPool>()
+  readonly #clock = new CoarseClock((nowMs) =>
+    Array.from(this.#pools.values(), (pool) => pool.tick(nowMs)).includes(true),
+  )
 
-/** Describes an error for the log by code and message, never by the request's content. */
-export function errorText(error: Error): string {
-  const code = backendErrorCode(error)
-  const text = error.message.includes(code) ? error.message : `${code}: ${error.message}`
-  return inWords(text)
-}
+  constructor(options: EngineOptions, observer: SurplusObserver) {
+    this.#options = options
+    this.#observer = observer
+  }
 
-/** Copies the flat header fields and adds the backend's Host if there is none. */
-export function withHost(headers: readonly string[], { hostHeader }: Backend): string[] {
-  const hasHost = headers.some((name, at) => at % 2 === 0 && name.toLowerCase() === 'host')
-  return hasHost ? [...headers] : ['Host', hostHeader, ...headers]
+  /** Never throws; the sink is called only after this call has returned. The handle's abort() reports on this attempt. */
+  send(backend: Backend, job: ForwardJob, sink: Sink): ForwardHandle {
+    let pool = this.#pools.get(backend)
+    if (pool === undefined) {
+      const rests = new Rests(this.#options, () => this.#observer.surplus(backend))
+      pool = new ConnectionPool(backend, this.#options, rests, this.#clock)
+      this.#pools.set(backend, pool)
+    }
+    const attempt = this.attempt(job, sink, pool)
+    pool.take(attempt)
+    return attempt
+  }
+
+  /** Closes all connections; called when no request is under way. */
+  close(): void {
+    for (const pool of this.#pools.values()) pool.closeAll()
+    this.#clock.stop()
+  }
+
+  protected abstract attempt(job: ForwardJob, sink: Sink, pool: ConnectionPool): Attempt<Sink>
 }

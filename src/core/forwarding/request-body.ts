@@ -8,17 +8,13 @@ import type { ForwardJob, ReceivedBody } from './engine.ts'
  * only leaves the rest unread. It fails with one of ownFailureCodes when the limit is passed or the client leaves before the end.
  */
 export class RequestBody extends Transform {
-  /** Bytes beyond the received ones are read: the body cannot be sent from its start again. */
-  touched = false
   readonly #client: Readable
   readonly #limitBytes: number
   #seenBytes = 0
 
-  /** held: the stream reads nothing from the client before release(). */
   constructor(
     client: Readable,
     { received, bodyLimitBytes }: Pick<ForwardJob, 'received' | 'bodyLimitBytes'>,
-    held = false,
   ) {
     super()
     this.#client = client
@@ -26,25 +22,20 @@ export class RequestBody extends Transform {
     // Engines stop listening once they are done with a stream; a late error must not end the process.
     this.on('error', () => {})
     if (received !== undefined) this.write(received.bytes)
-    if (received?.isWhole === true) this.end()
-    else if (!held) this.release()
-  }
-
-  /** The stream waits for the client to send more. */
-  get waitsForClient(): boolean {
-    return !this.writableEnded && this.writableLength + this.readableLength === 0
-  }
-
-  release(): void {
-    if (this.writableEnded) return
-    this.touched = true
-    const client = this.#client
-    if (client.destroyed && !client.readableEnded) return this.#onClose()
+    if (client.destroyed && !client.readableEnded) {
+      this.#onClose()
+      return
+    }
     // The error listener stays: one may still come, and an error without a listener ends the process.
     client
       .on('error', () => {})
       .on('close', this.#onClose)
       .pipe(this)
+  }
+
+  /** The stream waits for the client to send more. */
+  get waitsForClient(): boolean {
+    return !this.writableEnded && this.writableLength + this.readableLength === 0
   }
 
   override _transform(chunk: Buffer, _encoding: string, done: (error: Error | null) => void): void {

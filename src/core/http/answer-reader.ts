@@ -11,7 +11,6 @@ export interface AnswerHead extends BodyFraming {
   readonly headers: string[]
   /** The connection may carry another request once the body has ended. */
   readonly persists: boolean
-  /** The idle time that the backend's Keep-Alive field announces; undefined: it announces none. */
   readonly keepAliveSeconds: number | undefined
 }
 
@@ -82,15 +81,13 @@ function readAnswerHead(text: string): AnswerHead | Refusal {
   const announcesBody = coding !== undefined || Number(length ?? 0) > 0
   // A body ends with its connection; where there may be none, the backend may still send it as if it were the next answer.
   const mayPersist = hasBody ? (coding ?? length) !== undefined : !announcesBody
-  const keepAlive = fieldOf(headers, 'keep-alive')
-  const hint = keepAlive === undefined ? undefined : /timeout=(\d{1,9})/i.exec(keepAlive)?.[1]
   return {
     status,
     headers,
     body: !hasBody ? 'none' : coding === undefined ? 'length' : 'chunked',
     bodyBytes: hasBody && coding === undefined ? Number(length ?? Infinity) : 0,
     persists: mayPersist && persists(fieldOf(headers, 'connection'), version),
-    keepAliveSeconds: hint === undefined ? undefined : Number(hint),
+    keepAliveSeconds: keepAliveHint(headers),
   }
 }
 
@@ -99,4 +96,11 @@ const answerSyntax: Syntax<AnswerHead> = {
   beginning: /^(?:H(?:T(?:T(?:P(?:\/(?:1(?:\..*)?)?)?)?)?)?)?$/s,
   mayFollowEmptyLine: false,
   longLine: malformed('a status line that is too long'),
+}
+
+/** The idle time that the backend's Keep-Alive field announces; undefined: it announces none. */
+export function keepAliveHint(headers: readonly string[]): number | undefined {
+  const keepAlive = fieldOf(headers, 'keep-alive')
+  const hint = keepAlive === undefined ? undefined : /timeout=(\d{1,9})/i.exec(keepAlive)?.[1]
+  return hint === undefined ? undefined : Number(hint)
 }

@@ -10,68 +10,16 @@ import type { TLSSocket } from 'node:tls'
 import { getSystemErrorName } from 'node:util'
 import type { ListenAddress } from '../../config/config.ts'
 
-export interface AgentRests {
-  /** Returns the rest of a connection in ms; Infinity: the connection is closed. */
-  restMs(socket: net.Socket): number
-  /** Decides after a rest; false closes the connection. */
-  mayGoOn(socket: net.Socket): boolean
-  /** Bytes came on a connection without a request; it is closed. */
-  onSurplus(): void
-}
-
 /**
- * Makes the agent free a connection only after `restMs` and a whole turn of the event loop without bytes: by default the next
- * request gets the connection in the very call that ends the answer.
- * Ever since: an agent emits its own event 'free' for a connection without a request, with the last request in `_httpMessage`
- * unless the connection is new. Until then it counts the connection as taken, forgets it if it closes, and does not listen for
- * its errors. Before Node 26 nothing reads a free connection.
+ * Makes a request use a connection that is there already. Ever since: http asks the agent of a request for its connection by
+ * `addRequest`. When the answer has ended it leaves a connection that it would keep without any listener of its own.
  */
-export function restBetweenRequests(agent: Agent, rests: AgentRests): void {
-  const readBytes = new WeakMap<net.Socket, number>()
-  const end = function (this: net.Socket): void {
-    this.destroy()
+export function agentOf(socket: net.Socket, onRequest: (request: ClientRequest) => void): Agent {
+  const addRequest = (request: ClientRequest): void => {
+    onRequest(request)
+    request.onSocket(socket)
   }
-  // Node 26 itself may have read the bytes.
-  const onClose = function (this: net.Socket): void {
-    if (this.bytesRead > (readBytes.get(this) ?? Infinity)) rests.onSurplus()
-  }
-  const guard = (socket: net.Socket): void => {
-    readBytes.set(socket, socket.bytesRead)
-    socket.on('data', end).on('error', end).on('close', onClose)
-  }
-  const release = (socket: net.Socket): void =>
-    void socket.off('data', end).off('error', end).off('close', onClose)
-
-  const emit = agent.emit.bind(agent)
-  agent.emit = (event: string | symbol, ...args: unknown[]) => {
-    const socket = args[0] as net.Socket & { readonly _httpMessage?: unknown }
-    if (event !== 'free' || socket.destroyed || !socket._httpMessage) return emit(event, ...args)
-    guard(socket)
-    const free = (): void => {
-      if (socket.destroyed) return
-      release(socket)
-      emit(event, ...args)
-    }
-    const rest = rests.restMs(socket)
-    if (rest === Infinity) socket.destroy()
-    else if (rest === 0) setImmediate(setImmediate, free)
-    else
-      setTimeout(() => {
-        if (rests.mayGoOn(socket)) setImmediate(setImmediate, free)
-        else socket.destroy()
-      }, rest)
-    return true
-  }
-  const keepSocketAlive = agent.keepSocketAlive.bind(agent)
-  agent.keepSocketAlive = (socket) => {
-    guard(socket as net.Socket)
-    return keepSocketAlive(socket)
-  }
-  const reuseSocket = agent.reuseSocket.bind(agent)
-  agent.reuseSocket = (socket, request) => {
-    release(socket as net.Socket)
-    reuseSocket(socket, request)
-  }
+  return { keepAlive: true, addRequest } as unknown as Agent
 }
 
 /** Reports whether a second answer came with the first. Ever since: http then destroys the connection without an event, and emits the first answer's end afterwards. */

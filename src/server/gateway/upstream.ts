@@ -5,9 +5,9 @@ import { Balancer } from '../../core/backends/balancer.ts'
 import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
 import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
 import type { Config } from '../../config/config.ts'
-import { createDirectEngine } from '../../core/forwarding/direct/engine.ts'
+import { DirectEngine } from '../../core/forwarding/direct.ts'
 import type { Engine } from '../../core/forwarding/engine.ts'
-import { createHttpProxyEngine } from '../../core/forwarding/http-proxy-3/engine.ts'
+import { HttpProxyEngine } from '../../core/forwarding/http-proxy-3.ts'
 import { Retries } from '../../core/forwarding/retries.ts'
 import { UpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
@@ -15,7 +15,7 @@ import type { OwnEnd } from '../../core/rules/websocket.ts'
 import type { Log } from '../../core/record/log.ts'
 import { readBackendTls } from './tls-files.ts'
 
-const engines = { direct: createDirectEngine, 'http-proxy-3': createHttpProxyEngine }
+const engines = { direct: DirectEngine, 'http-proxy-3': HttpProxyEngine }
 
 /** All settings of an Upstream, the content of its files included. */
 type Settings = ReturnType<typeof readSettings>
@@ -53,11 +53,8 @@ export class Upstream {
     const { balancer } = this
     this.probe = createBackendProbe(balancer, upstream)
     this.retries = new Retries(upstream)
-    this.engine = engines[upstream.engine]({
-      ...upstream,
-      onSurplus: (backend) => balancer.surplus(backend),
-    })
-    this.upgrades = new UpgradeEngine(upstream, tunnelIdleMs)
+    this.engine = new engines[upstream.engine](upstream, balancer)
+    this.upgrades = new UpgradeEngine(upstream, balancer, tunnelIdleMs)
   }
 
   /** Resolves when its backends without a known state were checked, or their time to answer is up; never rejects. */

@@ -2,8 +2,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Outcome } from '../../../src/core/backends/backend.ts'
-import { Forwarding } from '../../../src/core/forwarding/attempts.ts'
-import type { AttemptSink, Engine, ForwardJob } from '../../../src/core/forwarding/engine.ts'
+import { Forwarding, type Forwarder } from '../../../src/core/forwarding/attempts.ts'
+import type { AttemptSink, ForwardJob } from '../../../src/core/forwarding/engine.ts'
 import type { BackendFailure, FailedAttempt } from '../../../src/core/rules/backend-failure.ts'
 import { jobWith } from '../../contract/forwarding.ts'
 import { balancerOf, retriesOf } from '../../support/balancer.ts'
@@ -52,7 +52,7 @@ function start(
     report(backend, outcome, sender)
   }
   let tried = ''
-  const engine: Engine = {
+  const engine: Forwarder['engine'] = {
     send: ({ host }, _job, sink) => {
       tried += host
       const step = steps.shift()

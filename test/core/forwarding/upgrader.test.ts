@@ -86,7 +86,8 @@ async function startFront(
   const balancer = balancerOf([url].flat())
   const engine = { send: () => expect.unreachable(), close: () => {} }
   const timeouts = { connectMs: 2_000, responseMs, idleMs: 10_000 }
-  const upgrades = new UpgradeEngine({ timeouts }, tunnelIdleMs)
+  const limits = { connections: 8, connectionUses: 1_000_000, connectionAgeMs: 600_000 }
+  const upgrades = new UpgradeEngine({ timeouts, ...limits }, balancer, tunnelIdleMs)
   const settings = { upstream: { host: 'preserve', timeouts } } as Carrier['settings']
   const carrier = { balancer, retries: retriesOf(balancer), engine, upgrades, settings }
   const passages: Passage[] = []

@@ -2,12 +2,12 @@
  * The pool holds a limited number of connections to one backend. A connection rests for a turn of the event loop after each
  * answer, and sometimes longer: an unannounced close or surplus bytes then show before the next request.
  */
-import type { Backend } from '../../backends/backend.ts'
-import { ConnectionLife, Rests } from '../connection-life.ts'
-import type { EngineOptions } from '../engine.ts'
-import { clockTickMs, type CoarseClock } from '../../backends/coarse-clock.ts'
-import { fault, Http1Connection } from './connection.ts'
-import type { Http1Exchange } from './engine.ts'
+import type { Backend } from '../backends/backend.ts'
+import { clockTickMs, type CoarseClock } from '../backends/coarse-clock.ts'
+import type { Attempt } from './attempt.ts'
+import { fault, type Connection } from './connection.ts'
+import type { Rests } from './connection-life.ts'
+import type { EngineOptions } from './engine.ts'
 
 /** Idle connections are closed this much earlier than the backend announced. */
 const KEEP_ALIVE_MARGIN_MS = 1_000
@@ -18,35 +18,35 @@ const NO_REPEAT_MS = 1_000
 /** A connection free for this long is preferred. A request that cannot be repeated takes a younger one only where no more may be opened. */
 const TRUSTED_AFTER_MS = 10
 
-export class Http1Pool {
+export class ConnectionPool {
   readonly backend: Backend
   /** The last TLS session, which new connections resume. */
   session: Buffer | undefined
   readonly clock: CoarseClock
   readonly #options: EngineOptions
   readonly rests: Rests
-  readonly #open: Http1Connection[] = []
+  readonly #open: Connection[] = []
   /** Connections that have rested, in the order in which their rests ended. */
-  readonly #idle: Http1Connection[] = []
-  #waiting: Http1Exchange[] = []
+  readonly #idle: Connection[] = []
+  #waiting: Attempt[] = []
   /** Connections taken in this turn of the event loop. */
-  #taken: Http1Connection[] = []
-  #freed: Http1Connection[] = []
+  #taken: Connection[] = []
+  #freed: Connection[] = []
   /** Connections that became free in the previous turn. */
-  #resting: Http1Connection[] = []
+  #resting: Connection[] = []
   #turnDue = false
   /** The time on the clock until which no request counts on being repeated. */
   #noRepeatUntilMs = 0
 
-  constructor(backend: Backend, options: EngineOptions, clock: CoarseClock) {
+  constructor(backend: Backend, options: EngineOptions, rests: Rests, clock: CoarseClock) {
     this.backend = backend
     this.#options = options
-    this.rests = new Rests(backend, options)
+    this.rests = rests
     this.clock = clock
   }
 
-  /** Gives the exchange a connection: its onReady follows in a later turn, or its onError when no connection can be made. */
-  take(waiting: Http1Exchange): void {
+  /** Gives the attempt a connection: its onReady follows in a later turn, or its onError when no connection can be made. */
+  take(waiting: Attempt): void {
     const mayRepeat = waiting.mayRepeat && this.clock.nowMs >= this.#noRepeatUntilMs
     const idle = this.#takeIdle(mayRepeat)
     if (idle !== undefined) {
@@ -57,14 +57,14 @@ export class Http1Pool {
     else this.#waiting.push(waiting)
   }
 
-  onConnected(connection: Http1Connection): void {
+  onConnected(connection: Connection): void {
     const waiting = connection.user
     if (waiting !== undefined && !waiting.settled) return connection.start(waiting)
     connection.user = undefined
     this.onFree(connection)
   }
 
-  onFree(connection: Http1Connection): void {
+  onFree(connection: Connection): void {
     const { life, keepAliveSeconds = Infinity } = connection
     const nowMs = performance.now()
     const restMs = life.end(nowMs)
@@ -76,13 +76,13 @@ export class Http1Pool {
     else setTimeout(() => this.#onRested(connection), restMs)
   }
 
-  #onRested(connection: Http1Connection): void {
+  #onRested(connection: Connection): void {
     if (connection.closed) return
     if (connection.life.rested()) this.#restTurn(connection)
     else connection.close()
   }
 
-  #restTurn(connection: Http1Connection): void {
+  #restTurn(connection: Connection): void {
     this.#freed.push(connection)
     this.#actSoon()
   }
@@ -92,7 +92,7 @@ export class Http1Pool {
     this.#noRepeatUntilMs = this.clock.nowMs + NO_REPEAT_MS
   }
 
-  onClosed(connection: Http1Connection): void {
+  onClosed(connection: Connection): void {
     remove(this.#open, connection)
     for (const free of [this.#idle, this.#resting, this.#freed]) remove(free, connection)
     const next = this.#nextWaiting()
@@ -118,8 +118,8 @@ export class Http1Pool {
     for (const connection of this.#open.slice()) connection.close()
   }
 
-  #connect(waiting: Http1Exchange): void {
-    const connection = new Http1Connection(this, new ConnectionLife(this.rests))
+  #connect(waiting: Attempt): void {
+    const connection = waiting.connect()
     connection.user = waiting
     connection.deadlineMs = this.clock.nowMs + this.#options.timeouts.connectMs + clockTickMs
     this.#open.push(connection)
@@ -132,7 +132,7 @@ export class Http1Pool {
     return !mayRepeat || this.#freed.length + this.#resting.length <= this.#waiting.length
   }
 
-  #takeIdle(mayRepeat: boolean): Http1Connection | undefined {
+  #takeIdle(mayRepeat: boolean): Connection | undefined {
     const idle = this.#idle
     const longestFree = idle[0]
     if (longestFree === undefined || (mayRepeat && idle.length === 1)) return idle.pop()
@@ -165,7 +165,7 @@ export class Http1Pool {
     }
   }
 
-  /** Starts exchanges on the taken connections that are still open: surplus bytes or an end have shown by now. */
+  /** Starts attempts on the taken connections that are still open: surplus bytes or an end have shown by now. */
   #startTaken(): void {
     const taken = this.#taken
     if (taken.length === 0) return
@@ -181,7 +181,7 @@ export class Http1Pool {
     }
   }
 
-  #nextWaiting(): Http1Exchange | undefined {
+  #nextWaiting(): Attempt | undefined {
     for (;;) {
       const next = this.#waiting.shift()
       if (next === undefined || !next.settled) return next
@@ -189,7 +189,7 @@ export class Http1Pool {
   }
 }
 
-const endTurn = (pool: Http1Pool): void => pool.endTurn()
+const endTurn = (pool: ConnectionPool): void => pool.endTurn()
 
 function remove<Item>(items: Item[], item: Item): void {
   const at = items.lastIndexOf(item)

@@ -1,0 +1,217 @@
+/** The direct engine forwards with its own HTTP/1.1 client, at the least cost per request. */
+import type { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
+import { AnswerReader } from '../http/answer-reader.ts'
+import { END, FAULT, HEAD, MORE } from '../http/message-reader.ts'
+import { requestHead, type WrittenHead } from '../http/request-head.ts'
+import { Attempt } from './attempt.ts'
+import { Connection, fault } from './connection.ts'
+import {
+  Engine,
+  maxAnswerHeadBytes,
+  type AttemptSink,
+  type ForwardJob,
+  type ReceivedBody,
+} from './engine.ts'
+import type { ConnectionPool } from './pool.ts'
+import { RequestBody } from './request-body.ts'
+
+export class DirectEngine extends Engine {
+  protected attempt(job: ForwardJob, sink: AttemptSink, pool: ConnectionPool): Attempt {
+    return new DirectAttempt(job, sink, pool)
+  }
+}
+
+/** Plain connections share one buffer: each read is parsed or copied before the callback returns. */
+const readBytes = 64 * 1024
+const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
+/** Bytes of an answer read in one turn of the event loop: libuv would read up to 32 times, and a few large answers would delay all others. */
+const TURN_BYTES = readBytes
+
+/** Reads the answers itself. */
+class DirectConnection extends Connection<DirectAttempt> {
+  readonly #reader = new AnswerReader(maxAnswerHeadBytes)
+  #paused = false
+  /** Bytes read since the connection last yielded. */
+  #readBytes = 0
+
+  constructor(pool: ConnectionPool) {
+    super(pool, sharedBuffer)
+    this.socket.on('drain', () => this.user?.onDrain())
+  }
+
+  override start(user: DirectAttempt): void {
+    this.#reader.isToHead = user.job.method === 'HEAD'
+    super.start(user)
+  }
+
+  get keepAliveSeconds(): number | undefined {
+    return this.#reader.head?.keepAliveSeconds
+  }
+
+  pause(): void {
+    this.#paused = true
+    this.socket.pause()
+  }
+
+  resume(): void {
+    this.#paused = false
+    this.#parse()
+    // The bytes that were kept may have caused another pause.
+    if (!this.#paused && !this.closed) this.socket.resume()
+  }
+
+  override close(): void {
+    this.#reader.stop()
+    super.close()
+  }
+
+  protected override onEnd(): void {
+    if (this.#reader.endsWithConnection) this.#finish()
+    else if (this.connected) this.#break('the connection ended before the answer')
+  }
+
+  protected onBytes(bytes: Buffer, length: number): void {
+    // The buffer is shared, and a piece of the answer may be kept.
+    const copy = Buffer.allocUnsafe(length)
+    copy.set(bytes.subarray(0, length))
+    this.#reader.add(copy)
+    this.#parse()
+    this.#readBytes += length
+    if (this.#readBytes >= TURN_BYTES) this.#yield()
+  }
+
+  /** Passes on what has come, as far as it is wanted. */
+  #parse(): void {
+    const reader = this.#reader
+    // An end that has come frees the connection, however slowly its last piece is taken.
+    while (this.user !== undefined && (!this.#paused || reader.isAtEnd)) {
+      switch (reader.next()) {
+        case MORE:
+          return
+        case FAULT:
+          return this.#break(reader.fault.cause ?? 'not HTTP/1.1')
+        case HEAD:
+          if (reader.head !== undefined) this.user.onHead(reader.head.status, reader.head.headers)
+          break
+        case END:
+          return this.#finish()
+        default:
+          this.user.onPiece(reader.piece)
+      }
+    }
+  }
+
+  #finish(): void {
+    const { user } = this
+    if (user === undefined) return
+    const { heldBytes, persists } = this.#reader
+    if (heldBytes > 0) this.closeForSurplus()
+    else this.release(!persists || !user.wholeSent)
+    // The connection's end and surplus bytes show only while it is read.
+    if (this.#paused && !this.closed) this.resume()
+    user.onAnswerEnd()
+  }
+
+  #break(cause: string): void {
+    this.lose(fault('HPE_BROKEN', cause))
+  }
+
+  /** The rest of the answer is read in the next turn. */
+  #yield(): void {
+    this.#readBytes = 0
+    // A free connection is always read: its end must show before it is used again.
+    if (this.user === undefined || this.#paused) return
+    this.socket.pause()
+    setImmediate(() => {
+      if (!this.#paused && !this.closed) this.socket.resume()
+    })
+  }
+}
+
+/** Writes one request, and passes its answer to the pipeline. */
+class DirectAttempt extends Attempt {
+  declare protected connection: DirectConnection | undefined
+  /** The request has been written completely. */
+  wholeSent = false
+
+  connect(): DirectConnection {
+    return new DirectConnection(this.pool)
+  }
+
+  onDrain(): void {
+    this.progress()
+    this.body?.resume()
+  }
+
+  protected pauseAnswer(): void {
+    this.connection?.pause()
+  }
+
+  protected resumeAnswer(): void {
+    this.connection?.resume()
+  }
+
+  protected send({ socket }: DirectConnection): void {
+    const { job } = this
+    const head = requestHead(job, this.pool.backend.hostHeader)
+    if (head === undefined) return this.fail('broken', 'a request that cannot be written')
+    this.sent = true
+    if (job.received?.isWhole === true) return this.#sendWhole(socket, head, job.received)
+    if (job.body !== undefined) return this.#sendWithBody(socket, head, job.body)
+    this.wholeSent = true
+    socket.write(head.text, 'latin1')
+  }
+
+  /** Exactly the declared number of bytes goes out: any other number would corrupt the next request. */
+  #sendWithBody(socket: Socket, { text, bodyBytes }: WrittenHead, client: Readable): void {
+    const body = new RequestBody(client, this.job)
+    this.body = body
+    let missingBytes = bodyBytes ?? Infinity
+    // The available part of the body goes out together with the head.
+    socket.cork()
+    queueMicrotask(() => socket.uncork())
+    socket.write(text, 'latin1')
+    body.on('data', (chunk: Buffer) => {
+      if (this.settled || chunk.length === 0) return
+      this.progress()
+      missingBytes -= chunk.length
+      if (missingBytes < 0) return this.#mismatch()
+      const keepsUp = bodyBytes === undefined ? writeChunk(socket, chunk) : socket.write(chunk)
+      if (!keepsUp) body.pause()
+    })
+    body.once('end', () => {
+      if (this.settled) return
+      if (bodyBytes !== undefined && missingBytes > 0) return this.#mismatch()
+      this.wholeSent = true
+      if (bodyBytes === undefined) socket.write('0\r\n\r\n', 'latin1')
+    })
+    body.once('error', (error) => this.onError(error))
+  }
+
+  #sendWhole(socket: Socket, { text, bodyBytes }: WrittenHead, { bytes }: ReceivedBody): void {
+    if (bodyBytes !== undefined && bodyBytes !== bytes.length) return this.#mismatch()
+    socket.cork()
+    socket.write(text, 'latin1')
+    if (bodyBytes !== undefined) socket.write(bytes)
+    else {
+      if (bytes.length > 0) writeChunk(socket, bytes)
+      socket.write('0\r\n\r\n', 'latin1')
+    }
+    this.wholeSent = true
+    socket.uncork()
+  }
+
+  #mismatch(): void {
+    this.fail('broken', 'a body of another length than its Content-Length')
+  }
+}
+
+function writeChunk(socket: Socket, chunk: Buffer): boolean {
+  socket.cork()
+  socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
+  socket.write(chunk)
+  const keepsUp = socket.write('\r\n', 'latin1')
+  socket.uncork()
+  return keepsUp
+}

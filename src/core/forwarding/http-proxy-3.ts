@@ -1,0 +1,174 @@
+/** The http-proxy-3 engine behaves like the direct one, with Node's own HTTP client. It restricts http-proxy-3 to making the request, whose content it decides nothing about. */
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Stream } from 'node:stream'
+import { createProxyServer } from 'http-proxy-3'
+import type { Backend } from '../backends/backend.ts'
+import { keepAliveHint } from '../http/answer-reader.ts'
+import { agentOf, wasAnsweredTwice } from '../http/node-internals.ts'
+import { methodsThatExpectContent } from '../http/request-head.ts'
+import { ambiguousFields, moreMayCome } from '../rules/backend-failure.ts'
+import { Attempt, errorCode } from './attempt.ts'
+import { Connection } from './connection.ts'
+import { Engine, maxAnswerHeadBytes, type AttemptSink, type ForwardJob } from './engine.ts'
+import type { ConnectionPool } from './pool.ts'
+import { RequestBody } from './request-body.ts'
+
+export class HttpProxyEngine extends Engine {
+  protected attempt(job: ForwardJob, sink: AttemptSink, pool: ConnectionPool): Attempt {
+    return new ForwardedRequest(job, sink, pool)
+  }
+}
+
+/** The agent of each request has its connection already, so no target is connected to. */
+const proxy = createProxyServer({ selfHandleResponse: true, target: { host: 'unused', port: 80 } })
+proxy.on('proxyRes', (answer, request) => standIns(request).attempt.onResponse(answer))
+
+/** Takes the place of the client's request and response: http-proxy-3 sees only what it needs, and can change nothing. */
+interface StandIn {
+  readonly attempt: ProxiedAttempt
+  readonly method: string
+  readonly url: string
+  readonly headers: object
+  readonly socket: { readonly destroyed: boolean }
+  on(): void
+}
+
+const standIns = (request: unknown): StandIn => request as StandIn
+
+/** Leaves the answers of its connection to Node's client, which reads the socket as well. */
+class ProxiedConnection extends Connection<ProxiedAttempt> {
+  keepAliveSeconds: number | undefined
+  readonly agent = agentOf(this.socket, (request) => this.user?.onRequest(request))
+
+  protected onBytes(): void {
+    if (this.user?.isComplete) this.closeForSurplus()
+  }
+}
+
+/** A request that http-proxy-3 makes. */
+export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends Attempt<Sink> {
+  declare protected connection: ProxiedConnection | undefined
+  protected answer: IncomingMessage | undefined
+
+  abstract onResponse(answer: IncomingMessage): void
+
+  connect(): ProxiedConnection {
+    return new ProxiedConnection(this.pool)
+  }
+
+  /** The answer has come completely, though it may not be passed on yet. */
+  get isComplete(): boolean {
+    return this.answer?.complete === true
+  }
+
+  /** The request is made; Node's client writes it. */
+  onRequest(_request: ClientRequest): void {
+    this.sent = true
+  }
+
+  protected pauseAnswer(): void {
+    this.answer?.pause()
+  }
+
+  protected resumeAnswer(): void {
+    this.answer?.resume()
+  }
+
+  protected send({ agent }: ProxiedConnection): void {
+    const { method, target } = this.job
+    const socket = { destroyed: false }
+    const standIn: StandIn = { attempt: this, method, url: '/', headers: {}, socket, on: () => {} }
+    const ssl = exactOptions(target, framedHeaders(this.job, this.pool.backend))
+    const onError = (error: Error): void => this.#onRequestError(error)
+    try {
+      proxy.web(standIn as never, standIn as never, { agent, ssl, buffer: this.#body() }, onError)
+    } catch (error) {
+      onError(error as Error)
+    }
+  }
+
+  #body(): Stream {
+    const { body: client, received } = this.job
+    if (client === undefined || received?.isWhole === true)
+      return { pipe: (request: ClientRequest) => request.end(received?.bytes) } as unknown as Stream
+    this.body = new RequestBody(client, this.job)
+    this.body.once('error', (error) => this.onError(error))
+    return this.body.on('data', () => this.progress())
+  }
+
+  /** The request failed; may be called more than once, also after the answer. */
+  #onRequestError(error: Error): void {
+    if (!this.isComplete) return this.onError(error)
+    // Bytes after a complete answer do not affect it.
+    if (errorCode(error).startsWith('HPE_')) this.pool.rests.surplus()
+  }
+}
+
+class ForwardedRequest extends ProxiedAttempt {
+  #request: ClientRequest | undefined
+
+  override onRequest(request: ClientRequest): void {
+    super.onRequest(request)
+    this.#request = request
+  }
+
+  /** Node's client reports the end of the connection itself once an answer has begun. */
+  override onLost(error: Error): void {
+    if (this.answer === undefined) super.onLost(error)
+  }
+
+  onResponse(answer: IncomingMessage): void {
+    if (this.settled) return
+    const { statusCode = 0, rawHeaders } = answer
+    const cause = ambiguousFields(rawHeaders)
+    if (cause !== undefined) return this.fail('broken', cause)
+    this.answer = answer
+    this.onHead(statusCode, rawHeaders)
+    answer.on('data', (chunk: Buffer) => {
+      if (!this.settled) this.onPiece(chunk)
+    })
+    answer.once('end', () => this.#onEnd(answer))
+    answer.once('error', (error) => this.onError(error))
+    answer.once('close', () => this.onError(new Error('the answer was cut off')))
+  }
+
+  #onEnd(answer: IncomingMessage): void {
+    const { connection } = this
+    const request = this.#request
+    if (connection === undefined || request === undefined) return
+    if (!answer.complete) return this.onError(new Error('the answer was cut off'))
+    const { statusCode = 0, rawHeaders } = answer
+    if (!connection.closed && wasAnsweredTwice(request)) this.pool.rests.surplus()
+    connection.keepAliveSeconds = keepAliveHint(rawHeaders)
+    connection.release(
+      connection.socket.destroyed ||
+        !request.shouldKeepAlive ||
+        !request.writableFinished ||
+        moreMayCome(this.job.method, statusCode, rawHeaders),
+    )
+    this.onAnswerEnd()
+  }
+}
+
+/**
+ * http-proxy-3 copies the options of the outgoing request into the `ssl` object. It would re-serialise the path, fold header fields
+ * into an object (losing order, duplicates and an empty query) and change the framing of DELETE and OPTIONS; it cannot overwrite
+ * these two properties.
+ */
+function exactOptions(path: string, headers: string[]): object {
+  const fixed = (value: unknown) => ({ get: () => value, set: () => {}, enumerable: true })
+  return Object.defineProperties(
+    { maxHeaderSize: maxAnswerHeadBytes },
+    { path: fixed(path), headers: fixed(headers) },
+  )
+}
+
+/** Adds Host where there is none, and the framing field, which Node omits when given a flat list: a body must never go out without it (RFC 9112 section 6). */
+function framedHeaders({ method, headers, body }: ForwardJob, { hostHeader }: Backend): string[] {
+  const names = new Set(headers.flatMap((name, at) => (at % 2 === 0 ? [name.toLowerCase()] : [])))
+  const framed = names.has('host') ? [...headers] : ['Host', hostHeader, ...headers]
+  if (names.has('content-length')) return framed
+  if (body !== undefined) framed.push('Transfer-Encoding', 'chunked')
+  else if (methodsThatExpectContent.has(method)) framed.push('Content-Length', '0')
+  return framed
+}
