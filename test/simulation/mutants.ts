@@ -84,7 +84,7 @@ export const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonl
     'load above the limit': { numRuns: 8 },
     storms: { numRuns: 26 },
     outages: { numRuns: 15 },
-    'store lost': { numRuns: 22, seed: 2 },
+    'store lost': { numRuns: 34, seed: 2 },
     'data loss': { numRuns: 33 },
     remaining: { numRuns: 12, seed: 9 },
     workers: { numRuns: 38, seed: 7 },

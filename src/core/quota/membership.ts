@@ -59,19 +59,11 @@ export class Membership {
     return this.#others.length === 0
   }
 
-  /**
-   * Returns the function that computes this process's share of a number of the client's tokens. The remainder of the division
-   * goes to the first processes, in an order that differs by client.
-   */
-  shareOf(client: string): (tokens: number) => number {
-    if (!this.#isKnown) return () => 0
-    const own = rankOf(this.#own, client)
-    const before = this.#others.filter((name) => {
-      const rank = rankOf(name, client)
-      return rank < own || (rank === own && name < this.#own)
-    }).length
-    const processes = this.#others.length + 1
-    return (tokens) => Math.max(0, Math.ceil((tokens - before) / processes))
+  /** Returns this process's share of a number of tokens; what does not divide goes to the first processes. */
+  shareOf(tokens: number): number {
+    if (!this.#isKnown) return 0
+    const before = this.#others.filter((name) => name < this.#own).length
+    return Math.max(0, Math.ceil((tokens - before) / (this.#others.length + 1)))
   }
 
   /** Called when this process admits no more requests. */
@@ -109,14 +101,4 @@ export class Membership {
     this.#others = living.map(([name]) => name)
     this.#isKnown ||= living.every(([, { hasSpoken }]) => hasSpoken)
   }
-}
-
-/** FNV-1a of both names, mixed once more, as the last few letters would not reach every bit. */
-function rankOf(process: string, client: string): number {
-  let hash = 0x811c9dc5
-  for (const text of [process, client])
-    for (let at = 0; at < text.length; at++)
-      hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
-  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d)
-  return (hash ^ (hash >>> 13)) >>> 0
 }

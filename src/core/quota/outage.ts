@@ -80,10 +80,13 @@ export class Outage {
     for (const { window, used, limit } of windows)
       if (used >= limit && nowMs < window.spendUntilMs)
         return lease.refuse(window, limits, nowMs, true)
-    const shareOf = this.#options.membership.shareOf(lease.client)
+    const { membership } = this.#options
     const isWithin = windows.every(({ limit, used, held, taken }) => {
       const charged = used + pending
-      return charged < held || (charged < shareOf(limit) && charged - held < shareOf(limit - taken))
+      if (charged < held) return true
+      return (
+        charged < membership.shareOf(limit) && charged - held < membership.shareOf(limit - taken)
+      )
     })
     return isWithin ? undefined : UNAVAILABLE
   }
