@@ -1,14 +1,12 @@
 /**
- * All code that relies on undocumented behaviour of Node's net, http and http2. Each function names that behaviour, and
+ * All code of `core` that relies on undocumented behaviour of Node's net, http and http2. Each function names that behaviour, and
  * test/core/http/node-internals.test.ts fails with a Node.js that differs. "Ever since" means since 22.19, the oldest supported version.
  */
 import type { Agent, ClientRequest, Server } from 'node:http'
 import type { ServerHttp2Session } from 'node:http2'
-import * as net from 'node:net'
+import type * as net from 'node:net'
 import type { Readable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
-import { getSystemErrorName } from 'node:util'
-import type { ListenAddress } from '../../config/config.ts'
 
 /**
  * Makes a request use a connection that is there already. Ever since: http asks the agent of a request for its connection by
@@ -141,48 +139,4 @@ export function watchPieces(stream: Readable, onPiece: (bytes: number) => void):
     if (chunk !== null) onPiece(chunk.length)
     return push.call(stream, chunk)
   }
-}
-
-/** A bound socket that does not listen in this process. */
-export interface ListenSocket {
-  readonly fd: number
-  /** Closes the socket; must be called at most once. */
-  close(): void
-}
-
-interface BoundHandle {
-  readonly fd: number
-  /** Returns 0 or a negative error number. */
-  getsockname(address: object): number
-  close(): void
-}
-
-// BoundSocket is documented since Node.js 26.4; older versions have the function that node:cluster uses.
-const { BoundSocket, _createServerHandle: createServerHandle } = net as {
-  readonly BoundSocket?: typeof net.BoundSocket
-  readonly _createServerHandle?: (
-    ...binding: [host: string, port: number, family: 4 | 6, fd: -1, flags: number]
-  ) => BoundHandle | number
-}
-const UV_TCP_REUSEPORT = 2
-
-/** Throws Node's error if the address cannot be bound. */
-export function bindSocket({
-  host,
-  port,
-  reusePort,
-}: ListenAddress & { readonly reusePort: boolean }): ListenSocket {
-  if (BoundSocket !== undefined) {
-    const socket = new BoundSocket({ host, port, reusePort })
-    return { fd: socket.fd(), close: () => socket.close() }
-  }
-  if (createServerHandle === undefined)
-    throw new Error('this Node.js cannot bind a socket for workers; write server.workers: 1')
-  const flags = reusePort ? UV_TCP_REUSEPORT : 0
-  const handle = createServerHandle(host, port, net.isIPv6(host) ? 6 : 4, -1, flags)
-  // An address in use shows only at the first call after the bind.
-  const fault = typeof handle === 'number' ? handle : handle.getsockname({})
-  if (typeof handle === 'number' || fault !== 0)
-    throw Object.assign(new Error(`bind ${host}:${port}`), { code: getSystemErrorName(fault) })
-  return { fd: handle.fd, close: () => handle.close() }
 }

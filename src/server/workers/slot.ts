@@ -1,7 +1,6 @@
 /** One slot of the pool: keeps one worker in it, through crashes and rolls. */
-import type { ListenSockets } from '../../core/http/bound-sockets.ts'
-import type { ListenSocket } from '../../core/http/node-internals.ts'
 import type { SupervisionLine } from '../../core/record/log.ts'
+import type { ListenSocket, ListenSockets } from './listen-sockets.ts'
 import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.ts'
 
 export interface SlotOptions {
