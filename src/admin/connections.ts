@@ -1,8 +1,8 @@
 /** Connections of the admin listener: how they are accepted, and how many there may be. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import { createServer as createListener, type Socket } from 'node:net'
-import { createServer as createTlsServer, TLSSocket } from 'node:tls'
-import { feed, serveUnbound, transportOf } from '../core/http/node-internals.ts'
+import type { Socket } from 'node:net'
+import { createServer, TLSSocket } from 'node:tls'
+import { interpose, transportOf } from '../core/http/node-internals.ts'
 import type { TlsIdentity } from '../core/http/tls-server.ts'
 import { hasBody } from './operation.ts'
 
@@ -82,11 +82,9 @@ const HANDSHAKE_MS = 5_000
 
 /** Takes connections, with or without TLS. A reload changes TLS and certificates without closing any. */
 export class WayIn {
-  readonly #http: Server
   readonly #slots: ConnectionSlots
-  readonly listener = createListener({ allowHalfOpen: true, noDelay: true }, (transport) =>
-    this.#accept(transport),
-  )
+  /** Node's own reader of requests. */
+  readonly #serve: (socket: Socket) => void
   /** This and the two fields below are written by use. */
   #clientCa: string | undefined
   #take: (transport: Socket) => void = () => {}
@@ -94,9 +92,8 @@ export class WayIn {
   #certified = new WeakSet<Socket>()
 
   constructor(http: Server, slots: ConnectionSlots, identity: AdminIdentity | undefined) {
-    this.#http = http
     this.#slots = slots
-    serveUnbound(http)
+    this.#serve = interpose(http, (transport) => this.#accept(transport))
     this.use(identity)
   }
 
@@ -105,8 +102,7 @@ export class WayIn {
     const isChanged = identity?.clientCa !== this.#clientCa
     if (isChanged) this.#certified = new WeakSet()
     this.#clientCa = identity?.clientCa
-    this.#take =
-      identity === undefined ? (transport) => feed(this.#http, transport) : this.#secured(identity)
+    this.#take = identity === undefined ? this.#serve : this.#secured(identity)
     return isChanged
   }
 
@@ -126,7 +122,7 @@ export class WayIn {
 
   #secured({ cert, key, clientCa }: AdminIdentity): (transport: Socket) => void {
     const certified = this.#certified
-    const server = createTlsServer({
+    const server = createServer({
       cert,
       key,
       ca: clientCa,
@@ -140,7 +136,7 @@ export class WayIn {
     server.on('tlsClientError', (_error, socket) => transportOf(socket).destroy())
     server.on('secureConnection', (socket) => {
       if (clientCa !== undefined && socket.authorized) certified.add(socket)
-      feed(this.#http, socket)
+      this.#serve(socket)
     })
     return (transport) => {
       // A client that ends its side during the handshake would never be closed otherwise.

@@ -54,12 +54,11 @@ export async function startAdminServer(given: AdminServerOptions) {
     },
   )
   const way = new WayIn(server, slots, options.identity)
-  const { listener } = way
-  listener.listen({ ...options.listen })
-  await once(listener, 'listening')
-  listener.on('error', options.onError)
+  server.listen({ ...options.listen })
+  await once(server, 'listening')
+  server.on('error', options.onError)
   let token = options.reloads.config.admin.tokenSha256
-  const { address: host, port } = listener.address() as AddressInfo
+  const { address: host, port } = server.address() as AddressInfo
   return {
     /** Actual address, with the port that was chosen for port 0. */
     address: { host, port },
@@ -73,8 +72,7 @@ export async function startAdminServer(given: AdminServerOptions) {
     /** Gives answers under way up to a second to end. */
     async close(): Promise<void> {
       const cut = setTimeout(() => slots.closeAll(), CLOSE_AFTER_MS)
-      server.close()
-      await once(listener.close(), 'close')
+      await once(server.close(), 'close')
       clearTimeout(cut)
     },
   }

@@ -26,20 +26,16 @@ export function wasAnsweredTwice({ socket, shouldKeepAlive }: ClientRequest): bo
 }
 
 /**
- * Lets a server that does not listen serve the connections that feed() gives it.
- * Ever since: http starts to check time-outs and to track idle connections at its own event 'listening'.
+ * Has a server pass each new connection to `accept` first. Returns what makes it read requests from a connection, or from TLS
+ * on one. Ever since: http reads requests in the listeners that it has for its own event 'connection'.
  */
-export function serveUnbound(server: Server): void {
-  server.emit('listening')
-}
-
-/**
- * Hands a connection over as if the server had accepted it, with the bytes that were read and put back.
- * Ever since: http accepts any socket in a 'connection' event, including a TLS socket; it leaves a paused one paused.
- */
-export function feed(server: net.Server, socket: net.Socket): void {
-  server.emit('connection', socket)
-  if (socket.isPaused()) socket.resume()
+export function interpose(
+  server: Server,
+  accept: (socket: net.Socket) => void,
+): (socket: net.Socket) => void {
+  const readers = server.listeners('connection')
+  server.removeAllListeners('connection').on('connection', accept)
+  return (socket) => readers.forEach((read) => Reflect.apply(read, server, [socket]))
 }
 
 /** Ever since: `_parent` of a server's TLS socket is the socket that was handed over. */
