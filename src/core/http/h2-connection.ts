@@ -34,7 +34,7 @@ export class Http2Connection implements ProtocolConnection {
   readonly session: ServerHttp2Session
   /** The socket itself; `session.socket` throws once the session has ended. */
   readonly socket: Socket
-  readonly share: Share
+  readonly share = new Share()
   readonly hasMore = false
   readonly #parts: ServerParts
   readonly #startedMs = performance.now()
@@ -51,7 +51,6 @@ export class Http2Connection implements ProtocolConnection {
   constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {
     this.client = client
     this.socket = socket
-    this.share = new Share(parts.connections.turn)
     this.#parts = parts
     // A connection may fail while it is being closed.
     socket.on('error', () => {})
@@ -123,8 +122,8 @@ export class Http2Connection implements ProtocolConnection {
   took(request: StreamRequest, bytes: number): void {
     const { events, connections } = this.#parts
     this.#use.bodyBytes += bytes
-    const share = this.isShared ? (request.share ??= new Share(connections.turn)) : this.share
-    if (share.take(bytes)) return
+    const share = this.isShared ? (request.share ??= new Share()) : this.share
+    if (connections.turn.take(share, bytes)) return
     if (this.isShared) events.inPieces(request)
     else this.endFor('flood')
   }

@@ -34,7 +34,7 @@ const OVER = 3
 
 export class Http1Connection implements ProtocolConnection {
   readonly socket: Socket
-  readonly share: Share
+  readonly share = new Share()
   readonly client: ClientConnection
   readonly #parts: ServerParts
   readonly #isSecured: boolean
@@ -62,7 +62,6 @@ export class Http1Connection implements ProtocolConnection {
     this.socket = socket
     this.client = client
     this.#parts = parts
-    this.share = new Share(parts.connections.turn)
     this.#isSecured = 'encrypted' in socket
     const { maxHeadBytes, headersMs } = parts.http1Limits
     this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
@@ -274,7 +273,7 @@ export class Http1Connection implements ProtocolConnection {
     const { piece, pieceChunks } = this.#reader
     const request = this.#request
     if (request !== undefined) request.receivedBytes += piece.length
-    if (!this.share.take(piece.length, pieceChunks)) {
+    if (!this.#parts.connections.turn.take(this.share, piece.length, pieceChunks)) {
       this.#fail(TINY_CHUNKS)
       return false
     }

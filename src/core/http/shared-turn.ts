@@ -38,60 +38,21 @@ export interface Sharer {
   readOn(): void
 }
 
-/** The share of a turn that one connection uses, or one body where many clients share the connection. */
+/** What one connection uses of a turn, or one body where many clients share the connection. Written by SharedTurn alone. */
 export class Share {
-  /** Number of parsed requests that wait to begin. SharedTurn alone writes this and isReading. */
+  /** Number of parsed requests that wait to begin. */
   parsed = 0
   isReading = true
-  readonly #turn: SharedTurn
-  #number = 0
-  #begun = 0
-  #pieces = 0
-  #bytes = 0
-
-  constructor(turn: SharedTurn) {
-    this.#turn = turn
-  }
-
-  get begun(): number {
-    this.#renew()
-    return this.#begun
-  }
-
-  get pieces(): number {
-    this.#renew()
-    return this.#pieces
-  }
-
-  begin(): void {
-    this.#renew()
-    this.#begun += 1
-    // The count ends before its limit, so that the requests of a client that waits for each answer fall into several counts.
-    if (this.#begun === OWN_REQUESTS / 2) this.#turn.endSoon()
-  }
-
-  /** Counts pieces of a body, here and for all connections; returns false if they are more framing than content. */
-  take(bytes: number, pieces = 1): boolean {
-    this.#turn.took(bytes, pieces)
-    this.#renew()
-    const before = this.#pieces
-    this.#pieces += pieces
-    this.#bytes += bytes
-    // The count ends before its limit, as for requests, so that pieces of separate reads fall into several counts.
-    if (before < PIECES / 2 && this.#pieces >= PIECES / 2) this.#turn.endSoon()
-    return this.#pieces < PIECES || this.#bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * this.#pieces
-  }
-
-  #renew(): void {
-    if (this.#number === this.#turn.number) return
-    this.#number = this.#turn.number
-    this.#begun = this.#pieces = this.#bytes = 0
-  }
+  /** The turn in which the three numbers below were counted. */
+  turn = 0
+  begun = 0
+  pieces = 0
+  bytes = 0
 }
 
 export class SharedTurn {
   /** Number of the current turn as counted here: it rises in each turn of a busy event loop, and seldom in an idle one. */
-  number = 1
+  #number = 1
   #begun = 0
   #smallPieces = 0
   /** Number of parsed requests of all connections that have not begun. */
@@ -115,14 +76,17 @@ export class SharedTurn {
   }
 
   /** Decides whether a request of the connection may begin in this turn. atLeast: the number that may begin even in a full turn. */
-  mayBegin({ begun }: Share, atLeast = 0): boolean {
-    return begun < OWN_REQUESTS && (this.#begun < REQUESTS || begun < atLeast)
+  mayBegin(share: Share, atLeast = 0): boolean {
+    this.#renew(share)
+    return share.begun < OWN_REQUESTS && (this.#begun < REQUESTS || share.begun < atLeast)
   }
 
   began(share: Share): void {
+    this.#renew(share)
+    share.begun += 1
     this.#begun += 1
-    share.begin()
-    if (this.#begun === REQUESTS / 2) this.endSoon()
+    // The count ends before its limit, so that the requests of a client that waits for each answer fall into several counts.
+    if (share.begun === OWN_REQUESTS / 2 || this.#begun === REQUESTS / 2) this.#endSoon()
   }
 
   /** Changes the number of parsed requests that wait. */
@@ -137,17 +101,33 @@ export class SharedTurn {
     const { share } = sharer
     if (share.parsed >= OWN_REQUESTS) this.#stop(sharer)
     if (this.#parsed >= MAX_PARSED) this.#stopOthers()
-    this.endSoon()
+    this.#endSoon()
   }
 
-  took(bytes: number, pieces = 1): void {
-    if (bytes >= SMALL_BYTES * pieces) return
-    this.#smallPieces += pieces
+  /** Counts pieces of a body, for their connection and for all; returns false if they are more framing than content. */
+  take(share: Share, bytes: number, pieces = 1): boolean {
+    this.#renew(share)
+    const before = share.pieces
+    share.pieces += pieces
+    share.bytes += bytes
+    if (bytes < SMALL_BYTES * pieces) this.#smallPieces += pieces
+    // These counts end before their limits as well, so that pieces of separate reads fall into several.
+    if (
+      this.#smallPieces >= SMALL_PIECES / 2 ||
+      (before < PIECES / 2 && share.pieces >= PIECES / 2)
+    )
+      this.#endSoon()
     if (this.#smallPieces >= SMALL_PIECES) this.#stopOthers()
-    else if (this.#smallPieces >= SMALL_PIECES / 2) this.endSoon()
+    return share.pieces < PIECES || share.bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * share.pieces
   }
 
-  endSoon(): void {
+  #renew(share: Share): void {
+    if (share.turn === this.#number) return
+    share.turn = this.#number
+    share.begun = share.pieces = share.bytes = 0
+  }
+
+  #endSoon(): void {
     if (this.#isEnding) return
     this.#isEnding = true
     setImmediate(this.#next)
@@ -155,7 +135,7 @@ export class SharedTurn {
 
   readonly #next = (): void => {
     this.#isEnding = false
-    this.number += 1
+    this.#number += 1
     this.#begun = 0
     this.#smallPieces = 0
     const wasCalm = !this.#hasStopped
@@ -168,7 +148,7 @@ export class SharedTurn {
       sharer.goOn()
     }
     if (this.#parsed === 0) this.#readOn(wasCalm)
-    if (this.#waiting.size + this.#stopped.length + this.#late.length > 0) this.endSoon()
+    if (this.#waiting.size + this.#stopped.length + this.#late.length > 0) this.#endSoon()
   }
 
   #readOn(wasCalm: boolean): void {
@@ -187,18 +167,19 @@ export class SharedTurn {
     if (this.#hasStopped) return
     this.#hasStopped = true
     for (const sharer of this.#sharers)
-      if (!sharer.client.isProven || isHeavy(sharer)) this.#stop(sharer)
-    this.endSoon()
+      if (!sharer.client.isProven || this.#isHeavy(sharer)) this.#stop(sharer)
+    this.#endSoon()
   }
 
   #stop(sharer: Sharer): void {
     if (!sharer.share.isReading) return
     sharer.share.isReading = false
     sharer.stopReading()
-    if (isHeavy(sharer)) this.#late.push(sharer)
+    if (this.#isHeavy(sharer)) this.#late.push(sharer)
     else this.#stopped.push(sharer)
   }
+  #isHeavy({ share }: Sharer): boolean {
+    this.#renew(share)
+    return share.parsed >= OWN_REQUESTS || share.pieces > FEW_PIECES
+  }
 }
-
-const isHeavy = ({ share }: Sharer): boolean =>
-  share.parsed >= OWN_REQUESTS || share.pieces > FEW_PIECES

@@ -6,7 +6,7 @@ import { Share, SharedTurn, type Sharer } from '../../../src/core/http/shared-tu
 function sharing(shared: SharedTurn, isKnown: boolean) {
   const happened: string[] = []
   const sharer: Sharer = {
-    share: new Share(shared),
+    share: new Share(),
     client: { isProven: isKnown },
     goOn: () => happened.push('goes on'),
     stopReading: () => happened.push('stops'),
@@ -24,17 +24,17 @@ it.each([
   const shared = new SharedTurn()
   const [known, other, left] = [true, false, false].map((is) => sharing(shared, is))
   shared.leave((left ?? expect.fail()).sharer)
-  for (let piece = 0; piece < pieces; piece++) shared.took(bytes)
+  for (let piece = 0; piece < pieces; piece++) shared.take(new Share(), bytes)
   expect([other?.happened, known?.happened]).toEqual([expected, []])
   // The next turn has its own budget, and in it they read on.
   for (let more = 0; more < 3; more++) await turn()
-  for (let piece = 0; piece < 1_000; piece++) shared.took(bytes)
+  for (let piece = 0; piece < 1_000; piece++) shared.take(new Share(), bytes)
   expect(other?.happened).toEqual(expected.length === 0 ? [] : ['stops', 'reads on'])
 })
 
 it('requests begin in one turn: eight of a connection, 64 of all, and the first of any where that is asked for', async () => {
   const shared = new SharedTurn()
-  const shares = Array.from({ length: 10 }, () => new Share(shared))
+  const shares = Array.from({ length: 10 }, () => new Share())
   const begun = (atLeast?: number): number[] =>
     shares.map((share) => {
       let count = 0
