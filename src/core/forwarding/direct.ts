@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { AnswerReader } from '../http/answer-reader.ts'
 import { END, FAULT, HEAD, MORE } from '../http/message-reader.ts'
+import { writeChunk } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
 import { Attempt } from './attempt.ts'
 import { Connection, fault } from './connection.ts'
@@ -205,13 +206,4 @@ class DirectAttempt extends Attempt {
   #mismatch(): void {
     this.fail('broken', 'a body of another length than its Content-Length')
   }
-}
-
-function writeChunk(socket: Socket, chunk: Buffer): boolean {
-  socket.cork()
-  socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
-  socket.write(chunk)
-  const keepsUp = socket.write('\r\n', 'latin1')
-  socket.uncork()
-  return keepsUp
 }

@@ -59,17 +59,11 @@ export class ClientConnection {
   refused = 0
   /** Number of streams that the client ended before their answers. */
   brokenOff = 0
-  /** The pending request, with HTTP/1.1. */
-  current: Exchange | undefined
 
   constructor(transport: Socket, origin: Origin, addressKey: string | undefined) {
     this.transport = transport
     this.origin = origin
     this.addressKey = addressKey
-  }
-
-  get hasMore(): boolean {
-    return this.protocol?.hasMore === true
   }
 
   /** A finished request counts as recent in one look only. */
@@ -78,10 +72,6 @@ export class ClientConnection {
     const use = this.isUsed ? 'recent' : 'idle'
     this.isUsed = false
     return use
-  }
-
-  close(): void {
-    this.transport.resetAndDestroy()
   }
 }
 
@@ -203,7 +193,6 @@ export class Connections {
   began(exchange: Exchange): void {
     const { connection } = exchange
     exchange.refusedBefore = connection.refused
-    connection.current = exchange
     connection.pending += 1
     connection.isUsed = true
     exchange.slot = this.inFlight.push(exchange) - 1
@@ -217,7 +206,6 @@ export class Connections {
       last.slot = slot
     }
     connection.pending -= 1
-    connection.current = undefined
     connection.refused = exchange.refusal === undefined ? 0 : connection.refused + 1
     this.arrivals[exchange.caller === undefined ? 'others' : 'keyed'] += 1
     if (!response.writableFinished && response.isCutOff === false) connection.brokenOff += 1
@@ -234,7 +222,7 @@ export class Connections {
     const connection = group.oneToDisplace(most, nowMs)
     if (connection === undefined) return false
     this.leave(connection)
-    connection.close()
+    connection.transport.resetAndDestroy()
     this.#onDisplaced(bound)
     return true
   }

@@ -16,7 +16,7 @@ import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import { endHandOver, isWriting, outliveFaults, readOn, stopReading } from './node-internals.ts'
 import type { ServerEvents, ServerParts } from './server-parts.ts'
-import { Share } from './shared-turn.ts'
+import { IN_PIECES, Share } from './shared-turn.ts'
 
 /** Time between the last frame on a connection and its end. */
 const LINGER_MS = 1_000
@@ -124,8 +124,9 @@ export class Http2Connection implements ProtocolConnection {
     this.#use.bodyBytes += bytes
     const share = this.isShared ? (request.share ??= new Share()) : this.share
     if (connections.turn.take(share, bytes)) return
-    if (this.isShared) events.inPieces(request)
-    else this.endFor('flood')
+    if (!this.isShared) this.endFor('flood')
+    else if (this.#parsed.includes(request)) request.destroy()
+    else events.broken(request, IN_PIECES)
   }
 
   /** Refuses new requests, after too many were refused; those under way finish. */

@@ -1,4 +1,5 @@
-/** Writes the head of a message field by field, and refuses it where a name or a value is invalid. */
+/** Writes the head of a message field by field, and refuses it where a name or a value is invalid; writes chunks of a body. */
+import type { Socket } from 'node:net'
 import { kinds, TOKEN, VALUE } from './field-lines.ts'
 
 const LF = 0x0a
@@ -76,4 +77,14 @@ export class HeadWriter {
     this.#bytes.copy(larger, 0, 0, this.#at)
     this.#bytes = larger
   }
+}
+
+/** Writes a chunk (RFC 9112 7.1), which must not be empty; returns like write(). */
+export function writeChunk(socket: Socket, chunk: Buffer): boolean {
+  socket.cork()
+  socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
+  socket.write(chunk)
+  const keepsUp = socket.write('\r\n', 'latin1')
+  socket.uncork()
+  return keepsUp
 }

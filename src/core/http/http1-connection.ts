@@ -9,7 +9,7 @@ import type { Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
 import { requestSyntax, type RequestHead } from './request-head.ts'
-import { Share } from './shared-turn.ts'
+import { IN_PIECES, Share } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
@@ -22,7 +22,6 @@ const OWN_AT_LEAST = 4
 
 const INCOMPLETE = refuse('invalid_request', { cause: 'the connection ended before the request' })
 const LATE = refuse('request_timeout', { cause: 'the head did not arrive in time' })
-const TINY_CHUNKS = refuse('invalid_request', { cause: 'a body of more framing than content' })
 
 const UNREAD = { method: '', httpVersion: '1.1' } as const
 
@@ -274,7 +273,7 @@ export class Http1Connection implements ProtocolConnection {
     const request = this.#request
     if (request !== undefined) request.receivedBytes += piece.length
     if (!this.#parts.connections.turn.take(this.share, piece.length, pieceChunks)) {
-      this.#fail(TINY_CHUNKS)
+      this.#fail(IN_PIECES)
       return false
     }
     if (!this.#isAnswered && request?.push(piece) === false) this.#isBodyWanted = false
@@ -283,15 +282,17 @@ export class Http1Connection implements ProtocolConnection {
 
   /** What comes cannot be read, or did not come in time: it is answered, and nothing behind it is parsed. */
   #fail(refusal: Refusal): void {
+    const { events } = this.#parts
     const isInBody = this.#phase === IN_BODY
-    const seen = isInBody ? '' : this.#reader.unread()
+    const seen = this.#reader.unread()
     this.#stop()
     this.#deadlineMs = performance.now() + LINGER_MS
-    if (!isInBody) this.#response = new Http1Response(this, UNREAD, false)
+    if (!isInBody) {
+      this.#response = new Http1Response(this, UNREAD, false)
+      events.unreadable(this.client, this.#response, refusal, seen)
+    } else if (this.#response === undefined) this.#linger()
     // A refused request whose body breaks off has had its answer.
-    if (this.#response !== undefined && !this.#isAnswered)
-      this.#parts.events.unreadable(this.client, this.#response, refusal, seen)
-    else if (this.#response === undefined) this.#linger()
+    else if (this.#request !== undefined && !this.#isAnswered) events.broken(this.#request, refusal)
   }
 
   /** Parses nothing more. */

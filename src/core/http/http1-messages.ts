@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Framing } from '../rules/framing.ts'
-import { HeadWriter } from './head-writer.ts'
+import { HeadWriter, writeChunk } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
@@ -165,13 +165,8 @@ export class Http1Response implements OutgoingResponse {
   write(chunk: Buffer): boolean {
     if (this.destroyed || this.#framing === 'none') return true
     const { socket } = this.#connection
-    if (this.#framing !== 'chunked' || chunk.length === 0) return socket.write(chunk)
-    socket.cork()
-    socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
-    socket.write(chunk)
-    const keepsUp = socket.write('\r\n', 'latin1')
-    socket.uncork()
-    return keepsUp
+    const isChunk = this.#framing === 'chunked' && chunk.length > 0
+    return isChunk ? writeChunk(socket, chunk) : socket.write(chunk)
   }
 
   end(): void {

@@ -5,7 +5,6 @@ import type { Http2Abuse } from '../rules/http2-abuse.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import type { ConnectionRefusal } from './connection-room.ts'
 import type { ClientConnection, Connections } from './connections.ts'
-import type { StreamRequest } from './h2-stream.ts'
 import { Http2Connection } from './h2-connection.ts'
 import { Http1Connection } from './http1-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
@@ -21,16 +20,16 @@ export interface ServerEvents {
   handshakeFailed(address: string, fault: HandshakeFault, cause: string): void
   /** Must call framed() of the request before it returns. */
   request(request: IncomingRequest, response: OutgoingResponse, connection: ClientConnection): void
-  /** What came is no request, or came too late. seen: the beginning of the head, as latin1; '' in a body. */
+  /** What came is no request, or came too late. seen: the beginning of the head, as latin1. */
   unreadable(
     connection: ClientConnection,
     response: OutgoingResponse,
     refusal: Refusal,
     seen: string,
   ): void
+  /** The body of a request that has begun cannot be read any further. */
+  broken(request: IncomingRequest, refusal: Refusal): void
   abuse(kind: Http2Abuse): void
-  /** The body of a request comes in pieces that are too small. */
-  inPieces(request: StreamRequest): void
 }
 
 export interface ServerParts {

@@ -2,6 +2,7 @@
  * All connections share a turn of the event loop: this limits what they start and take in together, for every protocol.
  * The excess waits: connections with parsed requests take turns, other bytes stay unread in their connections.
  */
+import { refuse } from '../rules/refusals.ts'
 import type { ClientConnection } from './connections.ts'
 
 /** Requests that may begin in one turn. */
@@ -26,6 +27,9 @@ const PIECES = 1_024
 const PIECE_BYTES_AT_LEAST = 16
 /** Allowance for chunks that are cut in two at the end of a read: libuv reads a socket at most 32 times a turn. */
 const CUT_BYTES = 32 * PIECE_BYTES_AT_LEAST
+
+/** Refuses a body for which take() returned false. */
+export const IN_PIECES = refuse('invalid_request', { cause: 'a body of more framing than content' })
 
 /** A connection that shares the turn with others. */
 export interface Sharer {

@@ -27,8 +27,9 @@ export function accept(
   })
   parts.metrics.requestStarted()
   // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
-  const { isOutdated, hasMore } = arrival.connection
-  if (isOutdated || (parts.isDraining && !hasMore)) response.shouldKeepAlive = false
+  const { isOutdated, protocol } = arrival.connection
+  if (isOutdated || (parts.isDraining && protocol?.hasMore !== true))
+    response.shouldKeepAlive = false
   return exchange
 }
 

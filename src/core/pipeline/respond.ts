@@ -96,7 +96,6 @@ export async function refuseUnparsed(
   policy: Policy,
   [connection, response, refusal, seen]: Parameters<ServerEvents['unreadable']>,
 ): Promise<void> {
-  if (connection.current !== undefined) return interrupt(parts, connection.current, refusal)
   parts.metrics.requests.refusedUnparsed(refusal.code)
   const { address } = connection.origin
   const id = parts.requestId(undefined)

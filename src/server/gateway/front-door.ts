@@ -76,12 +76,11 @@ export class FrontDoor {
       request: (request, response, connection) =>
         void handle(this.#parts, this.#policy, { connection, request, response }),
       unreadable: (...unread) => void refuseUnparsed(this.#parts, this.#policy, unread),
-      abuse: (kind) => metrics.http2Abuse(kind),
-      inPieces: (request) => {
+      broken: (request, refusal) => {
         const exchange = connections.inFlight.find((one) => one.request === request)
-        if (exchange === undefined) request.destroy()
-        else if (!exchange.isOver) interrupt(this.#parts, exchange, IN_PIECES)
+        if (exchange?.isOver === false) interrupt(this.#parts, exchange, refusal)
       },
+      abuse: (kind) => metrics.http2Abuse(kind),
     }
   }
 
@@ -115,7 +114,8 @@ export class FrontDoor {
     this.#upstreams.drain()
     // The last answer of each connection says so. What came behind it is answered as well.
     for (const { connection, response } of this.#parts.connections.inFlight)
-      if (!response.headersSent && !connection.hasMore) response.shouldKeepAlive = false
+      if (!response.headersSent && connection.protocol?.hasMore !== true)
+        response.shouldKeepAlive = false
     // The end of the last connection is reported one turn later: it was not cut off.
     const stopped = this.#server
       .stop(idleMs)
@@ -148,8 +148,6 @@ export class FrontDoor {
     }
   }
 }
-
-const IN_PIECES = refuse('invalid_request', { cause: 'a body of more framing than content' })
 
 /** before: the room that was reported already. */
 function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionRoom {

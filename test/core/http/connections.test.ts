@@ -1,4 +1,5 @@
 /** Who may come in, and who goes for it. */
+import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { Connections, type ClientConnection, type Use } from '../../../src/core/http/connections.ts'
 import { roomForConnections, type ConnectionBound } from '../../../src/core/http/connection-room.ts'
@@ -55,7 +56,7 @@ describe('connections', () => {
       sinceMs: nowMs,
       isProven: false,
       look: () => uses.shift() ?? 'idle',
-      close: () => void closed.push(name),
+      transport: { resetAndDestroy: () => void closed.push(name) } as unknown as Socket,
     }
     return counted as ClientConnection
   }
