@@ -3,7 +3,7 @@ import type { BackendHealth } from '../core/backends/health.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
-import { nameServers } from '../state/redis/servers.ts'
+import { nameServers } from '../config/hosts.ts'
 import type { Shed } from '../core/rules/overload.ts'
 import type { GatewayState } from './operation.ts'
 

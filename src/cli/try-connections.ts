@@ -9,7 +9,8 @@ import { KeySource } from '../core/credentials/key-source.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
 import { connectRedis } from '../state/redis/redis.ts'
-import { addressesOf, inspectServer, nameOf, nameServers } from '../state/redis/servers.ts'
+import { addressesOf, nameOf, nameServers } from '../config/hosts.ts'
+import { inspectServer } from '../state/redis/servers.ts'
 import { DAY_MS } from '../config/time.ts'
 
 /** fault: with its remedy; undefined: the connection works. */

@@ -1,6 +1,6 @@
 /** Hosts and stores in words, and rules about them, without the schema: worker processes need them too, and receive a configuration that has been read. */
 import { isIPv4 } from 'node:net'
-import type { Config, HostPort } from './config.ts'
+import type { Config, HostPort, RedisConfig } from './config.ts'
 
 /** RFC 3986 3.2.2: an IPv6 address stands in brackets. */
 export const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
@@ -11,13 +11,28 @@ export const isLoopback = (host: string): boolean => {
   return bare === 'localhost' || bare === '::1' || (isIPv4(bare) && bare.startsWith('127.'))
 }
 
-const addresses = (list: readonly HostPort[]): string =>
-  list.map(({ host, port }) => `${hostForUrl(host)}:${port}`).join(', ')
+/** Returns HOST:PORT, with an IPv6 address in brackets. */
+export const nameOf = ({
+  host = '',
+  port,
+}: {
+  host?: string | undefined
+  port?: number | undefined
+}) => `${hostForUrl(host)}:${port}`
+
+/** Returns the configured addresses of a store, each to be reached by itself. */
+export function addressesOf(servers: RedisConfig): readonly HostPort[] {
+  if (servers.kind === 'server') return [servers.address]
+  return servers.kind === 'cluster' ? servers.nodes : servers.sentinels
+}
+
+/** Names the servers of a store in logs and readiness. */
+export function nameServers(servers: RedisConfig): string {
+  const addresses = addressesOf(servers).map(nameOf).join(', ')
+  if (servers.kind === 'sentinels') return `master ${servers.name} of the sentinels ${addresses}`
+  return servers.kind === 'cluster' ? `cluster ${addresses}` : addresses
+}
 
 /** Names the store of a configuration, in the words of `check` and of the log. It never shows a password. */
-export const storeInWords = ({ redis, file }: Config['store']): string => {
-  if (redis === undefined) return `embedded (${file ?? 'in memory only'})`
-  if (redis.kind === 'server') return `Redis at ${addresses([redis.address])}`
-  if (redis.kind === 'cluster') return `Redis cluster at ${addresses(redis.nodes)}`
-  return `Redis master ${redis.name} by sentinels at ${addresses(redis.sentinels)}`
-}
+export const storeInWords = ({ redis, file }: Config['store']): string =>
+  redis === undefined ? `embedded (${file ?? 'in memory only'})` : `Redis at ${nameServers(redis)}`

@@ -49,10 +49,10 @@ describe('tollgate check, of a file that is taken', () => {
     ['""', 'embedded (data/tollgate.db)'],
     ['redis://user:hidden@cache:7000/2', 'Redis at cache:7000'],
     ['rediss://:hidden@[::1]', 'Redis at [::1]:6379'],
-    ['{ cluster: [a:6379, b:6380], password: hidden }', 'Redis cluster at a:6379, b:6380'],
+    ['{ cluster: [a:6379, b:6380], password: hidden }', 'Redis at cluster a:6379, b:6380'],
     [
       '{ sentinels: [a:26379, b:26379], name: main, sentinelPassword: hidden }',
-      'Redis master main by sentinels at a:26379, b:26379',
+      'Redis at master main of the sentinels a:26379, b:26379',
     ],
   ])('says which store %s is, never a password', async (redis, words) => {
     const value = redis.startsWith('{') || redis === '""' ? redis : `"${redis}"`

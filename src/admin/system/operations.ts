@@ -1,7 +1,7 @@
 /** Reports the state of backends, the store and the workers. */
 import type { Backends, Store, Workers } from '../../insight/api/state.ts'
 import { storeStateOf } from '../../insight/live/changes.ts'
-import { nameServers } from '../../state/redis/servers.ts'
+import { nameServers } from '../../config/hosts.ts'
 import { iso, json, seen } from '../answers.ts'
 import { look, type Operation, type WorkerState } from '../operation.ts'
 

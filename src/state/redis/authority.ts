@@ -17,7 +17,6 @@ import {
   type Authority,
   type Beats,
   type Notice,
-  type NoticeListener,
   type TakeReply,
   type TakeRequest,
   type TakeStatus,
@@ -102,7 +101,7 @@ export function createRedisCounters(store: RedisStore, prefix: string): CounterS
   const run = async (client: string, reset: readonly WindowName[], channel: string) => {
     const flags = windowNames.map((name) => (reset.includes(name) ? 1 : 0))
     const reply = await script([quotaKey(prefix, client)], [channel, ...flags])
-    const at = numbersOf(reply, 1 + 6 * windows.length)
+    const at = (position: number): number => Number(reply[position])
     const counters = (start: number): ClientCounters => ({
       nowMs: at(0),
       ...byWindow(start, 3, (of) => ({ index: at(of), taken: at(of + 1), used: at(of + 2) })),
@@ -118,19 +117,18 @@ export function createRedisCounters(store: RedisStore, prefix: string): CounterS
 /** Receives the notices that the scripts of all processes publish. */
 function createNoticeChannel(store: RedisStore, prefix: string) {
   const keyStart = quotaKey(prefix, '').slice(0, -1)
-  const listeners: NoticeListener[] = []
-  const flows: ((isFlowing: boolean) => void)[] = []
+  const receivers: Parameters<NonNullable<Authority['onNotice']>>[] = []
   const now = { isSubscribed: false, isPublished: true }
   const isFlowing = (): boolean => now.isSubscribed && now.isPublished
-  const change = (change: Partial<typeof now>): void => {
-    Object.assign(now, change)
-    for (const onFlow of flows) onFlow(isFlowing())
+  const change = (changed: Partial<typeof now>): void => {
+    Object.assign(now, changed)
+    for (const [, onFlow] of receivers) onFlow?.(isFlowing())
   }
   const message = (text: string): void => {
     const [name, key = '', by, ...totals] = text.split(' ')
     const notice = notices.find((known) => known === name)
     if (notice === undefined || !key.startsWith(keyStart) || !key.endsWith('}')) return
-    for (const listener of listeners)
+    for (const [listener] of receivers)
       listener(clientOf(key, keyStart), notice, by, parseTotals(totals))
   }
   return {
@@ -138,10 +136,9 @@ function createNoticeChannel(store: RedisStore, prefix: string) {
     published(is: boolean): void {
       if (is !== now.isPublished) change({ isPublished: is })
     },
-    listen(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void {
-      if (onFlow !== undefined) flows.push(onFlow)
-      onFlow?.(isFlowing())
-      if (listeners.push(listener) > 1) return
+    listen(...receiver: (typeof receivers)[number]): void {
+      receiver[1]?.(isFlowing())
+      if (receivers.push(receiver) > 1) return
       store.subscribe(reclaimChannel(prefix), {
         message,
         subscribed: () => change({ isSubscribed: true }),
@@ -189,14 +186,6 @@ function parseBeats(reply: ScriptReply): Beats {
   return beats
 }
 
-/** Returns the number at each position of a script's reply. */
-function numbersOf(reply: ScriptReply, length: number): (position: number) => number {
-  const numbers = Array.isArray(reply) ? reply.map(Number) : []
-  if (numbers.length !== length || !numbers.every(Number.isSafeInteger))
-    throw new StoreUnavailable('error', 'a script answered something else')
-  return (position) => numbers[position] ?? 0
-}
-
 /** Reads the numbers of each window: `width` of them, one window after the other. */
 const byWindow = <Value>(
   start: number,
@@ -205,7 +194,7 @@ const byWindow = <Value>(
 ): PerWindow<Value> => perWindow((_, number) => valueAt(start + number * width))
 
 function parseReply(reply: ScriptReply): TakeReply {
-  const at = numbersOf(reply, NOTICE_AT + 1 + 5 * windows.length)
+  const at = (position: number): number => Number(reply[position])
   const status = statuses[at(0)]
   if (status === undefined) throw new StoreUnavailable('error', 'unknown status of the take script')
   const replies = byWindow(NOTICE_AT + 1, 5, (of) => ({

@@ -104,21 +104,16 @@ export function createConnections({ servers, tls }: RedisOptions) {
 
 /**
  * A TLS socket that is ended during its handshake emits two errors if the server's certificate is not accepted: that, and the
- * alert of the server. The library listens for one; the other would end the process. So each socket gets a listener when a
- * connector takes it, including those that the library opens by itself (to sentinels and nodes).
+ * alert of the server. The library listens for one; the other would end the process. So each socket that a connector ends gets a
+ * listener, including those that the library opens by itself (to sentinels and nodes).
  */
-function listenForEveryError({ AbstractConnector }: typeof Library): void {
-  const sockets = new WeakMap<object, Socket>()
-  Object.defineProperty(AbstractConnector.prototype, 'stream', {
-    configurable: true,
-    get() {
-      return sockets.get(this)
-    },
-    set(socket: Socket) {
-      socket.on('error', () => undefined)
-      sockets.set(this, socket)
-    },
-  })
+function listenForEveryError({ AbstractConnector: { prototype } }: typeof Library): void {
+  const { disconnect } = prototype
+  prototype.disconnect = function end(this: typeof prototype): void {
+    const socket = Reflect.get(this, 'stream') as Socket | undefined
+    socket?.on('error', () => undefined)
+    disconnect.call(this)
+  }
 }
 
 let scripts = 0

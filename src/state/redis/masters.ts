@@ -3,6 +3,7 @@
  * of a cluster, so that one that is away affects only its own clients.
  */
 import type { Cluster, Redis } from 'ioredis'
+import { nameServers } from '../../config/hosts.ts'
 import { StoreUnavailable } from '../contract.ts'
 import { bounded } from '../timers.ts'
 import { StoreBreaker } from './breaker.ts'
@@ -15,7 +16,6 @@ import {
   serverFault,
   timedOut,
 } from './faults.ts'
-import { nameServers } from './servers.ts'
 
 const END_RETRY_MS = 500
 /** Decimal tags up to this number cover all slots. */

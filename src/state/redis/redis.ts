@@ -4,11 +4,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { HostPort, RedisConfig } from '../../config/config.ts'
+import { addressesOf, nameOf } from '../../config/hosts.ts'
 import { createConnections, defineScript } from './connections.ts'
 import type { RedisOptions, RedisScript } from './connections.ts'
 import { isUnresolved } from './faults.ts'
 import { Masters } from './masters.ts'
-import { addressesOf, findRisks, inspectServer, nameOf } from './servers.ts'
+import { findRisks, inspectServer } from './servers.ts'
 import { Subscriber, type Subscription } from './subscriber.ts'
 
 /**

@@ -1,28 +1,11 @@
-/** Describes the servers of a store, without secrets: their names, and what their settings or connections have against them. */
+/** Finds out what the settings or connections of a store's servers have against them. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
-import type { Cluster, Redis, RedisOptions } from 'ioredis'
-import type { HostPort, RedisConfig } from '../../config/config.ts'
+import type { Cluster, Redis } from 'ioredis'
+import type { HostPort } from '../../config/config.ts'
+import { nameOf } from '../../config/hosts.ts'
 import { isUnresolved, serverFault } from './faults.ts'
-
-/** Returns HOST:PORT, with an IPv6 address in brackets; also takes the options of a connection. */
-export function nameOf({ host = '', port }: RedisOptions | HostPort): string {
-  return `${host.includes(':') ? `[${host}]` : host}:${port}`
-}
-
-/** Returns the name of the store in logs and readiness. */
-export function nameServers(servers: RedisConfig): string {
-  if (servers.kind === 'server') return nameOf(servers.address)
-  if (servers.kind === 'cluster') return `cluster ${servers.nodes.map(nameOf).join(', ')}`
-  return `master ${servers.name} of the sentinels ${servers.sentinels.map(nameOf).join(', ')}`
-}
-
-/** Returns the configured addresses, each to be reached by itself. */
-export function addressesOf(servers: RedisConfig): readonly HostPort[] {
-  if (servers.kind === 'server') return [servers.address]
-  return servers.kind === 'cluster' ? servers.nodes : servers.sentinels
-}
 
 /** Describes the risks of all masters; undefined: there are none, as far as the servers report. Rejects where they may not be asked. */
 export async function findRisks(client: Redis | Cluster): Promise<string | undefined> {
