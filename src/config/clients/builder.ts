@@ -1,50 +1,55 @@
 /** Builds the table of all clients, those of the configuration itself and of its client files: the whole table, or every fault with its place. The same code runs in a thread and without one. */
+import type { WrittenClient } from '../config.ts'
+import { placed } from '../document.ts'
+import { unreadable } from '../files.ts'
+import { readEntry } from '../parse.ts'
 import { sameDigest, sameId } from '../plans.ts'
 import {
   formatPath,
+  ofWholeFile,
   problem,
   PROBLEMS_AT_MOST,
   type ConfigProblem,
   type Path,
+  type PathProblem,
 } from '../problems.ts'
-import type { Group } from '../tree.ts'
+import { textAt, type Group } from '../tree.ts'
 import { keyIsOver } from './warnings.ts'
-import { columnsOf, type Columns } from './columns.ts'
-import { placesIn, readSource, type Sought } from './read-file.ts'
 import type { ClientTableParts } from './client-table.ts'
-import type { ClientSource } from './entries.ts'
+import { columnsOf, type Columns } from './columns.ts'
+import { TooLong } from './cut-file.ts'
+import type { ClientSource, Entry } from './entries.ts'
 import { textOf } from './index-slots.ts'
+import { PlainClients } from './plain-clients.ts'
 import { Scratch, type Same } from './scratch.ts'
 
-export interface BuildRequest {
+interface BuildRequest {
   readonly sources: readonly ClientSource[]
   /** The group `plans` of the configuration. */
   readonly plans: Group
   readonly nowMs: number
 }
 
-export interface Built {
-  /** undefined: there are faults. */
-  readonly table: ClientTableParts | undefined
-  /** Digest of each source, in hex. */
-  readonly sha256: readonly string[]
-  readonly faults: readonly ConfigProblem[]
-  readonly warnings: readonly ConfigProblem[]
-}
+export type Built = ReturnType<typeof build>
 
 /** Expired keys that are named one by one. */
 const WARNINGS_AT_MOST = 20
 
-export const build = ({ sources, plans, nowMs }: BuildRequest): Built => {
+/** Returns no table where there are faults; sha256: of each source, in hex. */
+export const build = ({ sources, plans, nowMs }: BuildRequest) => {
   const scratch = new Scratch(
     Object.keys(plans),
     sources.reduce((sum, { bytes }) => sum + bytes, 0),
   )
   const faults: ConfigProblem[] = []
+  const plainClients = new PlainClients(plans)
   const sha256 = sources.map((source) => {
-    const read = readSource(source, { scratch, faults, plans })
+    const read = readSource(source, faults, (one) => {
+      const client = plainClients.read(one.plain()) ?? readExactly(one, source, { plans, faults })
+      if (client !== undefined) scratch.add(client, one.line)
+    })
     scratch.endSource()
-    return read ?? ''
+    return read
   })
   const twice: Same[] = []
   const table = scratch.finish((same) => {
@@ -59,6 +64,56 @@ export const build = ({ sources, plans, nowMs }: BuildRequest): Built => {
     faults,
     warnings: isSound ? found.places(found.over(nowMs)) : [],
   }
+}
+
+/** Returns the SHA-256 of the source in hex, and '' where it cannot be read, as the faults say: the search ends at PROBLEMS_AT_MOST. */
+const readSource = (
+  source: ClientSource,
+  faults: ConfigProblem[],
+  take: (entry: Entry) => void,
+): string => {
+  const fault = (of: ConfigProblem): void => void faults.push({ ...of, file: source.name })
+  const entry = (one: Entry): void => {
+    if (faults.length < PROBLEMS_AT_MOST) take(one)
+  }
+  try {
+    return source.read({ entry, fault })
+  } catch (error) {
+    const isTooLong = error instanceof TooLong
+    if (!isTooLong && (error as NodeJS.ErrnoException).code === undefined) throw error
+    const message = isTooLong ? 'has a client of more than 16MiB; divide it' : unreadable(error)
+    fault(ofWholeFile(message))
+    return ''
+  }
+}
+
+/** Reads a client by the schema; undefined: it has faults. */
+const readExactly = (
+  { index, parse }: Entry,
+  source: ClientSource,
+  { plans, faults }: { readonly plans: Group; readonly faults: ConfigProblem[] },
+): WrittenClient | undefined => {
+  const reading = parse()
+  if (reading === undefined) return undefined
+  const judged = reading.tree === undefined ? undefined : readEntry(reading.tree, plans)
+  const problems = judged?.problems.filter(({ path }) => !reading.isHole(path)) ?? []
+  const found = [...reading.faults, ...problems.map((each) => placed(each, reading))]
+  faults.push(...found.map((each) => faultOf(source, index, each)))
+  return found.length === 0 ? judged?.client : undefined
+}
+
+/** A fault with its place in the file; its path begins at the client, which `index` others stand before. */
+const faultOf = (
+  { name: file }: ClientSource,
+  index: number,
+  { path, ...fault }: ConfigProblem,
+): ConfigProblem => ({ ...fault, file, path: ['clients', index, ...path] })
+
+/** A problem of the client with that id at that line of a source, by its index. */
+interface Finding extends PathProblem {
+  readonly source: number
+  readonly id: string
+  readonly line: number
 }
 
 /** Findings in the columns, reported by file and line. */
@@ -121,12 +176,37 @@ class Found {
     return name === undefined ? formatPath(['clients', line]) : `${name}:${line}`
   }
 
-  /** Index among the sources. */
   #sourceOf(client: number): number {
     return this.#ends.findIndex((end) => client < end)
   }
 }
 
-interface Finding extends Sought {
-  readonly source: number
+/**
+ * Places of clients and keys that the columns know by number only: their source is read once more, as this is seldom needed.
+ * Returns faults in the order of the file.
+ */
+const placesIn = (source: ClientSource, sought: readonly Finding[]): ConfigProblem[] => {
+  const byLine = Map.groupBy(sought, ({ line }) => line)
+  const found = new Map<Finding, ConfigProblem>()
+  const entry = ({ line, index, parse }: Entry): void => {
+    const wanted = byLine.get(line) ?? []
+    const reading = wanted.length > 0 ? parse() : undefined
+    if (reading === undefined) return
+    const id = textAt(reading.tree, 'id')
+    for (const one of wanted)
+      // Where the id occurs twice in that line, the later client has the problem.
+      if (one.id === id && textAt(reading.tree, ...one.path) !== undefined)
+        found.set(one, faultOf(source, index, placed(one, reading)))
+  }
+  try {
+    source.read({ entry, fault: () => undefined })
+  } catch {
+    // The file cannot be read to its end, as another problem reports: the lines are known.
+    for (const one of sought)
+      if (!found.has(one)) {
+        const { line, path, message } = one
+        found.set(one, { file: source.name, line, column: 1, path, message })
+      }
+  }
+  return [...found.values()]
 }

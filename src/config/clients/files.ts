@@ -14,16 +14,10 @@ export interface FoundFile extends ClientSource {
   readonly stamp: string
 }
 
-export interface FoundFiles {
-  /** Each file once, in the order of their names. */
-  readonly files: readonly FoundFile[]
-  readonly problems: readonly PathProblem[]
-  /** Patterns that match no file, which may be intended. */
-  readonly warnings: readonly PathProblem[]
-}
+export type FoundFiles = ReturnType<typeof findClientFiles>
 
-/** file: path of the configuration. */
-export const findClientFiles = (tree: Group, file: string): FoundFiles => {
+/** Returns each file once, in the order of their names; warnings: patterns that match no file, which may be intended. file: path of the configuration. */
+export const findClientFiles = (tree: Group, file: string) => {
   const folder = dirname(file)
   const found = new Map<string, FoundFile>()
   const warnings: PathProblem[] = []

@@ -1,10 +1,10 @@
 /** Loads a configuration with all its clients: those of the file itself and those of the client files that it names. */
 import { createHash } from 'node:crypto'
 import { dirname } from 'node:path'
-import type { Config, ParsedConfig } from '../config.ts'
+import type { Config } from '../config.ts'
 import { certificateEnds, certificateWarnings, type CertificateEnd } from '../certificates.ts'
 import type { Environment } from '../environment.ts'
-import { placed, readYaml, type Reading } from '../document.ts'
+import { placed, readYaml } from '../document.ts'
 import { readConfigText, resolveFiles, unreadableFiles } from '../files.ts'
 import { parseConfig } from '../parse.ts'
 import {
@@ -15,7 +15,6 @@ import {
   problem,
   PROBLEMS_AT_MOST,
   withoutSecrets,
-  type ConfigProblem,
   type PathProblem,
 } from '../problems.ts'
 import { groupAt, isGroup, type Group } from '../tree.ts'
@@ -62,23 +61,11 @@ export const loadConfig = async (file: string, env: Environment): Promise<Config
 export const loadConfigHere = (file: string, env: Environment): Config =>
   withClients(readMain(readConfigText(file), { file, env }))
 
-/** The configuration itself, parsed with positions and the environment put in. */
-interface Main {
-  readonly text: string
-  readonly file: string
-  readonly nowMs: number
-  readonly problems: readonly ConfigProblem[]
-  /** undefined: there are problems with its values. */
-  readonly config: ParsedConfig | undefined
-  readonly reading: Reading
-  /** The tree with all defaults. */
-  readonly tree: Group
-  /** Returns the place of a problem of the tree. */
-  readonly place: (problem: PathProblem) => ConfigProblem
-}
+/** The configuration itself, parsed with positions and the environment put in; tree: with all defaults. */
+type Main = ReturnType<typeof readMain>
 
 /** Throws ConfigError where nothing can be read. */
-const readMain = (text: string, { file, env, nowMs = Date.now() }: Source): Main => {
+const readMain = (text: string, { file, env, nowMs = Date.now() }: Source) => {
   const reading = readYaml(text, env)
   const { tree, isHole } = reading
   const problems = [...reading.faults]
