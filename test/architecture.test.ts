@@ -185,9 +185,9 @@ describe('the layout', () => {
         importers.set(packageOf(from), [...(importers.get(packageOf(from)) ?? []), file])
       }
     }
-    // http-proxy-3 is one engine with two doors: requests and upgrades. zod is the language of the schema's parts.
+    // zod is the language of the schema's parts.
     const several = [...importers].filter(
-      ([name, where]) => new Set(where).size > 1 && name !== 'http-proxy-3' && name !== 'zod',
+      ([name, where]) => new Set(where).size > 1 && name !== 'zod',
     )
     expect(several).toEqual([])
     const { dependencies } = JSON.parse(text('package.json')) as { dependencies: object }

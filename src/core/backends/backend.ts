@@ -39,7 +39,6 @@ export type BackendTls = Required<
 export interface Backend {
   /** The origin names the backend in log, metrics and readiness. */
   readonly name: string
-  readonly isTls: boolean
   /** The host to connect to; an IPv6 address has no brackets. */
   readonly host: string
   readonly port: number
@@ -85,7 +84,6 @@ export function createBackend(
   const host = hostname.replace(/^\[|\]$/g, '')
   return {
     name: origin,
-    isTls,
     host,
     port: port === '' ? (isTls ? 443 : 80) : Number(port),
     hostHeader,

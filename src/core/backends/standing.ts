@@ -25,8 +25,6 @@ export interface ClientFailure extends Failure {
 }
 
 export class Standing {
-  /** Nothing has failed since the last answer. */
-  isClear = true
   /** The backend fails every client and is reported as down. */
   isDown = false
   /** Cause of the last failure; undefined: it has answered since. */
@@ -86,6 +84,11 @@ export class Standing {
     // No check will bring it back any more: one request decides.
     this.failsChecks = this.isUnreachable = false
     this.ejectedUntilMs ??= nowMs
+  }
+
+  /** Nothing has failed since the last answer. */
+  get isClear(): boolean {
+    return this.fault === undefined
   }
 
   /** The backend awaits its first result, of a check or a request. */
@@ -207,7 +210,6 @@ export class Standing {
   }
 
   #blame(cause: string, nowMs: number): void {
-    this.isClear = false
     if (this.fault === undefined) this.faultSinceMs = nowMs
     this.fault = cause
   }
@@ -228,7 +230,6 @@ export class Standing {
   #comeBack(nowMs: number): void {
     if (this.isDown) this.#backSinceMs = nowMs
     this.isDown = false
-    this.isClear = true
     this.fault = undefined
     this.isUnreachable = false
     this.ejectedUntilMs = undefined

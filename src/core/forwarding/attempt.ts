@@ -9,12 +9,12 @@ import {
 } from '../rules/backend-failure.ts'
 import { inWords, isTlsRefusal } from '../rules/tls-faults.ts'
 import type { Connection } from './connection.ts'
-import type { AttemptSink, ForwardHandle, ForwardJob } from './engine.ts'
+import type { AttemptSink, ForwardJob } from './engine.ts'
 import type { ConnectionPool } from './pool.ts'
 import type { RequestBody } from './request-body.ts'
 
 /** The attempt is also its handle: the hot path allocates one object. */
-export abstract class Attempt<Sink extends AttemptSink = AttemptSink> implements ForwardHandle {
+export abstract class Attempt<Sink extends AttemptSink = AttemptSink> {
   settled = false
   readonly job: ForwardJob
   protected readonly sink: Sink
@@ -53,11 +53,16 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> implements
     return isIdempotent(method) && (body === undefined || received?.isWhole === true)
   }
 
+  /**
+   * Ends the backend request at once, after the client left or the gateway gave up; no sink call follows.
+   * Returns whether the backend may have received any of the request.
+   */
   abort(): boolean {
     if (!this.settled) this.settle()
     return this.sent
   }
 
+  /** Continues the answer after data() of the sink returned false. */
   resume(): void {
     if (this.settled || !this.#paused) return
     this.#paused = false

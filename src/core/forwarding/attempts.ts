@@ -3,7 +3,7 @@ import type { Balancer } from '../backends/balancer.ts'
 import type { Waiter } from '../backends/line.ts'
 import type { Backend, Outcome } from '../backends/backend.ts'
 import { answered, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
-import type { AttemptSink, Engine, ForwardHandle, ForwardJob } from './engine.ts'
+import type { AttemptHandle, AttemptSink, Engine, ForwardJob } from './engine.ts'
 import { readOn } from './request-body.ts'
 import type { Retries } from './retries.ts'
 
@@ -26,7 +26,7 @@ export interface Forwarder {
  * One request through all its attempts. It is the pipeline's handle and sink, the engine's sink and the balancer's waiter: the
  * hot path allocates one object.
  */
-export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
+export abstract class Forwarding implements AttemptSink, Waiter {
   protected job: ForwardJob
   protected readonly forwarder: Forwarder
   /** The performance.now() at which the current attempt was sent. */
@@ -37,7 +37,7 @@ export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
   /** The backend whose permit the request holds; undefined: it holds none. */
   #backend: Backend | undefined
   /** The handle of the current attempt; undefined between two attempts. */
-  #handle: ForwardHandle | undefined
+  #handle: AttemptHandle | undefined
   #status: number | undefined
   /** The outcome was noted before the end. */
   #isNoted = false
@@ -77,6 +77,10 @@ export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
     this.#start()
   }
 
+  /**
+   * Ends the request at once. fault: the reason if the backend's answer cannot be passed on. Returns whether a backend may have
+   * received any of the request.
+   */
   abort(fault?: BackendFailure): boolean {
     // The connection has to close first, as the permit may go at once to a request that needs a connection.
     const isSeen = this.#handle?.abort() ?? false
@@ -109,7 +113,7 @@ export abstract class Forwarding implements ForwardHandle, AttemptSink, Waiter {
     this.#handle = this.send(backend)
   }
 
-  protected send(backend: Backend): ForwardHandle {
+  protected send(backend: Backend): AttemptHandle {
     return this.forwarder.engine.send(backend, this.job, this)
   }
 

@@ -4,7 +4,7 @@ import type { Backend } from '../backends/backend.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { CoarseClock } from '../backends/coarse-clock.ts'
 import type { Config } from '../../config/config.ts'
-import type { BackendFailure, FailedAttempt } from '../rules/backend-failure.ts'
+import type { FailedAttempt } from '../rules/backend-failure.ts'
 import type { Attempt } from './attempt.ts'
 import { Rests } from './connection-life.ts'
 import { ConnectionPool } from './pool.ts'
@@ -13,7 +13,7 @@ import { ConnectionPool } from './pool.ts'
 export interface AttemptSink {
   /** Takes the final status and the header fields as a flat name, value array, exactly as received. 1xx answers are not passed on. Must not throw. */
   head(status: number, headers: string[]): void
-  /** Takes a piece of the body; false asks the engine to pause until resume() of the handle. */
+  /** Takes a piece of the body; false asks the engine to pause until resume() of the attempt. */
   data(chunk: Buffer): boolean
   end(): void
   fail(failed: FailedAttempt): void
@@ -41,17 +41,6 @@ export interface ForwardJob {
   readonly responseTimeoutMs: number
 }
 
-export interface ForwardHandle {
-  /**
-   * Ends the backend request at once, after the client left or the gateway gave up; no sink call follows.
-   * fault: the reason if the backend's answer cannot be passed on.
-   * Returns whether a backend may have received any of the request.
-   */
-  abort(fault?: BackendFailure): boolean
-  /** Continues the answer after data() returned false. */
-  resume(): void
-}
-
 /**
  * connections: limit per backend; a request that gets no connection within its response timeout fails as connect_timeout.
  * connectionUses, connectionAgeMs: a connection that has reached either limit is closed at the end of its answer.
@@ -67,6 +56,9 @@ export type SurplusObserver = Pick<Balancer, 'surplus'>
 /** Longest head of an answer, and longest trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
 
+/** What the sender of a request may do with its attempt. */
+export type AttemptHandle = Pick<Attempt, 'abort' | 'resume'>
+
 /** Sends one request to one given backend; chooses no backend and repeats nothing. */
 export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
   readonly #options: EngineOptions
@@ -81,8 +73,8 @@ export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
     this.#observer = observer
   }
 
-  /** Never throws; the sink is called only after this call has returned. The handle's abort() reports on this attempt. */
-  send(backend: Backend, job: ForwardJob, sink: Sink): ForwardHandle {
+  /** Never throws; the sink is called only after this call has returned. */
+  send(backend: Backend, job: ForwardJob, sink: Sink): AttemptHandle {
     let pool = this.#pools.get(backend)
     if (pool === undefined) {
       const rests = new Rests(this.#options, () => this.#observer.surplus(backend))

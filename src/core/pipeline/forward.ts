@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { Config } from '../../config/config.ts'
 import type { Backend } from '../backends/backend.ts'
 import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
-import type { ForwardHandle } from '../forwarding/engine.ts'
+import type { AttemptHandle } from '../forwarding/engine.ts'
 import type { UpgradeEngine, UpgradeSink } from '../forwarding/upgrader.ts'
 import type { Tunnel } from '../http/messages.ts'
 import { clientHeaders, type PassableAnswer } from '../rules/client-headers.ts'
@@ -254,7 +254,7 @@ class Upgraded extends Carried implements UpgradeSink {
     this.socket.off('data', this.#onEarly).off('end', this.#onLeft).pause()
   }
 
-  protected override send(backend: Backend): ForwardHandle {
+  protected override send(backend: Backend): AttemptHandle {
     return this.#engine.send(backend, this.job, this)
   }
 

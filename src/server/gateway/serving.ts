@@ -144,7 +144,7 @@ export class Serving implements WorkerLink {
   }
 
   probeBackends(): Promise<readonly BackendHealth[]> {
-    return this.upstreams.current.probe()
+    return this.upstreams.current.checks.probe()
   }
 
   #take(next: Revision, letIn: () => void): void {
@@ -192,7 +192,10 @@ class Revision {
   /** Resolves when everything it needs is there; rejects where keys come from another place than before and are missing, as valid tokens would be refused. */
   async readyAfter(before: Revision): Promise<void> {
     const { upstream } = this
-    await Promise.all([this.verifier?.ready, upstream === before.upstream || upstream.ready()])
+    await Promise.all([
+      this.verifier?.ready,
+      upstream === before.upstream || upstream.checks.newcomers(),
+    ])
     const fault = this.verifier === before.verifier ? undefined : this.verifier?.fault
     if (fault === undefined) return
     const { jwksUri } = this.config.jwt ?? {}

@@ -2,8 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { createBackends, type Backend } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
-import { checkNewcomers, startHealthChecks } from '../../core/backends/checks.ts'
-import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
+import { BackendChecks } from '../../core/backends/checks.ts'
 import type { Config } from '../../config/config.ts'
 import { DirectEngine } from '../../core/forwarding/direct.ts'
 import type { Engine } from '../../core/forwarding/engine.ts'
@@ -40,45 +39,24 @@ export class Upstream {
   readonly retries: Retries
   readonly engine: Engine
   readonly upgrades: UpgradeEngine
-  /** Probe for readiness. */
-  readonly probe: BackendProbe
-  #checks: { stop(): void } | undefined
+  /** Started while requests begin with it. */
+  readonly checks: BackendChecks
 
-  /** Connects to nothing before begin(). */
   constructor(settings: Settings, log: Log, before?: Upstream) {
     const { upstream, tunnelIdleMs, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
     this.balancer = new Balancer(backends, upstream, log)
     const { balancer } = this
-    this.probe = createBackendProbe(balancer, upstream)
+    this.checks = new BackendChecks(balancer, upstream)
     this.retries = new Retries(upstream)
     this.engine = new engines[upstream.engine](upstream, balancer)
     this.upgrades = new UpgradeEngine(upstream, balancer, tunnelIdleMs)
   }
 
-  /** Resolves when its backends without a known state were checked, or their time to answer is up; never rejects. */
-  async ready(): Promise<void> {
-    const { health, host } = this.settings.upstream
-    if (health) await checkNewcomers(this.balancer, health, host)
-  }
-
-  /** Applies its settings, and starts its health checks. */
-  begin(): void {
-    const { eject, health, host } = this.settings.upstream
-    const nowMs = performance.now()
-    for (const { standing } of this.balancer.backends) standing.use(eject, health, nowMs)
-    this.#checks = health && startHealthChecks(this.balancer, health, host)
-  }
-
-  /** Ends its health checks: no request begins with it any more. */
-  retire(): void {
-    this.#checks?.stop()
-  }
-
   /** Cuts tunnels and closes connections; no request is under way. */
   close(): void {
-    this.retire()
+    this.checks.stop()
     this.upgrades.close()
     this.engine.close()
   }
@@ -93,7 +71,7 @@ export class Upstreams {
 
   constructor(first: Upstream) {
     this.current = first
-    first.begin()
+    first.checks.start()
   }
 
   /** Backends of the current configuration, as is the next. */
@@ -110,9 +88,9 @@ export class Upstreams {
     const before = this.current
     if (before === next) return
     this.current = next
-    next.begin()
+    next.checks.start()
     if (this.#isDraining) next.upgrades.drain()
-    before.retire()
+    before.checks.stop()
     this.#retired.add(before)
   }
 

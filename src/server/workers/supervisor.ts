@@ -3,8 +3,8 @@ import { url as debuggerUrl } from 'node:inspector'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
+import { BackendChecks, type BackendProbe } from '../../core/backends/checks.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
-import { createBackendProbe, type BackendProbe } from '../../core/backends/probe.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {
@@ -308,7 +308,7 @@ function oncePerTurn(
 /** Requests are the workers'; this probe only finds out whether connections can be made. */
 function createProbe({ upstream }: Config): BackendProbe {
   const backends = createBackends(upstream, readBackendTls(upstream))
-  return createBackendProbe(new Balancer(backends, upstream), upstream)
+  return new BackendChecks(new Balancer(backends, upstream), upstream).probe
 }
 
 /** The counters of workers that have ended, so that no sum falls with them. */

@@ -1,17 +1,22 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { startHealthChecks } from '../../../src/core/backends/checks.ts'
+import { BackendChecks } from '../../../src/core/backends/checks.ts'
 import { healthOf } from '../../../src/core/backends/health.ts'
-import { balancerOf } from '../../support/balancer.ts'
+import { balancerOf, eject } from '../../support/balancer.ts'
 import { rawBackend } from '../../support/backed.ts'
 import { answer, type Answer } from '../../support/raw-backend.ts'
 
 const health = { path: '/healthz?deep=1', everyMs: 50, timeoutMs: 200, down: 2, up: 2 }
 
-function check(url: string, host: Parameters<typeof startHealthChecks>[2] = 'preserve') {
+function check(
+  url: string,
+  host: ConstructorParameters<typeof BackendChecks>[1]['host'] = 'preserve',
+) {
   const balancer = balancerOf([url], { health })
-  const checks = startHealthChecks(balancer, health, host)
-  onTestFinished(checks.stop)
-  return { checks, state: () => balancer.backends.map(healthOf)[0] }
+  const timeouts = { connectMs: 1_000, responseMs: 1_000, idleMs: 1_000 }
+  const checks = new BackendChecks(balancer, { eject, health, host, timeouts })
+  checks.start()
+  onTestFinished(() => checks.stop())
+  return { state: () => balancer.backends.map(healthOf)[0] }
 }
 
 describe('a health check', () => {

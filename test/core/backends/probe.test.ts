@@ -1,9 +1,9 @@
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { createBackendProbe } from '../../../src/core/backends/probe.ts'
+import { BackendChecks } from '../../../src/core/backends/checks.ts'
 import type { BackendHealth } from '../../../src/core/backends/health.ts'
-import { balancerOf } from '../../support/balancer.ts'
+import { balancerOf, eject } from '../../support/balancer.ts'
 import { listening } from '../../support/listening.ts'
 import { rawBackend } from '../../support/backed.ts'
 import { answer, type Answer } from '../../support/raw-backend.ts'
@@ -19,9 +19,12 @@ async function listen(at: number): Promise<{ connections(): number }> {
   return { connections: () => count }
 }
 
+const createBackendProbe = (...given: ConstructorParameters<typeof BackendChecks>) =>
+  new BackendChecks(...given).probe
+
 describe('the probe', () => {
   const timeouts = { connectMs: 1_000, responseMs: 1_000, idleMs: 1_000 }
-  const none = { health: undefined, host: 'preserve', timeouts } as const
+  const none = { eject, health: undefined, host: 'preserve', timeouts } as const
 
   it('tells which backends take connections, and the balancer too', async () => {
     const [up, down] = [await freePort(), await freePort()]
