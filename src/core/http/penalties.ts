@@ -16,9 +16,9 @@ const WAIT_AT_LEAST_MS = 300
 const START_EVERY_MS = 20
 
 interface AbuseRecord {
-  ends: number
-  sinceMs: number
-  untilMs: number
+  /** Ends in a row, each within the time of the one before. */
+  readonly ends: number
+  readonly lastMs: number
 }
 
 interface Beginning {
@@ -35,14 +35,9 @@ export class Penalties {
   /** Notes that a connection of the address was ended for abuse. Times come from one monotonic clock. */
   add(addressKey: string, nowMs: number): void {
     const known = this.#records.get(addressKey)
-    const record =
-      known !== undefined && nowMs - known.sinceMs < WITHIN_MS
-        ? known
-        : { ends: 0, sinceMs: nowMs, untilMs: 0 }
-    record.ends += 1
-    if (record.ends >= MAX_ENDS) record.untilMs = nowMs + PENALTY_MS
+    const before = known !== undefined && nowMs - known.lastMs < WITHIN_MS ? known.ends : 0
     this.#records.delete(addressKey)
-    this.#records.set(addressKey, record)
+    this.#records.set(addressKey, { ends: before + 1, lastMs: nowMs })
     if (this.#records.size <= MAX_ADDRESSES) return
     const [oldest] = this.#records.keys()
     if (oldest !== undefined) this.#records.delete(oldest)
@@ -52,7 +47,7 @@ export class Penalties {
   holds(addressKey: string | undefined, nowMs: number): boolean {
     if (addressKey === undefined || this.#records.size === 0) return false
     const record = this.#records.get(addressKey)
-    return record !== undefined && nowMs < record.untilMs
+    return record !== undefined && record.ends >= MAX_ENDS && nowMs - record.lastMs < PENALTY_MS
   }
 
   /** Calls begin when the connection's turn comes; the returned function cancels that. */
