@@ -2,7 +2,6 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { AnswerReader } from '../http/answer-reader.ts'
-import { END, FAULT, HEAD, MORE } from '../http/message-reader.ts'
 import { writeChunk } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
 import { Attempt } from './attempt.ts'
@@ -88,14 +87,14 @@ class DirectConnection extends Connection<DirectAttempt> {
     // An end that has come frees the connection, however slowly its last piece is taken.
     while (this.user !== undefined && (!this.#paused || reader.isAtEnd)) {
       switch (reader.next()) {
-        case MORE:
+        case 'more':
           return
-        case FAULT:
+        case 'fault':
           return this.#break(reader.fault.cause ?? 'not HTTP/1.1')
-        case HEAD:
+        case 'head':
           if (reader.head !== undefined) this.user.onHead(reader.head.status, reader.head.headers)
           break
-        case END:
+        case 'end':
           return this.#finish()
         default:
           this.user.onPiece(reader.piece)

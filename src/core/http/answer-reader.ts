@@ -2,7 +2,7 @@
 import { fieldOf } from '../rules/field-names.ts'
 import type { Refusal } from '../rules/refusals.ts'
 import { persists, readFields } from './field-lines.ts'
-import { HEAD, malformed, MessageReader } from './message-reader.ts'
+import { malformed, MessageReader } from './message-reader.ts'
 import type { BodyFraming, Found, Syntax } from './message-reader.ts'
 
 export interface AnswerHead extends BodyFraming {
@@ -37,10 +37,10 @@ export class AnswerReader extends MessageReader<AnswerHead> {
   override next(): Found {
     for (;;) {
       const found = super.next()
-      if (found !== HEAD || this.head === undefined) return found
+      if (found !== 'head' || this.head === undefined) return found
       const { status } = this.head
       this.frame(this.isToHead ? NO_BODY : this.head)
-      if (status < 100 || status >= 200 || status === 101) return HEAD
+      if (status < 100 || status >= 200 || status === 101) return 'head'
       // An interim answer ends with its head.
       super.next()
     }

@@ -4,17 +4,14 @@ import type { Socket } from 'node:net'
 /** Begins a connection of HTTP/2 without TLS (RFC 9113 3.3), and no request of HTTP/1.1. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
-/** What the first bytes say. bytes: how many of them belong to nobody else. */
-type First = { readonly bytes: number } | undefined
-
 /**
  * Reads on while the first bytes are incomplete. done: called once; undefined: what came is invalid, or came too late, or the
- * peer has ended its side. The bytes behind the first ones are put back, and the connection is paused.
+ * peer has ended its side. bytes: length of the first ones; those behind them are put back, and the connection is paused.
  */
-export function readFirst<Found extends First>(
+export function readFirst<Found extends { readonly bytes: number }>(
   socket: Socket,
   timeoutMs: number,
-  read: (seen: Buffer) => Found | 'incomplete',
+  read: (seen: Buffer) => Found | 'incomplete' | undefined,
   done: (found: Found | undefined) => void,
 ): void {
   let seen: Buffer = Buffer.alloc(0)

@@ -7,7 +7,7 @@ import { Http1Request, Http1Response } from './http1-messages.ts'
 import type { ServerParts } from './server-parts.ts'
 import type { Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
-import { END, FAULT, HEAD, MORE, MessageReader } from './message-reader.ts'
+import { MessageReader } from './message-reader.ts'
 import { requestSyntax, type RequestHead } from './request-head.ts'
 import { IN_PIECES, Share } from './shared-turn.ts'
 
@@ -25,11 +25,8 @@ const LATE = refuse('request_timeout', { cause: 'the head did not arrive in time
 
 const UNREAD = { method: '', httpVersion: '1.1' } as const
 
-/** IN_HEAD: a request is awaited. IN_BODY: its body is being read. IN_ANSWER: it is complete. OVER: nothing more is parsed. */
-const IN_HEAD = 0
-const IN_BODY = 1
-const IN_ANSWER = 2
-const OVER = 3
+/** head: a request is awaited. body: its body is being read. answer: it is complete. over: nothing more is parsed. */
+type Phase = 'head' | 'body' | 'answer' | 'over'
 
 export class Http1Connection implements ProtocolConnection {
   readonly socket: Socket
@@ -38,7 +35,7 @@ export class Http1Connection implements ProtocolConnection {
   readonly #parts: ServerParts
   readonly #isSecured: boolean
   readonly #reader: MessageReader<RequestHead>
-  #phase: number = IN_HEAD
+  #phase: Phase = 'head'
   #request: Http1Request | undefined
   #response: Http1Response | undefined
   /** The body's stream wants more. */
@@ -75,7 +72,7 @@ export class Http1Connection implements ProtocolConnection {
 
   /** No request is under way, and none has begun to arrive. */
   get isIdle(): boolean {
-    return this.#phase === IN_HEAD && this.#reader.heldBytes === 0
+    return this.#phase === 'head' && this.#reader.heldBytes === 0
   }
 
   get hasMore(): boolean {
@@ -98,7 +95,7 @@ export class Http1Connection implements ProtocolConnection {
   frame(framing: Framing | undefined): void {
     if (framing === undefined) return this.#stop()
     this.#reader.frame(framing)
-    this.#phase = IN_BODY
+    this.#phase = 'body'
   }
 
   /** Hands over the bare connection, with the bytes behind the request's head; the response can still be written. */
@@ -106,7 +103,7 @@ export class Http1Connection implements ProtocolConnection {
     this.#isTunnel = true
     const head = this.#reader.stop()
     if (this.#response !== undefined) this.#response.shouldKeepAlive = false
-    this.#phase = OVER
+    this.#phase = 'over'
     this.socket
       .pause()
       .off('data', this.#onData)
@@ -141,7 +138,7 @@ export class Http1Connection implements ProtocolConnection {
     if (this.#response !== undefined && isRequest) return this.#lookForProgress(nowMs)
     if (nowMs < this.#deadlineMs) return
     // A closing connection, an idle one, or a refused request whose body does not come has had its answer.
-    if (this.#phase !== IN_HEAD || (this.isIdle && this.#hasServed)) return this.destroy()
+    if (this.#phase !== 'head' || (this.isIdle && this.#hasServed)) return this.destroy()
     this.#fail(LATE)
   }
 
@@ -154,7 +151,7 @@ export class Http1Connection implements ProtocolConnection {
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (this.#phase === OVER) return this.#discard()
+    if (this.#phase === 'over') return this.#discard()
     if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.http1Limits.headersMs
     this.#reader.add(bytes)
     this.#advance()
@@ -162,9 +159,9 @@ export class Http1Connection implements ProtocolConnection {
 
   readonly #onEnd = (): void => {
     this.#isEnded = true
-    if (this.#phase === OVER && this.#isAnswered) this.destroy()
+    if (this.#phase === 'over' && this.#isAnswered) this.destroy()
     // A client that ends its side cannot be told from one that has left, and an answer would be wasted on the latter.
-    else if (this.#phase === IN_ANSWER && !this.#isAnswered) this.socket.destroySoon()
+    else if (this.#phase === 'answer' && !this.#isAnswered) this.socket.destroySoon()
     else this.#advance()
   }
 
@@ -173,7 +170,8 @@ export class Http1Connection implements ProtocolConnection {
   #onClose(): void {
     this.#stop()
     this.#parts.connections.turn.leave(this)
-    this.#request?.closed()
+    // The rest of the body will never come.
+    if (this.#request?.complete === false) this.#request.body?.destroy()
     const response = this.#response
     this.#response = undefined
     response?.closed(false)
@@ -198,8 +196,8 @@ export class Http1Connection implements ProtocolConnection {
 
   /** Returns whether another step may follow. */
   #step(): boolean {
-    if (this.#phase === IN_HEAD) return this.#readHead()
-    if (this.#phase !== IN_BODY) return false
+    if (this.#phase === 'head') return this.#readHead()
+    if (this.#phase !== 'body') return false
     if (!this.#isAnswered) return this.#isBodyWanted && this.#readBody()
     // The connection closes behind this answer, so what is left is not parsed.
     return this.#response?.shouldKeepAlive !== false && this.#readBody()
@@ -216,10 +214,10 @@ export class Http1Connection implements ProtocolConnection {
       return false
     }
     switch (this.#reader.next()) {
-      case HEAD:
+      case 'head':
         this.#begin()
         return true
-      case FAULT:
+      case 'fault':
         this.#fail(this.#reader.fault)
         return false
       default:
@@ -240,19 +238,19 @@ export class Http1Connection implements ProtocolConnection {
     const response = new Http1Response(this, head, head.persists && !isLast)
     this.#request = request
     this.#response = response
-    this.#phase = IN_ANSWER
+    this.#phase = 'answer'
     this.#parts.events.request(request, response, this.client)
   }
 
   #readBody(): boolean {
     switch (this.#reader.next()) {
-      case END:
+      case 'end':
         this.#complete()
         return true
-      case FAULT:
+      case 'fault':
         this.#fail(this.#reader.fault)
         return false
-      case MORE:
+      case 'more':
         if (this.#isEnded) this.#fail(INCOMPLETE)
         return false
       default:
@@ -264,8 +262,8 @@ export class Http1Connection implements ProtocolConnection {
     const request = this.#request
     if (request !== undefined) request.complete = true
     if (this.#response === undefined) return this.#awaitNext()
-    this.#phase = IN_ANSWER
-    request?.push(null)
+    this.#phase = 'answer'
+    request?.body?.push(null)
   }
 
   #takePiece(): boolean {
@@ -276,14 +274,14 @@ export class Http1Connection implements ProtocolConnection {
       this.#fail(IN_PIECES)
       return false
     }
-    if (!this.#isAnswered && request?.push(piece) === false) this.#isBodyWanted = false
+    if (!this.#isAnswered && request?.body?.push(piece) === false) this.#isBodyWanted = false
     return true
   }
 
   /** What comes cannot be read, or did not come in time: it is answered, and nothing behind it is parsed. */
   #fail(refusal: Refusal): void {
     const { events } = this.#parts
-    const isInBody = this.#phase === IN_BODY
+    const isInBody = this.#phase === 'body'
     const seen = this.#reader.unread()
     this.#stop()
     this.#deadlineMs = performance.now() + LINGER_MS
@@ -297,7 +295,7 @@ export class Http1Connection implements ProtocolConnection {
 
   /** Parses nothing more. */
   #stop(): void {
-    this.#phase = OVER
+    this.#phase = 'over'
     this.#reader.stop()
   }
 
@@ -318,15 +316,15 @@ export class Http1Connection implements ProtocolConnection {
     if (response === undefined || !response.isEnded || this.socket.destroyed) return
     this.#response = undefined
     response.closed(true)
-    if (!response.shouldKeepAlive || this.#phase === OVER) return this.#linger()
-    if (this.#phase === IN_ANSWER) this.#awaitNext()
+    if (!response.shouldKeepAlive || this.#phase === 'over') return this.#linger()
+    if (this.#phase === 'answer') this.#awaitNext()
     else this.#deadlineMs = performance.now() + this.#parts.http1Limits.requestMs
     this.#advance()
   }
 
   #awaitNext(): void {
     this.#request = undefined
-    this.#phase = IN_HEAD
+    this.#phase = 'head'
     const { maxHeadBytes, idleMs, headersMs } = this.#parts.http1Limits
     this.#reader.maxHeadBytes = maxHeadBytes
     this.#deadlineMs = performance.now() + (this.#reader.heldBytes === 0 ? idleMs : headersMs)
@@ -351,9 +349,9 @@ export class Http1Connection implements ProtocolConnection {
 
   /** Reads on while there is room for what comes. */
   #controlReading(): void {
-    if (this.#phase === OVER) return
+    if (this.#phase === 'over') return
     const isFull = this.#reader.heldBytes >= HELD_BYTES
-    const isHeldBack = this.#phase === IN_BODY && !this.#isBodyWanted && !this.#isAnswered
+    const isHeldBack = this.#phase === 'body' && !this.#isBodyWanted && !this.#isAnswered
     const mayRead = !this.#isStopped && !isFull && !isHeldBack
     if (mayRead !== this.#isPaused) return
     this.#isPaused = !mayRead

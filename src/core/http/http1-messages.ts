@@ -36,16 +36,6 @@ export class Http1Request implements IncomingRequest {
   takeOver(): ReturnType<Http1Connection['takeOver']> {
     return this.#connection.takeOver()
   }
-
-  /** Passes on a piece of the body, or null for its end; returns false when no more is wanted until the body is read. */
-  push(piece: Buffer | null): boolean {
-    return this.body?.push(piece) ?? true
-  }
-
-  /** Ends the body where it is not complete: the connection has closed, so the rest will never come. */
-  closed(): void {
-    if (!this.complete) this.body?.destroy()
-  }
 }
 
 class Body extends Readable {

@@ -1,22 +1,10 @@
 /** Parses the bytes of a connection into HTTP/1.1 messages (RFC 9112), requests or answers; knows nothing of sockets. */
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 
-/** What next() has found. MORE: further bytes are needed. */
-export const MORE = 0
-export const HEAD = 1
-export const PIECE = 2
-export const END = 3
-export const FAULT = 4
-export type Found = typeof MORE | typeof HEAD | typeof PIECE | typeof END | typeof FAULT
+/** What next() has found. more: further bytes are needed. */
+export type Found = 'more' | 'head' | 'piece' | 'end' | 'fault'
 
-const IN_HEAD = 0
-const IN_BODY = 1
-const IN_CHUNK_LINE = 2
-const IN_CHUNK = 3
-const IN_CHUNK_END = 4
-const IN_TRAILERS = 5
-const AT_END = 6
-const STOPPED = 7
+type State = 'head' | 'body' | 'chunk line' | 'chunk' | 'chunk end' | 'trailers' | 'end' | 'stopped'
 
 const LF = 0x0a
 const CR = 0x0d
@@ -51,7 +39,7 @@ export interface BodyFraming {
   readonly bodyBytes: number
 }
 
-/** The caller adds bytes and calls next() until it returns MORE; so the caller decides when a request begins. */
+/** The caller adds bytes and calls next() until it returns 'more'; so the caller decides when a request begins. */
 export class MessageReader<Head> {
   /** Limit of a head, and of a trailer section. */
   maxHeadBytes: number
@@ -61,7 +49,7 @@ export class MessageReader<Head> {
   /** Number of chunks that the piece was made of. */
   pieceChunks = 1
   fault: Refusal = NO_BEGINNING
-  #state: number = IN_HEAD
+  #state: State = 'head'
   #bytes: Buffer = NOTHING
   #at = 0
   #end = 0
@@ -86,16 +74,16 @@ export class MessageReader<Head> {
     return this.#end - this.#at
   }
 
-  /** The end of the message has been found; the next call of next() returns END. */
+  /** The end of the message has been found; the next call of next() returns 'end'. */
   get isAtEnd(): boolean {
-    return this.#state === AT_END
+    return this.#state === 'end'
   }
 
   /** Takes the bytes, which must not change afterwards. */
   add(bytes: Buffer): void {
     const held = this.heldBytes
-    if (this.#state === STOPPED || held === 0) {
-      this.#bytes = this.#state === STOPPED ? NOTHING : bytes
+    if (this.#state === 'stopped' || held === 0) {
+      this.#bytes = this.#state === 'stopped' ? NOTHING : bytes
       this.#at = 0
       this.#end = this.#bytes.length
       this.#isOwn = false
@@ -119,14 +107,14 @@ export class MessageReader<Head> {
   frame({ body, bodyBytes }: BodyFraming): void {
     this.#searchedBytes = 0
     this.#missingBytes = bodyBytes
-    if (body === 'chunked') this.#state = IN_CHUNK_LINE
-    else this.#state = body === 'length' && bodyBytes > 0 ? IN_BODY : AT_END
+    if (body === 'chunked') this.#state = 'chunk line'
+    else this.#state = body === 'length' && bodyBytes > 0 ? 'body' : 'end'
   }
 
   /** Ends the parsing for good and returns the bytes that were not parsed. */
   stop(): Buffer {
     const rest = this.#bytes.subarray(this.#at, this.#end)
-    this.#state = STOPPED
+    this.#state = 'stopped'
     this.#bytes = NOTHING
     this.#at = this.#end = 0
     return rest
@@ -137,31 +125,31 @@ export class MessageReader<Head> {
     return this.#bytes.toString('latin1', this.#at, this.#end)
   }
 
-  /** Parses on. The caller must call frame() after each HEAD before it calls this again, and not call this after a FAULT. */
+  /** Parses on. The caller must call frame() after each 'head' before it calls this again, and not call this after a 'fault'. */
   next(): Found {
     switch (this.#state) {
-      case IN_HEAD:
+      case 'head':
         return this.#readHead()
-      case IN_BODY:
-        if (this.#at === this.#end) return MORE
+      case 'body':
+        if (this.#at === this.#end) return 'more'
         this.#takePiece()
-        if (this.#missingBytes === 0) this.#state = AT_END
-        return PIECE
-      case AT_END:
-        this.#state = IN_HEAD
+        if (this.#missingBytes === 0) this.#state = 'end'
+        return 'piece'
+      case 'end':
+        this.#state = 'head'
         this.#searchedBytes = 0
         this.#sawEmptyLine = false
-        return END
-      case STOPPED:
-        return MORE
+        return 'end'
+      case 'stopped':
+        return 'more'
       default:
         return this.#readChunks()
     }
   }
 
-  #fail(refusal: Refusal): typeof FAULT {
+  #fail(refusal: Refusal): 'fault' {
     this.fault = refusal
-    return FAULT
+    return 'fault'
   }
 
   /** Takes what is there of a body or chunk, as a slice. */
@@ -184,10 +172,10 @@ export class MessageReader<Head> {
   }
 
   #readHead(): Found {
-    if (this.#at === this.#end) return MORE
+    if (this.#at === this.#end) return 'more'
     if (this.#searchedBytes === 0 && this.#bytes[this.#at] === CR) {
       if (this.#sawEmptyLine || !this.#syntax.mayFollowEmptyLine) return this.#fail(NO_BEGINNING)
-      if (this.heldBytes === 1) return MORE
+      if (this.heldBytes === 1) return 'more'
       if (this.#bytes[this.#at + 1] !== LF) return this.#fail(LONE_LINE_END)
       this.#sawEmptyLine = true
       this.#at += 2
@@ -202,14 +190,14 @@ export class MessageReader<Head> {
     if (isRefusal(head)) return this.#fail(head)
     this.#at = end + 4
     this.head = head
-    return HEAD
+    return 'head'
   }
 
   /** Refuses at once what can become no head, as its sender may wait for an answer. */
   #checkBeginning(searchedBytes: number): Found {
     if (this.#hasLoneLineEnd(searchedBytes)) return this.#fail(LONE_LINE_END)
     const text = this.#bytes.toString('latin1', this.#at, Math.min(this.#end, this.#at + 32))
-    return this.#syntax.beginning.test(text) ? MORE : this.#fail(NO_BEGINNING)
+    return this.#syntax.beginning.test(text) ? 'more' : this.#fail(NO_BEGINNING)
   }
 
   #longHead(): Refusal {
@@ -222,31 +210,31 @@ export class MessageReader<Head> {
   #readChunks(): Found {
     const pieces: Buffer[] = []
     let found: Found | undefined
-    while (found === undefined && this.#state !== AT_END && pieces.length < MOST_CHUNKS) {
-      if (this.#at === this.#end) found = MORE
-      else if (this.#state === IN_CHUNK) {
+    while (found === undefined && this.#state !== 'end' && pieces.length < MOST_CHUNKS) {
+      if (this.#at === this.#end) found = 'more'
+      else if (this.#state === 'chunk') {
         this.#takePiece()
         pieces.push(this.piece)
-        if (this.#missingBytes === 0) this.#moveTo(this.#at, IN_CHUNK_END)
+        if (this.#missingBytes === 0) this.#moveTo(this.#at, 'chunk end')
       } else found = this.#readBetweenChunks()
     }
     // A fault moves nothing: where the piece has to be returned first, the next call finds the fault again.
     if (pieces.length === 0) return found ?? this.next()
     if (pieces.length > 1) this.piece = Buffer.concat(pieces)
     this.pieceChunks = pieces.length
-    return PIECE
+    return 'piece'
   }
 
   /** Returns undefined when the reader has moved on to what comes next. */
   #readBetweenChunks(): Found | undefined {
     switch (this.#state) {
-      case IN_CHUNK_LINE:
+      case 'chunk line':
         return this.#readChunkLine()
-      case IN_CHUNK_END:
+      case 'chunk end':
         if (this.#bytes[this.#at] !== CR) return this.#fail(BAD_CHUNK)
-        if (this.heldBytes === 1) return MORE
+        if (this.heldBytes === 1) return 'more'
         if (this.#bytes[this.#at + 1] !== LF) return this.#fail(BAD_CHUNK)
-        return this.#moveTo(this.#at + 2, IN_CHUNK_LINE)
+        return this.#moveTo(this.#at + 2, 'chunk line')
       default:
         return this.#readTrailer()
     }
@@ -260,11 +248,12 @@ export class MessageReader<Head> {
       const hasExtension = /^[0-9A-Fa-f]+;/.test(this.#bytes.toString('latin1', at, at + 16))
       return this.#fail(hasExtension ? LONG_EXTENSION : BAD_CHUNK)
     }
-    if (end === undefined) return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(BAD_CHUNK) : MORE
+    if (end === undefined)
+      return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(BAD_CHUNK) : 'more'
     const size = chunkSize(this.#bytes.toString('latin1', at, end + 2))
     if (size === undefined) return this.#fail(BAD_CHUNK)
     this.#missingBytes = size === 0 ? this.maxHeadBytes : size
-    return this.#moveTo(end + 2, size === 0 ? IN_TRAILERS : IN_CHUNK)
+    return this.#moveTo(end + 2, size === 0 ? 'trailers' : 'chunk')
   }
 
   /** Reads line by line, so that a line that is no field is refused at once. */
@@ -275,11 +264,11 @@ export class MessageReader<Head> {
     const lineBytes = (end === undefined ? this.#end : end + 2) - at
     if (lineBytes > this.#missingBytes) return this.#fail(LONG_HEAD)
     if (end === undefined)
-      return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(LONE_LINE_END) : MORE
-    if (end === at) return this.#moveTo(end + 2, AT_END)
+      return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(LONE_LINE_END) : 'more'
+    if (end === at) return this.#moveTo(end + 2, 'end')
     if (!isTrailer(this.#bytes.toString('latin1', at, end))) return this.#fail(BAD_TRAILER)
     this.#missingBytes -= lineBytes
-    return this.#moveTo(end + 2, IN_TRAILERS)
+    return this.#moveTo(end + 2, 'trailers')
   }
 
   /** Whether the bytes not searched before contain what no head, chunk line or trailer may. */
@@ -290,7 +279,7 @@ export class MessageReader<Head> {
     return loneLineEnd.test(this.#bytes.toString('latin1', from, this.#end))
   }
 
-  #moveTo(at: number, state: number): undefined {
+  #moveTo(at: number, state: State): undefined {
     this.#at = at
     this.#state = state
     this.#searchedBytes = 0

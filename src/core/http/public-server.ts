@@ -8,21 +8,19 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { readProxyHeader } from '../rules/proxy-header.ts'
 import type { ConnectionRefusal } from './connection-room.ts'
-import { ClientConnection, type Connections } from './connections.ts'
+import { ClientConnection } from './connections.ts'
 import { readFirst, readPreface } from './first-bytes.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
 import { isHttp2Safe } from './node-internals.ts'
-import { http1Limits, serve, type ServerEvents, type ServerParts } from './server-parts.ts'
+import { http1Limits, serve, type ServerParts } from './server-parts.ts'
 import { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import { TlsServer, type TlsIdentity } from './tls-server.ts'
 
-export interface PublicServerParts {
-  readonly connections: Connections
+export interface PublicServerParts extends Pick<ServerParts, 'connections' | 'events'> {
   /** Certificate and key; undefined: no TLS. */
   readonly identity: TlsIdentity | undefined
   readonly secret: SecretOfDay
-  readonly events: ServerEvents
 }
 
 const LOOK_EVERY_MS = 250

@@ -1,7 +1,6 @@
 /** A connection to the gateway under test: it sends exact bytes and receives whole answers. */
 import type { Duplex } from 'node:stream'
 import { AnswerReader } from '../../core/http/answer-reader.ts'
-import { END, FAULT, MORE, PIECE } from '../../core/http/message-reader.ts'
 import type { Machine } from './machine.ts'
 
 /** Limit for opening a connection, and for an answer. */
@@ -106,10 +105,10 @@ export class Connection {
   #read(): void {
     while (this.#over === undefined) {
       const found = this.#reader.next()
-      if (found === MORE) return
-      if (found === FAULT) this.#over = this.#reader.fault.cause ?? 'not HTTP/1.1'
-      else if (found === PIECE) this.#body.push(this.#reader.piece)
-      else if (found === END) this.#take()
+      if (found === 'more') return
+      if (found === 'fault') this.#over = this.#reader.fault.cause ?? 'not HTTP/1.1'
+      else if (found === 'piece') this.#body.push(this.#reader.piece)
+      else if (found === 'end') this.#take()
     }
   }
 

@@ -1,7 +1,6 @@
 /** Bytes in, answers out: the same whatever pieces the bytes come in. */
 import { describe, expect, it } from 'vitest'
 import { AnswerReader } from '../../../src/core/http/answer-reader.ts'
-import { FAULT, HEAD, MORE, PIECE } from '../../../src/core/http/message-reader.ts'
 
 const limitBytes = 2_048
 
@@ -12,13 +11,13 @@ function feed(pieces: readonly string[], { isHead = false, ends = false } = {}) 
   reader.isToHead = isHead
   for (const piece of pieces) {
     reader.add(Buffer.from(piece, 'latin1'))
-    for (let what = reader.next(); what !== MORE; what = reader.next()) {
-      if (what === PIECE) found.body += reader.piece.toString('latin1')
-      else if (what === HEAD) {
+    for (let what = reader.next(); what !== 'more'; what = reader.next()) {
+      if (what === 'piece') found.body += reader.piece.toString('latin1')
+      else if (what === 'head') {
         const { status, headers = [] } = reader.head ?? {}
         found.news.push(`${status} ${headers.join('|')}${reader.persists ? '' : ' closes'}`)
       } else {
-        const isBroken = what === FAULT
+        const isBroken = what === 'fault'
         const end = reader.heldBytes > 0 ? 'end and more' : 'end'
         found.news.push(isBroken ? 'broken' : end)
         return found
@@ -104,8 +103,8 @@ describe('an answer', () => {
     const pieces: Buffer[] = []
     const reader = new AnswerReader(limitBytes)
     reader.add(Buffer.from(`${ok}Transfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5_000)}`))
-    expect(reader.next()).toBe(HEAD)
-    while (reader.next() === PIECE) pieces.push(reader.piece)
+    expect(reader.next()).toBe('head')
+    while (reader.next() === 'piece') pieces.push(reader.piece)
     expect(pieces.length).toBeLessThan(6)
     expect(Buffer.concat(pieces)).toHaveLength(5_000)
   })

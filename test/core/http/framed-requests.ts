@@ -4,7 +4,6 @@ import { checkFraming } from '../../../src/core/rules/framing.ts'
 import { checkTarget } from '../../../src/core/rules/target.ts'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
 import { requestSyntax } from '../../../src/core/http/request-head.ts'
-import { END, FAULT, HEAD, MORE, PIECE } from '../../../src/core/http/message-reader.ts'
 import { MessageReader } from '../../../src/core/http/message-reader.ts'
 
 export const HEAD_BYTES = 16_384
@@ -27,11 +26,11 @@ export function readByUs(pieces: readonly Buffer[]): Framed {
   let body = ''
   for (const bytes of pieces) {
     reader.add(bytes)
-    for (let found = reader.next(); found !== MORE; found = reader.next()) {
+    for (let found = reader.next(); found !== 'more'; found = reader.next()) {
       const { head } = reader
-      if (found === FAULT) framed.end = reader.fault.cause ?? ''
-      else if (found === PIECE) body += reader.piece.toString('latin1')
-      else if (found === HEAD && head !== undefined) {
+      if (found === 'fault') framed.end = reader.fault.cause ?? ''
+      else if (found === 'piece') body += reader.piece.toString('latin1')
+      else if (found === 'head' && head !== undefined) {
         body = ''
         const framing = checkFraming({ ...head, httpVersion: head.httpVersion }, limits)
         if (isRefusal(framing)) framed.end = framing.code
@@ -41,7 +40,7 @@ export function readByUs(pieces: readonly Buffer[]): Framed {
           if (isRefusal(checkTarget(target, framing.host, 'http', 8_192))) framed.end = 'target'
           reader.frame(framing)
         }
-      } else if (found === END && head !== undefined) {
+      } else if (found === 'end' && head !== undefined) {
         const { method, target, httpVersion, rawHeaders, persists } = head
         framed.requests.push(textOf(`${method} ${target} ${httpVersion}`, rawHeaders, body))
         if (!persists || rawHeaders.some((name) => name.toLowerCase() === 'upgrade'))
