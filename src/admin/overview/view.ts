@@ -80,8 +80,7 @@ const latest: Course = {
   inAll: 'now',
   part: 'minute',
   partOf: (second) => utc(second, 5),
-  isEmpty: () => !columns['requests']?.some((value) => value !== null && value > 0),
-  none: 'No requests in 15 min',
+  none: () => (columns['requests']?.some(Boolean) ? '' : 'No requests in 15 min'),
   // Marks show when a configuration was taken.
   marks: () => {
     const from = now() / 1_000 - seconds.length

@@ -63,9 +63,8 @@ export interface Course {
   /** What a row of the table covers, such as a minute. */
   readonly part: string
   readonly partOf: (second: number) => string
-  readonly isEmpty: () => boolean
-  /** Text shown where it is empty. */
-  readonly none: string
+  /** Text that says that it is empty; '': it is not. */
+  readonly none: () => string
   /** Unix seconds of vertical lines. */
   readonly marks: () => number[]
   /** Used where ticks are whole days. */
@@ -95,60 +94,6 @@ function range(most: number | null, least: number | null, log: boolean): [number
     return [10 ** from, 10 ** Math.max(to, from + 1)]
   }
   return [0, Math.max((most ?? 0) * 1.1, 4)]
-}
-
-interface Drawn {
-  readonly lines: readonly Line[]
-  readonly log: boolean
-  readonly course: Course
-  readonly width: number
-  readonly say: (value: number) => string
-  readonly swatches: readonly Element[]
-  readonly moved: (at: number | null) => void
-}
-
-function plotOptions(drawn: Drawn): uPlot.Options {
-  const { lines, log, course, width, swatches, moved } = drawn
-  const ink = swatches.map((swatch) => getComputedStyle(swatch).color)
-  const style = getComputedStyle(document.querySelector('header') ?? document.body)
-  return {
-    width,
-    height: HEIGHT,
-    padding: [null, LABELS_WIDTH, null, null],
-    legend: { show: false },
-    cursor: { sync: { key: 'overview' }, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: scalesOf(log, course),
-    axes: axesOf(drawn, style),
-    ...(course.date && { tzDate: course.date }),
-    series: [{}, ...lines.map((line, at) => seriesOf(line, ink[at] ?? style.color))],
-    hooks: {
-      draw: [(plot) => drawMarks(plot, course.marks(), style.color)],
-      setCursor: [({ cursor: { idx } }) => moved(idx ?? null)],
-    },
-  }
-}
-
-function scalesOf(log: boolean, course: Course): uPlot.Scales {
-  /** The axis begins where the data does. */
-  const x: uPlot.Scale = {
-    time: true,
-    range: (_plot, least, most) => [course.seconds[beginOf(course)] ?? least, most],
-  }
-  return { x, y: { range: (_plot, least, most) => range(most, least, log), distr: log ? 3 : 1 } }
-}
-
-function axesOf({ log, say, course }: Drawn, style: CSSStyleDeclaration): uPlot.Axis[] {
-  const axis: uPlot.Axis = {
-    stroke: style.color,
-    font: '11px system-ui',
-    ticks: { show: false },
-    grid: { stroke: style.borderTopColor, width: 1 },
-  }
-  const all: uPlot.Axis = { splits: powersOfTen, filter: (_plot, splits) => splits }
-  return [
-    { ...axis, size: 26, space: 60, values: (_plot, splits) => splits.map(course.tick) },
-    { ...axis, size: 52, values: (_plot, splits) => splits.map(say), ...(log && all) },
-  ]
 }
 
 /** How lines of a colour are drawn; their swatches in style.css are alike. */
@@ -200,18 +145,15 @@ export interface ChartOptions {
 
 export class Chart {
   readonly node
-  readonly #what
-  readonly #lines
-  readonly #log
+  readonly #given: ChartOptions
   readonly #say
-  readonly #course
   #swatches
   #values
   #labels
   #plotted
   #moment = h('span', { class: 'muted moment' })
   #spoken = h('p', { class: 'unseen', 'aria-live': 'polite' })
-  #empty = h('p', { class: 'none', hidden: true })
+  #empty = h('p', { class: 'none muted', hidden: true })
   #rows = h('tbody')
   #details
   #plot: uPlot | undefined
@@ -219,17 +161,14 @@ export class Chart {
   #cursor: number | null = null
   #sizes = new ResizeObserver(() => this.#resize())
 
-  constructor({ title, what, lines, log = false, course }: ChartOptions) {
-    this.#course = course
-    this.#lines = lines
-    this.#log = log
-    write(this.#empty, course.none)
-    this.#what = what
+  constructor(given: ChartOptions) {
+    const { title, lines, log, course } = given
+    this.#given = given
     this.#say = log ? latency : count
     this.#swatches = lines.map(({ color }) =>
       h('i', { class: `swatch ${color}`, 'aria-hidden': 'true' }),
     )
-    this.#values = lines.map(() => h('span', { class: 'value' }, '–'))
+    this.#values = lines.map(() => h('strong', { class: 'value' }, '–'))
     this.#labels = lines.map(({ label, short = label }, at) =>
       h('span', { class: 'label' }, this.#swatches[at], ` ${short} `, this.#values[at]),
     )
@@ -266,13 +205,48 @@ export class Chart {
     this.#plot?.destroy()
     const width = this.#plotted.clientWidth
     if (width === 0) return
-    const moved = (at: number | null) => {
-      this.#cursor = at
-      this.#label()
+    this.#plot = new Plot(this.#options(width), this.#data(), this.#plotted)
+  }
+
+  #options(width: number): uPlot.Options {
+    const { lines, log = false, course } = this.#given
+    const say = this.#say
+    const ink = this.#swatches.map((swatch) => getComputedStyle(swatch).color)
+    const style = getComputedStyle(document.querySelector('header') ?? document.body)
+    const axis: uPlot.Axis = {
+      stroke: style.color,
+      font: '11px system-ui',
+      ticks: { show: false },
+      grid: { stroke: style.borderTopColor, width: 1 },
     }
-    const how = { log: this.#log, say: this.#say, swatches: this.#swatches, course: this.#course }
-    const options = plotOptions({ ...how, lines: this.#lines, width, moved })
-    this.#plot = new Plot(options, this.#data(), this.#plotted)
+    const all: uPlot.Axis = { splits: powersOfTen, filter: (_plot, splits) => splits }
+    return {
+      width,
+      height: HEIGHT,
+      padding: [null, LABELS_WIDTH, null, null],
+      legend: { show: false },
+      cursor: { sync: { key: 'overview' }, drag: { x: false, y: false }, points: { size: 6 } },
+      scales: {
+        // The axis begins where the data does.
+        x: { range: (_plot, least, most) => [course.seconds[beginOf(course)] ?? least, most] },
+        y: { range: (_plot, least, most) => range(most, least, log), distr: log ? 3 : 1 },
+      },
+      axes: [
+        { ...axis, size: 26, space: 60, values: (_plot, splits) => splits.map(course.tick) },
+        { ...axis, size: 52, values: (_plot, splits) => splits.map(say), ...(log && all) },
+      ],
+      ...(course.date && { tzDate: course.date }),
+      series: [{}, ...lines.map((line, at) => seriesOf(line, ink[at] ?? style.color))],
+      hooks: {
+        draw: [(plot) => drawMarks(plot, course.marks(), style.color)],
+        setCursor: [
+          ({ cursor: { idx } }) => {
+            this.#cursor = idx ?? null
+            this.#label()
+          },
+        ],
+      },
+    }
   }
 
   draw() {
@@ -280,7 +254,9 @@ export class Chart {
     this.#plot.setData(this.#data())
     this.#label()
     if (this.#cursor === null) this.#plotted.setAttribute('aria-label', this.#sentence())
-    this.#empty.hidden = !this.#course.isEmpty()
+    const none = this.#given.course.none()
+    write(this.#empty, none)
+    this.#empty.hidden = none === ''
     this.#tabulate()
   }
 
@@ -298,12 +274,12 @@ export class Chart {
   }
 
   #data() {
-    const values = this.#lines.map((line) => this.#column(line))
-    return [this.#course.seconds, ...values] as uPlot.AlignedData
+    const values = this.#given.lines.map((line) => this.#column(line))
+    return [this.#given.course.seconds, ...values] as uPlot.AlignedData
   }
 
   #column({ column }: Line) {
-    return this.#course.columns[column] ?? []
+    return this.#given.course.columns[column] ?? []
   }
 
   /** Writes the values, each beside the end of its line and none over another. */
@@ -311,9 +287,9 @@ export class Chart {
     const at = this.#cursor
     const plot = this.#plot
     if (plot === undefined) return
-    const places = this.#lines.map((line, nth) => {
+    const places = this.#given.lines.map((line, nth) => {
       const values = this.#column(line)
-      const value = at === null ? this.#course.sum(values) : values[at]
+      const value = at === null ? this.#given.course.sum(values) : values[at]
       write(this.#values[nth], this.#say(value))
       const end = values.findLast((value) => value !== null) ?? 0
       return { label: this.#labels[nth], top: end > 0 ? plot.valToPos(end, 'y') : Infinity }
@@ -327,30 +303,32 @@ export class Chart {
       label?.style.setProperty('top', `${free}px`)
       free += LABEL_HEIGHT
     }
-    write(this.#moment, at === null ? '' : this.#course.moment(at))
+    write(this.#moment, at === null ? '' : this.#given.course.moment(at))
   }
 
   #sentence() {
-    const parts = this.#lines.map((line) => {
+    const parts = this.#given.lines.map((line) => {
       const values = this.#column(line)
-      const { inAll, sum, moment } = this.#course
+      const { inAll, sum, moment } = this.#given.course
       const best = peak(values)
       const most = best === undefined ? '' : `, peak ${this.#say(values[best])} at ${moment(best)}`
       return `${line.label} ${inAll} ${this.#say(sum(values))}${most}`
     })
-    return `${this.#what}: ${parts.join('; ')}`
+    return `${this.#given.what}: ${parts.join('; ')}`
   }
 
   #step(event: KeyboardEvent) {
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -60, PageDown: 60 }[event.key]
     if (step === undefined || this.#plot === undefined) return
     event.preventDefault()
-    const { seconds, moment } = this.#course
+    const { seconds, moment } = this.#given.course
     const from = this.#cursor ?? seconds.length - 1
-    const at = Math.max(beginOf(this.#course), Math.min(seconds.length - 1, from + step))
+    const at = Math.max(beginOf(this.#given.course), Math.min(seconds.length - 1, from + step))
     this.#plot.setCursor({ left: this.#plot.valToPos(seconds[at] ?? 0, 'x'), top: 10 })
     this.#cursor = at
-    const values = this.#lines.map((line) => `${line.label} ${this.#say(this.#column(line)[at])}`)
+    const values = this.#given.lines.map(
+      (line) => `${line.label} ${this.#say(this.#column(line)[at])}`,
+    )
     write(this.#spoken, `${moment(at)}: ${values.join(', ')}`)
   }
 
@@ -358,13 +336,13 @@ export class Chart {
   #tabulate() {
     if (!this.#details.open) return
     const parts = new Map<string, (number | null)[]>()
-    this.#course.seconds.forEach((second, at) => {
-      const part = this.#course.partOf(second)
-      const sums = parts.get(part) ?? this.#lines.map(() => null)
-      this.#lines.forEach((line, nth) => {
+    this.#given.course.seconds.forEach((second, at) => {
+      const part = this.#given.course.partOf(second)
+      const sums = parts.get(part) ?? this.#given.lines.map(() => null)
+      this.#given.lines.forEach((line, nth) => {
         const value = this.#column(line)[at] ?? null
         const sum = sums[nth] ?? 0
-        if (value !== null) sums[nth] = this.#log ? Math.max(sum, value) : sum + value
+        if (value !== null) sums[nth] = this.#given.log ? Math.max(sum, value) : sum + value
       })
       parts.set(part, sums)
     })

@@ -83,7 +83,7 @@ export function Header({ path }: { path: string }) {
       ${views.map(
         ({ path: own, name }) => html`<a href="#${own}" aria-current=${isHere(own) ? 'page' : null}>
           ${name}
-          ${own === '/bans' && banned > 0 && html` <span class="is warn badge">${count(banned)}</span>`}
+          ${own === '/bans' && banned > 0 && html` <span class="is warn">${count(banned)}</span>`}
         </a>`,
       )}
       <form id="search" role="search" onSubmit=${search}>

@@ -30,8 +30,7 @@ const courseOf = (columns) => ({
   inAll: 'in all',
   part: partSize === DAY_S ? 'day' : 'hour',
   partOf: (second) => utcText(second, 0, partSize === DAY_S ? 10 : 13),
-  isEmpty: () => Object.values(columns).every((values) => values.every((value) => value === 0)),
-  none: 'None',
+  none: () => (Object.values(columns).flat().some(Boolean) ? '' : 'None'),
   marks: () => [],
   date: (second) =>
     /** @type {typeof uPlot} */ (/** @type {any} */ (globalThis)['uPlot']).tzDate(
