@@ -17,8 +17,7 @@ export class StoreClock {
 
   /** Unix time in whole ms. */
   nowMs(): number {
-    const { nowMs, epochMs } = this.#own
-    return Math.floor(this.#aheadMs === undefined ? epochMs() : nowMs() + this.#aheadMs)
+    return this.at(this.#own.epochMs())
   }
 
   /** Unix time in whole ms at this moment of the process's own Unix clock. */

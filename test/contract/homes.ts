@@ -75,10 +75,7 @@ const redis: Home = {
   isShared: true,
   place: () => {
     const { url, prefix } = sharedRedis()
-    const timeoutMs = 5_000
-    return {
-      open: () => opened(openRedisState(redisAt(url, { timeoutMs }), { prefix, timeoutMs })),
-    }
+    return { open: () => opened(openRedisState(redisAt(url, { timeoutMs: 5_000 }), prefix)) }
   },
 }
 

@@ -205,7 +205,7 @@ describe('Redis', () => {
   function place() {
     const { url, prefix, cli } = sharedRedis()
     const redis = redisAt(url, { timeoutMs: 5_000 })
-    const state = openRedisState(redis, { prefix, timeoutMs: 5_000 })
+    const state = openRedisState(redis, prefix)
     const time = { ms: START_MS }
     return {
       state,

@@ -35,7 +35,6 @@ const TIME_LINE = "local time = redis.call('TIME')"
 /** Its scripts have the time of the test. */
 export function controlledStore(store: RedisStore, time: Time): RedisStore {
   return {
-    client: store.client,
     refusal: store.refusal,
     cause: store.cause,
     warning: store.warning,

@@ -7,10 +7,9 @@ import type { RedisStore } from '../../src/state/redis/redis.ts'
 export function strikeCounter(
   { withinMs }: { readonly withinMs: number },
   redis?: RedisStore,
-  timeoutMs = 100,
 ): Counter {
   if (redis === undefined) return createMemoryCounter(withinMs)
-  return createRedisCounter(redis, { keyPrefix: 't:strikes', withinMs, timeoutMs })
+  return createRedisCounter(redis, { keyPrefix: 't:strikes', withinMs })
 }
 
 export const banPolicy = {

@@ -46,7 +46,7 @@ export function openSharedStore(parts: StoreParts): OwnState | undefined {
     onState: createOutageReport(parts),
     onWarning: (warning) => warning !== undefined && log.storeWarning({ warning }),
   })
-  return openRedisState(redis, { prefix, timeoutMs })
+  return openRedisState(redis, prefix)
 }
 
 /** Reports to log and metrics that a store is lost, and for how long once it is back; one outage is reported again if its cause changes. */

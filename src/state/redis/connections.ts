@@ -54,11 +54,10 @@ const LOOKUPS = 2_000
  * loaded.
  */
 function restoreFastStrings(): void {
-  const wrapped = Object('x') as { readonly length: number }
+  const lengthOf = (text: string): number => text.length
+  const wrapped = Object('x') as string
   for (let at = 0; at < LOOKUPS; at++) lengthOf(wrapped)
 }
-
-const lengthOf = (text: { readonly length: number }): number => text.length
 
 /** A peer that owes an answer and sends nothing for so long may have vanished: its connection is given up, and another opened. */
 const SILENT_COMMANDS_MS = 2_500

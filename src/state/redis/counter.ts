@@ -1,6 +1,6 @@
 /** Counters over a sliding time in Redis; the only file that knows rate-limiter-flexible. */
-import { RateLimiterRedis, RLWrapperTimeouts } from 'rate-limiter-flexible'
-import { StoreUnavailable, type Count, type Counter } from '../contract.ts'
+import { RateLimiterRedis } from 'rate-limiter-flexible'
+import type { Count, Counter } from '../contract.ts'
 import { createMemoryCounter, STEPS } from '../memory/counter.ts'
 import type { RedisStore } from './redis.ts'
 
@@ -42,35 +42,34 @@ redis.call('PEXPIREAT', key, text(math.ceil(nowMs + timeMs + stepMs)))
 return { total, math.max(0, timeMs - math.max(0, nowMs - sinceMs)) }
 `
 
-/** Creates a counter for all processes. While Redis is away, or silent for `timeoutMs`, each process counts for itself. */
+/** Creates a counter for all processes. While Redis is away or silent, each process counts for itself. */
 export function createRedisCounter(
   redis: RedisStore,
-  { keyPrefix, withinMs, timeoutMs }: { keyPrefix: string; withinMs: number; timeoutMs: number },
+  { keyPrefix, withinMs }: { keyPrefix: string; withinMs: number },
 ): Counter {
   const own = createMemoryCounter(withinMs)
-  // No total is too high for the library: the callers judge it.
+  const add = redis.script(ADD_SCRIPT)
+  const remove = redis.script("return { redis.call('DEL', KEYS[1]) }")
   const limiter = new RateLimiterRedis({
     keyPrefix,
+    // No total is too high for the library: the callers judge it.
     points: Number.MAX_SAFE_INTEGER,
     duration: withinMs / 1000,
-    customIncrTtlLuaScript: ADD_SCRIPT,
-    storeClient: redis.client,
-    rejectIfRedisNotReady: true,
+    // The store bounds the calls, and lets none through while it is away.
+    storeClient: {
+      rlflxIncr: async ([key = '', ...args]: string[]) => add([key], args),
+      del: async (key: string) => remove([key], []),
+    },
   })
-  const shared = new RLWrapperTimeouts({ keyPrefix, timeoutMs, limiter })
   const ask = async (key: string, points: number): Promise<Count> => {
-    const { consumedPoints: total, msBeforeNext } = await shared.consume(key, points)
+    const { consumedPoints: total, msBeforeNext } = await limiter.consume(key, points)
     return { total, forMs: Math.max(0, limiter.msDuration - msBeforeNext) }
   }
   return {
-    add: (key, points, nowMs) =>
-      redis.available
-        ? ask(key, points).catch(() => own.add(key, points, nowMs))
-        : own.add(key, points, nowMs),
+    add: (key, points, nowMs) => ask(key, points).catch(() => own.add(key, points, nowMs)),
     reset: async (key) => {
       own.reset(key)
-      if (!redis.available) throw new StoreUnavailable('error')
-      await shared.delete(key)
+      await limiter.delete(key)
     },
     useTime: (ms) => {
       own.useTime(ms)

@@ -51,19 +51,19 @@ const TIMED_OUT = 'Socket timeout'
 /** The fault of a call that had no answer in time. */
 export const timedOut = (): Error => new Error(TIMED_OUT)
 
-/** A key of the wrong type concerns that key alone; the server is well. */
-export const isKeyFault = (fault: unknown): boolean =>
-  fault instanceof Error && fault.message.includes('WRONGTYPE')
+const messageOf = (fault: unknown): string => (fault instanceof Error ? fault.message : '')
 
-export const isTimeout = (fault: unknown): boolean =>
-  fault instanceof Error && fault.message.startsWith(TIMED_OUT)
+/** A key of the wrong type concerns that key alone; the server is well. */
+export const isKeyFault = (fault: unknown): boolean => messageOf(fault).includes('WRONGTYPE')
+
+export const isTimeout = (fault: unknown): boolean => messageOf(fault).startsWith(TIMED_OUT)
 
 /** The host name could not be resolved; the resolver itself may be away. */
 export const isUnresolved = (fault: unknown): boolean =>
-  fault instanceof Error && /\b(ENOTFOUND|EAI_AGAIN)\b/.test(fault.message)
+  /\b(ENOTFOUND|EAI_AGAIN)\b/.test(messageOf(fault))
 
 export const areSentinelsAway = (fault: unknown): boolean =>
-  fault instanceof Error && fault.message.startsWith('All sentinels are unreachable')
+  messageOf(fault).startsWith('All sentinels are unreachable')
 
 /**
  * word: shows an operator where to look, such as ECONNREFUSED, WRONGPASS, READONLY or timeout. It contains no more of the
@@ -105,7 +105,8 @@ export class KnownFaults {
 }
 
 function textOf(fault: unknown): string {
-  if (!(fault instanceof Error)) return ''
-  if ('code' in fault && typeof fault.code === 'string') return `${fault.code} `
-  return areSentinelsAway(fault) ? (fault.message.split('Last error: ')[1] ?? '') : fault.message
+  if (fault instanceof Error && 'code' in fault && typeof fault.code === 'string')
+    return `${fault.code} `
+  const message = messageOf(fault)
+  return areSentinelsAway(fault) ? (message.split('Last error: ')[1] ?? '') : message
 }

@@ -9,11 +9,8 @@ import { createRedisCounter } from './counter.ts'
 import type { RedisStore } from './redis.ts'
 import { createRedisUsageStore } from './usage.ts'
 
-/** prefix: of all keys. timeoutMs: bound of a strike's call. redis: is closed with the state. */
-export function openRedisState(
-  redis: RedisStore,
-  { prefix, timeoutMs }: { prefix: string; timeoutMs: number },
-): OwnState {
+/** prefix: of all keys. redis: is closed with the state. */
+export function openRedisState(redis: RedisStore, prefix: string): OwnState {
   const clock = new StoreClock()
   const keyPrefix = `${prefix}:recentStrikes`
   return {
@@ -21,7 +18,7 @@ export function openRedisState(
     embedded: undefined,
     bans: createRedisBanStore(redis, prefix, clock),
     clock,
-    strikes: (withinMs) => createRedisCounter(redis, { keyPrefix, withinMs, timeoutMs }),
+    strikes: (withinMs) => createRedisCounter(redis, { keyPrefix, withinMs }),
     usage: createRedisUsageStore(redis, prefix),
     counters: new Counters(createRedisCounters(redis, prefix)),
     claims: redisClaims(redis, prefix),

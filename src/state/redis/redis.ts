@@ -34,8 +34,6 @@ export function connectRedis(options: RedisOptions) {
   }
   masters.onRecovered(() => void findRisks(client).then(warn, () => warn(undefined)))
   return {
-    /** The client library's own connection or cluster, for libraries that need it; commands sent on it bypass `available`. */
-    client: client as unknown,
     /** Prepares a script, which throws StoreUnavailable while the server of its keys is away, else rejects with it. */
     script: (text: string): RedisScript => {
       const run = defineScript(client, text)

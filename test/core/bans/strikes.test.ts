@@ -93,7 +93,7 @@ describe('strikes in Redis', async () => {
   const created = async (timeoutMs = 5000) => {
     const redis = redisAt(server.url, { timeoutMs })
     await vi.waitFor(() => expect(redis.available).toBe(true), 20_000)
-    return create(strikeCounter(policy, redis, timeoutMs))
+    return create(strikeCounter(policy, redis))
   }
 
   it('of one key are added up over processes', async () => {

@@ -81,7 +81,6 @@ describe('a user with the rights that the configuration file lists', async () =>
     const counter = createRedisCounter(store, {
       keyPrefix: 'tollgate:strikes',
       withinMs: 60_000,
-      timeoutMs: 1_000,
     })
     expect(await counter.add('key-1', 2, Date.now())).toMatchObject({ total: 2 })
     expect(admin('HGET', 'tollgate:strikes:key-1', 'total')).toBe('2')
