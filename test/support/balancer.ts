@@ -33,7 +33,7 @@ export const balancerOf = (
 ): Balancer =>
   new Balancer(
     urls.map((url) => backendOf(url, options)),
-    { balance: 'least-requests', breaker: { waiting: 1_000 }, connections: 128, eject, ...options },
+    { balance: 'least-requests', breaker: { waiting: 1_000 }, connections: 128, ...options },
     observer,
   )
 

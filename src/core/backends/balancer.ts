@@ -10,13 +10,10 @@ import type { Log } from '../record/log.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
 import { Line, type Asker, type Waiter } from './line.ts'
 import { countOutcome, type Backend, type Outcome, type Sender } from './backend.ts'
-import { restMs, type ClientFailure, type Standing } from './standing.ts'
+import { restMs, type Standing } from './standing.ts'
 
 /** connections: the number of permits of each backend. */
-export type BalancerOptions = Pick<
-  Config['upstream'],
-  'balance' | 'breaker' | 'connections' | 'eject'
->
+export type BalancerOptions = Pick<Config['upstream'], 'balance' | 'breaker' | 'connections'>
 
 /** A backend that sends surplus bytes is reported again when it has not sent any for this long. */
 const NAMED_EVERY_MS = 60_000
@@ -29,6 +26,7 @@ export type BackendObserver = Pick<Log, 'backendDown' | 'backendUp' | 'backendSu
 
 export class Balancer {
   readonly backends: readonly Backend[]
+  readonly #standings: readonly Standing[]
   readonly #options: BalancerOptions
   readonly #observer: BackendObserver | undefined
   readonly #line = new Line()
@@ -42,6 +40,7 @@ export class Balancer {
   constructor(backends: readonly Backend[], options: BalancerOptions, observer?: BackendObserver) {
     if (backends.length === 0) throw new Error('a balancer needs at least one backend')
     this.backends = backends
+    this.#standings = backends.map(({ standing }) => standing)
     this.#options = options
     this.#observer = observer
   }
@@ -101,9 +100,7 @@ export class Balancer {
 
   /** No connection could be made, by a request or by a readiness probe. */
   unreachable(backend: Backend, cause: string): void {
-    this.#judge(backend, (nowMs) =>
-      backend.standing.unreachable({ cause, mayEject: this.#mayEject(backend, nowMs) }, nowMs),
-    )
+    this.#judge(backend, (nowMs) => backend.standing.unreachable(cause, this.#standings, nowMs))
   }
 
   connected(backend: Backend): void {
@@ -134,20 +131,9 @@ export class Balancer {
   }
 
   #failed(backend: Backend, clientId: string, cause: string, isAnswer: boolean): void {
-    this.#judge(backend, (nowMs) => {
-      const mayEject = this.#mayEject(backend, nowMs)
-      const isOtherAtWork: ClientFailure['isOtherAtWork'] = (sinceMs, isOneOfThose) =>
-        this.backends.some(({ standing }) => standing.hasOther(sinceMs, isOneOfThose))
-      backend.standing.failed({ cause, clientId, isAnswer, mayEject, isOtherAtWork }, nowMs)
-    })
-  }
-
-  #mayEject(backend: Backend, nowMs: number): boolean {
-    const { backends } = this
-    const isOtherOut = (other: Backend): boolean =>
-      other !== backend && other.standing.isEjected(nowMs)
-    const atMost = Math.floor(this.#options.eject.atMost * backends.length)
-    return backends.filter(isOtherOut).length < atMost
+    this.#judge(backend, (nowMs) =>
+      backend.standing.failed({ cause, clientId, isAnswer }, this.#standings, nowMs),
+    )
   }
 
   #judge({ name, standing }: Backend, act: (nowMs: number) => void): void {

@@ -10,18 +10,11 @@ export const restMs = 1_000
 
 const notChecked = 'not checked yet'
 
-/** mayEject: not too many other backends are ejected. */
-export interface Failure {
+export interface ClientFailure {
   readonly cause: string
-  readonly mayEject: boolean
-}
-
-export interface ClientFailure extends Failure {
   readonly clientId: string
   /** The failure was an answer, such as 503, which costs the client less than a timeout. */
   readonly isAnswer: boolean
-  /** Reports whether any backend has since then served or failed a client outside the given set. */
-  isOtherAtWork(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean
 }
 
 export class Standing {
@@ -97,43 +90,48 @@ export class Standing {
   }
 
   /** No connection could be made, which no client can cause by its request. */
-  unreachable({ cause, mayEject }: Failure, nowMs: number): void {
+  unreachable(cause: string, all: readonly Standing[], nowMs: number): void {
     this.#blame(cause, nowMs)
     this.isUnreachable = true
     if (this.isEjected(nowMs)) return
     this.restsUntilMs = nowMs + restMs
     this.#lastFailureMs = nowMs
     this.#unconnected++
-    if (this.#unconnected >= this.#eject.failures) this.#goDown(mayEject, nowMs)
+    if (this.#unconnected >= this.#eject.failures) this.#goDown(all, nowMs)
   }
 
   /**
    * A client's request has failed, perhaps because of the request itself. The backend counts as down if it has answered
    * nobody for a second, every client's latest request failed, `failures` requests failed, and those are the requests of
-   * that many clients or of all active clients.
+   * that many clients or of all active clients. all: the standings of all backends, this one's included.
    */
-  failed({ clientId, isOtherAtWork, ...failure }: ClientFailure, nowMs: number): void {
+  failed(
+    { cause, clientId, isAnswer }: ClientFailure,
+    all: readonly Standing[],
+    nowMs: number,
+  ): void {
     const { failures, withinMs } = this.#eject
     const sinceMs = nowMs - withinMs
-    this.#blame(failure.cause, nowMs)
+    this.#blame(cause, nowMs)
     this.isUnreachable = false
     this.#unconnected = 0
     // The request was sent before the ejection.
     if (this.isEjected(nowMs)) return
     const clients = this.#clients
     clients.failed(clientId, nowMs, sinceMs)
-    this.#areOthersActive = isOtherAtWork(sinceMs, (id) => id === clientId)
+    const isOtherAtWork = (isOneOfThose: (id: string) => boolean): boolean =>
+      all.some((one) => one.#clients.hasOther(sinceMs, isOneOfThose))
+    this.#areOthersActive = isOtherAtWork((id) => id === clientId)
     this.#lastFailureMs = nowMs
     this.#failures++
     const isMany = this.#failures >= failures
     const servesOthers = clients.servesAny(sinceMs)
     // One client's failure means little while the backend serves others.
     const isBelieved = !servesOthers || clients.failures(this.answeredMs) > 1
-    if (isBelieved && (isMany || !failure.isAnswer)) this.restsUntilMs = nowMs + restMs
+    if (isBelieved && (isMany || !isAnswer)) this.restsUntilMs = nowMs + restMs
     if (!isMany || servesOthers || nowMs - this.answeredMs < restMs) return
     const hasFailed = (id: string): boolean => clients.hasFailed(id, sinceMs)
-    if (clients.failures(sinceMs) >= failures || !isOtherAtWork(sinceMs, hasFailed))
-      this.#goDown(failure.mayEject, nowMs)
+    if (clients.failures(sinceMs) >= failures || !isOtherAtWork(hasFailed)) this.#goDown(all, nowMs)
   }
 
   answered(clientId: string, nowMs: number): void {
@@ -197,11 +195,6 @@ export class Standing {
     return this.#areOthersActive && this.#clients.hasFailed(clientId, nowMs - this.#eject.withinMs)
   }
 
-  /** Reports whether the backend has since then served or failed a client outside the given set. */
-  hasOther(sinceMs: number, isOneOfThose: (clientId: string) => boolean): boolean {
-    return this.#clients.hasOther(sinceMs, isOneOfThose)
-  }
-
   /** isDoubtful: the answer may be the one success between two failures. */
   #recover(isDoubtful: boolean, nowMs: number): void {
     if (this.isOut(nowMs)) return
@@ -214,10 +207,11 @@ export class Standing {
     this.fault = cause
   }
 
-  #goDown(mayEject: boolean, nowMs: number): void {
+  #goDown(all: readonly Standing[], nowMs: number): void {
+    const { forMs, growth, maxForMs, atMost } = this.#eject
     this.isDown = true
-    if (!mayEject) return
-    const { forMs, growth, maxForMs } = this.#eject
+    const ejected = all.filter((one) => one !== this && one.isEjected(nowMs)).length
+    if (ejected >= Math.floor(atMost * all.length)) return
     // After a healthy time longer than the last ejection, the count starts again.
     if (nowMs - (this.#backSinceMs ?? nowMs) > this.#ejectedForMs) this.#ejections = 0
     this.#backSinceMs = undefined

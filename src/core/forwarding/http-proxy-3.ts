@@ -21,19 +21,6 @@ export class HttpProxyEngine extends Engine {
 
 /** The agent of each request has its connection already, so no target is connected to. */
 const proxy = createProxyServer({ selfHandleResponse: true, target: { host: 'unused', port: 80 } })
-proxy.on('proxyRes', (answer, request) => standIns(request).attempt.onResponse(answer))
-
-/** Takes the place of the client's request and response: http-proxy-3 sees only what it needs, and can change nothing. */
-interface StandIn {
-  readonly attempt: ProxiedAttempt
-  readonly method: string
-  readonly url: string
-  readonly headers: object
-  readonly socket: { readonly destroyed: boolean }
-  on(): void
-}
-
-const standIns = (request: unknown): StandIn => request as StandIn
 
 /** Leaves the answers of its connection to Node's client, which reads the socket as well. */
 class ProxiedConnection extends Connection<ProxiedAttempt> {
@@ -48,6 +35,7 @@ class ProxiedConnection extends Connection<ProxiedAttempt> {
 /** A request that http-proxy-3 makes. */
 export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends Attempt<Sink> {
   declare protected connection: ProxiedConnection | undefined
+  protected request: ClientRequest | undefined
   protected answer: IncomingMessage | undefined
 
   abstract onResponse(answer: IncomingMessage): void
@@ -62,8 +50,9 @@ export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> ext
   }
 
   /** The request is made; Node's client writes it. */
-  onRequest(_request: ClientRequest): void {
+  onRequest(request: ClientRequest): void {
     this.sent = true
+    this.request = request.once('response', (answer) => this.onResponse(answer))
   }
 
   protected pauseAnswer(): void {
@@ -76,12 +65,12 @@ export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> ext
 
   protected send({ agent }: ProxiedConnection): void {
     const { method, target } = this.job
-    const socket = { destroyed: false }
-    const standIn: StandIn = { attempt: this, method, url: '/', headers: {}, socket, on: () => {} }
+    // http-proxy-3 sees neither the client's request nor its response, and can change nothing of them.
+    const client = { method, url: '/', headers: {}, socket: { destroyed: false }, on: () => {} }
     const ssl = exactOptions(target, framedHeaders(this.job, this.pool.backend))
     const onError = (error: Error): void => this.#onRequestError(error)
     try {
-      proxy.web(standIn as never, standIn as never, { agent, ssl, buffer: this.#body() }, onError)
+      proxy.web(client as never, client as never, { agent, ssl, buffer: this.#body() }, onError)
     } catch (error) {
       onError(error as Error)
     }
@@ -105,13 +94,6 @@ export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> ext
 }
 
 class ForwardedRequest extends ProxiedAttempt {
-  #request: ClientRequest | undefined
-
-  override onRequest(request: ClientRequest): void {
-    super.onRequest(request)
-    this.#request = request
-  }
-
   /** Node's client reports the end of the connection itself once an answer has begun. */
   override onLost(error: Error): void {
     if (this.answer === undefined) super.onLost(error)
@@ -133,8 +115,7 @@ class ForwardedRequest extends ProxiedAttempt {
   }
 
   #onEnd(answer: IncomingMessage): void {
-    const { connection } = this
-    const request = this.#request
+    const { connection, request } = this
     if (connection === undefined || request === undefined) return
     if (!answer.complete) return this.onError(new Error('the answer was cut off'))
     const { statusCode = 0, rawHeaders } = answer

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import type { Balancer, BalancerOptions } from '../../../src/core/backends/balancer.ts'
+import type { Balancer } from '../../../src/core/backends/balancer.ts'
 import type { Waiter } from '../../../src/core/backends/line.ts'
 import type { Outcome } from '../../../src/core/backends/backend.ts'
 import { balancerOf, eject } from '../../support/balancer.ts'
@@ -18,7 +18,7 @@ const broken = { ...silent, kind: 'broken' } as const
 const times = <Each>(count: number, each: Each): Each[] => Array<Each>(count).fill(each)
 
 /** Of backends named by a letter each. */
-function start(letters: string, options: Partial<BalancerOptions> = {}) {
+function start(letters: string, options: Parameters<typeof balancerOf>[1] = {}) {
   const told: string[] = []
   const balancer = balancerOf(
     letters.split('').map((letter) => `http://${letter}`),

@@ -4,7 +4,6 @@ import { healthOf } from '../../../src/core/backends/health.ts'
 import {
   Standing,
   type CheckOptions,
-  type ClientFailure,
   type EjectOptions,
 } from '../../../src/core/backends/standing.ts'
 import { eject } from '../../support/balancer.ts'
@@ -27,23 +26,22 @@ interface Row {
 }
 
 function replay({ happens, is, checks, stays, elsewhere = false, ...row }: Row): string {
-  const standing = new Standing({ ...eject, ...row.eject }, checks)
-  const mayEject = stays !== true
-  const isOtherAtWork: ClientFailure['isOtherAtWork'] = (sinceMs, isOneOfThose) =>
-    elsewhere || standing.hasOther(sinceMs, isOneOfThose)
-  const failed = (clientId: string, nowMs: number) =>
-    standing.failed(
-      { cause: 'no answer in time', isAnswer: false, clientId, mayEject, isOtherAtWork },
-      nowMs,
-    )
+  const spared = { ...eject, atMost: stays ? 0 : 1 }
+  const standing = new Standing({ ...spared, ...row.eject }, checks)
+  const other = new Standing(eject)
+  const all = elsewhere ? [standing, other] : [standing]
+  const failed = (clientId: string, nowMs: number) => {
+    other.answered('somebody', nowMs)
+    standing.failed({ cause: 'no answer in time', isAnswer: false, clientId }, all, nowMs)
+  }
   const acts: Record<string, (nowMs: number) => void> = {
-    u: (nowMs) => standing.unreachable({ cause: 'ECONNREFUSED', mayEject }, nowMs),
+    u: (nowMs) => standing.unreachable('ECONNREFUSED', all, nowMs),
     c: (nowMs) => standing.connected(nowMs),
     x: (nowMs) => standing.checked('status 500', nowMs),
     o: (nowMs) => standing.checked(undefined, nowMs),
-    n: (nowMs) => standing.use(eject, undefined, nowMs),
-    y: (nowMs) => standing.use(eject, { down: 2, up: 2 }, nowMs),
-    s: (nowMs) => standing.use({ ...eject, forMs: 60_000 }, checks, nowMs),
+    n: (nowMs) => standing.use(spared, undefined, nowMs),
+    y: (nowMs) => standing.use(spared, { down: 2, up: 2 }, nowMs),
+    s: (nowMs) => standing.use({ ...spared, forMs: 60_000 }, checks, nowMs),
   }
   for (const client of ['f', 'p', 'q', 'r']) {
     acts[client] = (nowMs) => failed(client, nowMs)
@@ -207,9 +205,9 @@ describe('a backend', () => {
   })
 
   it('that is checked is of use as long as it passes, whatever requests find', () => {
-    const standing = new Standing(eject, { down: 1, up: 1 })
+    const standing = new Standing(sole, { down: 1, up: 1 })
     standing.checked(undefined, 0)
-    for (let count = 0; count < 5; count++) standing.unreachable(refused, 1_000)
+    for (let count = 0; count < 5; count++) standing.unreachable(refused, [standing], 1_000)
     expect([standing.isOut(1_000), standing.isUsable]).toEqual([true, true])
     standing.checked('status 500', 2_000)
     expect(standing.isUsable).toBe(false)
@@ -218,10 +216,12 @@ describe('a backend', () => {
   it('that served more clients than it keeps apart has served them all the same', () => {
     const standing = new Standing(eject)
     for (let client = 0; client < 1_000; client++) standing.answered(`client-${client}`, 1_000)
-    const failure = { cause: '', isAnswer: true, mayEject: true, isOtherAtWork: () => true }
+    const other = new Standing(eject)
+    const all = [standing, other]
     const fail = (nowMs: number): void => {
+      other.answered('somebody', nowMs)
       for (let client = 0; client < 999; client++)
-        standing.failed({ ...failure, clientId: `client-${client}` }, nowMs)
+        standing.failed({ cause: '', isAnswer: true, clientId: `client-${client}` }, all, nowMs)
     }
     fail(5_000)
     expect(standing.isDown).toBe(false)
@@ -230,12 +230,14 @@ describe('a backend', () => {
   })
 })
 
-const refused = { cause: 'connect ECONNREFUSED', mayEject: true } as const
+const refused = 'connect ECONNREFUSED'
+const sole = { ...eject, atMost: 1 }
 
 it('an ejected backend that cannot be reached says when it is tried again, though nothing will be better by then', () => {
-  const standing = new Standing(eject, undefined)
+  const standing = new Standing(sole, undefined)
   const nowMs = performance.now()
-  for (let failed = 0; failed < eject.failures; failed++) standing.unreachable(refused, nowMs)
+  for (let failed = 0; failed < eject.failures; failed++)
+    standing.unreachable(refused, [standing], nowMs)
   const health = healthOf({ name: 'one', standing } as Backend)
   expect(health).toMatchObject({ state: 'ejected', isUsable: false })
   const inMs = Number(health.nextTryAtMs) - Date.now()
