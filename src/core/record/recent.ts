@@ -18,9 +18,8 @@ const REFUSED_RINGS = 8
 export const LISTED_DECISIONS = 200
 /** The path of a longer target is copied: a substring would keep the whole target in memory, query and all. */
 const TARGET_CHARS = 200
-/** Decisions passed to the listener each second, at most. */
-const REPORTED_A_SECOND = 50
-const REPORT_AFTER_MS = 200
+/** Decisions returned by take at most. */
+const TAKEN_DECISIONS = 50
 
 /** One recent decision, as listed and as sent in the event `decision`. */
 export interface Decision {
@@ -81,19 +80,12 @@ export interface RequestQuery {
   readonly id: string | undefined
 }
 
-export type DecisionListener = (decisions: readonly Decision[], dropped: number) => void
-
 export class RecentDecisions {
   readonly #worker: number
   readonly #refused = Array.from({ length: REFUSED_RINGS }, () => new Ring())
   readonly #keyless = new Ring()
   readonly #others = new Ring()
-  /** Written by listen. */
-  #listener: DecisionListener | undefined
-  /** Decisions not yet passed to the listener, and the number of those left out; both are written by #report and #flush. */
-  #waiting: Decision[] = []
-  #dropped = 0
-  #reported = { second: 0, count: 0 }
+  readonly #rings: readonly Ring[] = [...this.#refused, this.#keyless, this.#others]
 
   constructor(worker: number) {
     this.#worker = worker
@@ -120,14 +112,21 @@ export class RecentDecisions {
     noted.degraded = one.degraded
     noted.cause = one.cause
     noted.revision = one.terms.revision
-    if (this.#listener !== undefined) this.#report(noted)
+  }
+
+  /** Returns the latest decisions since the last call, oldest first. */
+  take(): Decision[] {
+    return this.#rings
+      .flatMap((ring) => ring.take())
+      .sort((one, other) => one.atMs - other.atMs)
+      .slice(-TAKEN_DECISIONS)
+      .map((one) => this.#decision(one))
   }
 
   /** Returns the latest decisions that match, newest first. */
   find({ client, refused, id }: RequestQuery): Decision[] {
-    const rings = [...this.#refused, this.#keyless, ...(refused ? [] : [this.#others])]
-    return rings
-      .flatMap((ring) => ring.all())
+    return this.#rings
+      .flatMap((ring) => (refused && ring === this.#others ? [] : ring.all))
       .filter((one) => client === undefined || one.caller?.clientId === client)
       .filter((one) => id === undefined || one.id === id)
       .sort((one, other) => other.atMs - one.atMs)
@@ -139,25 +138,6 @@ export class RecentDecisions {
     if (refusal === undefined) return this.#others
     const key = (caller ?? refusedCaller)?.keyId
     return (key && this.#refused[hashText(key) % REFUSED_RINGS]) || this.#keyless
-  }
-
-  /** listener: undefined: nobody listens any more. */
-  listen(listener: DecisionListener | undefined): void {
-    this.#listener = listener
-  }
-
-  #report(noted: Noted): void {
-    const second = Math.floor(performance.now() / 1000)
-    if (this.#reported.second !== second) this.#reported = { second, count: 0 }
-    if (this.#waiting.length + this.#dropped === 0) setTimeout(() => this.#flush(), REPORT_AFTER_MS)
-    if (this.#reported.count++ < REPORTED_A_SECOND) this.#waiting.push(this.#decision(noted))
-    else this.#dropped++
-  }
-
-  #flush(): void {
-    this.#listener?.(this.#waiting, this.#dropped)
-    this.#waiting = []
-    this.#dropped = 0
   }
 
   #decision({ caller, refusal, quota, cause, ...noted }: Noted): Decision {
@@ -190,17 +170,24 @@ export class RecentDecisions {
 }
 
 class Ring {
-  readonly #all: Noted[] = []
+  readonly all: Noted[] = []
   #next = 0
+  /** Decisions noted since the last take. */
+  #fresh = 0
 
   next(): Noted {
-    const noted = (this.#all[this.#next] ??= new Noted())
+    const noted = (this.all[this.#next] ??= new Noted())
     this.#next = (this.#next + 1) % KEPT_DECISIONS
+    this.#fresh++
     return noted
   }
 
-  all(): readonly Noted[] {
-    return this.#all
+  /** Returns the latest slots noted since the last call. */
+  take(): Noted[] {
+    const length = Math.min(this.#fresh, TAKEN_DECISIONS)
+    this.#fresh = 0
+    // Before the first slot comes the last one.
+    return Array.from({ length }, (_, back) => this.all.at(this.#next - 1 - back) ?? []).flat()
   }
 }
 

@@ -37,7 +37,7 @@ export interface Tick {
   readonly gatewayMs: Latency
   readonly backendMs: Latency
   readonly inFlight: number
-  /** Decisions that were too many to be sent as events. */
+  /** Decisions that were too many to be sent as events, which are at most 50. */
   readonly untold: number
 }
 

@@ -35,15 +35,10 @@ const READERS = 32
 /** Unread characters beyond which a reader is cut off. */
 const WAITING_CHARS = 256 * 1024
 const KEEP_ALIVE_MS = 10_000
-const DECISIONS_A_SECOND = 50
 
 export class Events {
-  /** Decisions in this second. Written by decisions and second, as is #dropped. */
-  #decisions = 0
-  #dropped = 0
   readonly #readers = new Set<Reader>()
   readonly #subscribers: EventSubscriber[] = []
-  readonly #wanted: ((isWanted: boolean) => void)[] = []
 
   get isFull(): boolean {
     return this.#readers.size >= READERS
@@ -62,11 +57,6 @@ export class Events {
     this.#subscribers.push(subscriber)
   }
 
-  /** The listener is called when decisions become wanted, and when they no longer are. */
-  onDecisionsWanted(listener: (isWanted: boolean) => void): void {
-    this.#wanted.push(listener)
-  }
-
   publish<Type extends EventType>(type: Type, data: EventTypes[Type]): void {
     for (const { wants, receive } of this.#subscribers) if (wants(type)) receive(type, data)
     if (this.#readers.size === 0) return
@@ -77,21 +67,6 @@ export class Events {
       if (types.has(type) && (client === undefined || of === undefined || of === client))
         push(reader, text)
     }
-  }
-
-  /** dropped: number of further decisions, which were too many. */
-  readonly decisions = (all: readonly Decision[], dropped: number): void => {
-    this.#dropped += dropped
-    for (const decision of all)
-      if (this.#decisions++ < DECISIONS_A_SECOND) this.publish('decision', decision)
-      else this.#dropped++
-  }
-
-  /** Ends a second, and returns how many of its decisions were dropped. */
-  second(): number {
-    const dropped = this.#dropped
-    this.#decisions = this.#dropped = 0
-    return dropped
   }
 
   /** Ends the streams of all readers. */
@@ -112,7 +87,7 @@ export class Events {
     }
     const keepAlive = setInterval(() => push(reader, ':\n\n'), KEEP_ALIVE_MS).unref()
     gone.addEventListener('abort', () => reader.wake())
-    this.#change(() => this.#readers.add(reader))
+    this.#readers.add(reader)
     try {
       while (!gone.aborted && !reader.isCut) {
         const text = reader.waiting
@@ -122,15 +97,8 @@ export class Events {
       }
     } finally {
       clearInterval(keepAlive)
-      this.#change(() => this.#readers.delete(reader))
+      this.#readers.delete(reader)
     }
-  }
-
-  #change(make: () => void): void {
-    const before = this.isWanted('decision')
-    make()
-    const isWanted = this.isWanted('decision')
-    if (isWanted !== before) for (const listener of this.#wanted) listener(isWanted)
   }
 }
 

@@ -9,6 +9,9 @@ import { DeprecatedCallers } from '../../core/record/deprecated-callers.ts'
 import { ShadowCounts } from '../../core/record/shadow-counts.ts'
 import { TopClients } from './top.ts'
 
+/** Decisions sent as events each second, at most. */
+const DECISIONS_A_SECOND = 50
+
 export type SecondListener = (second: Second) => void
 
 export class Live {
@@ -52,7 +55,9 @@ export class Live {
       this.clients.add(second.at, second.rows)
       for (const listener of this.#listeners) listener(second)
       if (this.seconds.latest === undefined) continue
-      this.latest = { ...this.seconds.latest, untold: this.events.second() }
+      const told = second.decisions.slice(0, DECISIONS_A_SECOND)
+      for (const decision of told) this.events.publish('decision', decision)
+      this.latest = { ...this.seconds.latest, untold: second.requests - told.length }
       this.events.publish('tick', this.latest)
     }
     if (this.#standing === undefined) return

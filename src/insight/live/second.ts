@@ -3,6 +3,7 @@ import type { Refused } from '../api/live.ts'
 import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
 import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
+import type { Decision, RecentDecisions } from '../../core/record/recent.ts'
 import type { DeprecatedCalls } from '../../core/record/deprecated-callers.ts'
 import type { Tally, TallyRow } from '../../core/record/tally.ts'
 import { sums } from './seconds.ts'
@@ -49,6 +50,8 @@ export interface Second {
   /** Backends that were sent requests; a sum of several processes has one entry for each process. */
   readonly backends: readonly BackendSecond[]
   readonly rows: readonly TallyRow[]
+  /** The latest decisions, at most 50 of each process. */
+  readonly decisions: readonly Decision[]
   /** Calls of deprecated routes; undefined: none. */
   readonly deprecated?: DeprecatedCalls | undefined
 }
@@ -75,6 +78,7 @@ export function everySecond(onSecond: (second: number) => void, lateMs = 0): () 
 export function createSecondSampler(
   metrics: Metrics,
   tally: Pick<Tally, 'take' | 'deprecated'>,
+  recent: Pick<RecentDecisions, 'take'>,
 ): (at: number) => Second {
   const grown = createGrowth()
   const grownSeries = (all: readonly HistogramSeries[]): number[] =>
@@ -102,6 +106,7 @@ export function createSecondSampler(
         return requests === 0 ? [] : [{ name, requests, failures, attempts }]
       }),
       rows: tally.take(),
+      decisions: recent.take(),
       deprecated: tally.deprecated.take(),
     }
   }

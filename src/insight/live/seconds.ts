@@ -34,7 +34,7 @@ export class Seconds {
   readonly #kept: ({ readonly second: number; readonly measured: MeasuredSecond } | undefined)[] =
     []
   /** The last MEASURED_SECONDS. */
-  #recent: Omit<Second, 'rows'>[] = []
+  #recent: Omit<Second, 'rows' | 'decisions'>[] = []
 
   /** A report that comes too late counts in the next second. */
   add(second: Second): void {
@@ -106,7 +106,7 @@ export class Seconds {
   #keep(second: Second): void {
     const { at, requests, refused, inFlight } = second
     this.#first = Math.min(this.#first, at)
-    const { rows: _, ...measured } = second
+    const { rows: _, decisions: __, ...measured } = second
     this.#recent = [...this.#recent.filter((one) => one.at > at - MEASURED_SECONDS), measured]
     const gatewayMs = this.#latency('gateway', gatewayBounds)
     const backendMs = this.#latency('backend', backendBounds)
@@ -157,6 +157,7 @@ const plus = (one: Second, other: Second): Second => ({
   store: sums(one.store, other.store),
   backends: [...one.backends, ...other.backends],
   rows: [...one.rows, ...other.rows],
+  decisions: [...one.decisions, ...other.decisions],
 })
 
 /** Quantile of the sum of histograms in ms, with two digits; null: it is empty. Values count as spread evenly within a bucket, and as the last bound beyond it. */

@@ -84,7 +84,6 @@ export class Gateway {
       onDropped: log.usageDropped,
     })
     const { live } = this
-    live.events.onDecisionsWanted((isWanted) => workers.listenToDecisions(isWanted))
     const parts = createAdminParts(this)
     this.#startAdmin = () => startAdminServer(parts)
     this.#stopSeconds = everySecond((at) => live.close(at), WORKERS_LATE_MS)

@@ -12,7 +12,7 @@ export const createGateway = (config: Config, options: GatewayOptions): Gateway 
   new Gateway(config, options, createLocalWorker)
 
 function createLocalWorker(gateway: Gateway): Workers {
-  const { version, log, whole, addresses, live, reloads } = gateway
+  const { version, log, whole, addresses, reloads } = gateway
   const { config } = reloads
   const metrics = createMetrics({ version, whole, ...configNames(config) })
   metrics.watchUsage(() => gateway.usage.dropped)
@@ -27,8 +27,6 @@ function createLocalWorker(gateway: Gateway): Workers {
     restarts: 0,
     measure: async () => [await metrics.snapshot()],
     probeBackends: () => serving.probeBackends(),
-    listenToDecisions: (isWanted) =>
-      serving.parts.recent.listen(isWanted ? live.events.decisions : undefined),
     ready: () => serving.ready(),
     listen: () => serving.listen(),
     prepare: (next) => serving.prepare(next),

@@ -57,12 +57,12 @@ export class Serving implements WorkerLink {
     this.parts = createLastingParts(options)
     this.#revision = new Revision(config, this.parts)
     this.upstreams = new Upstreams(this.#revision.upstream)
-    const { tally, bans } = this.parts
+    const { tally, recent, bans } = this.parts
     metrics.watchBackends(this.upstreams)
     metrics.watchBans(() => bans.runningCount)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
-    this.takeSecond = createSecondSampler(metrics, tally)
+    this.takeSecond = createSecondSampler(metrics, tally, recent)
     this.#door = new FrontDoor(config, this.#revision.policy, this.parts, this.upstreams)
   }
 

@@ -53,7 +53,6 @@ export interface Workers extends Reloadable {
   measure(): Promise<readonly MetricsSnapshot[]>
   /** See BackendProbe. */
   probeBackends(): Promise<readonly BackendHealth[]>
-  listenToDecisions(isWanted: boolean): void
   /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
   ready(): Promise<void>
   /** Resolves when all take requests; rejects with the error of the system if the address cannot be had. */

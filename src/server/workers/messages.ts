@@ -1,5 +1,4 @@
 /** Messages between a supervisor and its workers over IPC. Types only; plain data, cloned on the way. */
-import type { Decision } from '../../core/record/recent.ts'
 import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
 import type { Notice, Totals } from '../../state/quota.ts'
 import type { AnswerBatch, CallBatch } from '../../state/calls.ts'
@@ -37,8 +36,6 @@ export type ToWorker =
   | CallBatch
   | AnswerBatch
   | StartMessage
-  /** Whether anybody listens to decisions. */
-  | { readonly kind: 'listen'; readonly isWanted: boolean }
   | { readonly kind: 'quota'; readonly notices: readonly ClientNotice[] }
   | { readonly kind: 'banned'; readonly keyId: string; readonly ban: BanRecord }
   /** Notices were left out, of bans too: this worker has to read all bans. */
@@ -59,11 +56,6 @@ export interface StartFault {
 export type ToSupervisor =
   | CallBatch
   | AnswerBatch
-  | {
-      readonly kind: 'decisions'
-      readonly decisions: readonly Decision[]
-      readonly untold: number
-    }
   /** Sent once a second, which is a sign of life too, and once at the end. */
   | {
       readonly kind: 'second'

@@ -61,8 +61,6 @@ class Supervisor implements Workers {
   #stopWatching: (() => void) | undefined
   /** Settled when the round that is under way is over; a worker that starts meanwhile begins with what is in force then. Written by prepare. */
   #round: Promise<void> = Promise.resolve()
-  /** Whether anybody listens to decisions. Written by listenToDecisions. */
-  #areDecisionsWanted = false
   /** Written by #end. */
   #isDraining = false
 
@@ -194,11 +192,6 @@ class Supervisor implements Workers {
     return this.#probe(seenBy(this.links).backendsOfEach)
   }
 
-  listenToDecisions(isWanted: boolean): void {
-    this.#areDecisionsWanted = isWanted
-    this.#notifyAll({ kind: 'listen', isWanted })
-  }
-
   /** Sends a notice; see WorkerProcess. */
   #notifyAll(message: ToWorker, except?: WorkerProcess): void {
     for (const worker of this.links) if (worker !== except) worker.notify(message)
@@ -228,12 +221,7 @@ class Supervisor implements Workers {
         oncePerTurn((notices) => this.#notifyAll({ kind: 'quota', notices }, worker)),
       ),
       onSecond: (second) => gateway.addSecond(second),
-      onDecisions: gateway.live.events.decisions,
     })
-    worker.listening.then(
-      () => worker.notify({ kind: 'listen', isWanted: this.#areDecisionsWanted }),
-      () => undefined,
-    )
     return worker
   }
 

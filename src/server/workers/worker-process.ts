@@ -4,7 +4,6 @@ import type { Writable } from 'node:stream'
 import { toPlainConfig, type PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
-import type { DecisionListener } from '../../core/record/recent.ts'
 import { unpackSecond } from '../../insight/live/packed-second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { answerCalls, IpcCalls, type CallHandlers } from '../../state/calls.ts'
@@ -35,7 +34,6 @@ export interface WorkerProcessOptions {
   /** They answer the calls of the worker. */
   readonly handlers: CallHandlers<SharedCalls>
   onSecond(second: Second): void
-  readonly onDecisions: DecisionListener
 }
 
 /** How a worker has ended. */
@@ -165,10 +163,10 @@ export class WorkerProcess implements WorkerLink {
     return this.latest
   }
 
-  /** Drops the notice, and sends `missed` later, while the worker takes no messages; `listen` is always sent, as it changes seldom. */
+  /** Drops the notice, and sends `missed` later, while the worker takes no messages. */
   notify(message: ToWorker): void {
     const isTaking = this.#child.connected && this.#unsent <= UNSENT_AT_MOST
-    if (isTaking || message.kind === 'listen') this.#send(message)
+    if (isTaking) this.#send(message)
     else this.#hasMissed = true
   }
 
@@ -238,8 +236,6 @@ export class WorkerProcess implements WorkerLink {
         return void (this.latest = message.snapshot)
       case 'calls':
         return answerCalls(this.#options.handlers, message, (answers) => this.#send(answers))
-      case 'decisions':
-        return this.#options.onDecisions(message.decisions, message.untold)
       case 'answers':
         return this.questions.receive(message)
       case 'listening':

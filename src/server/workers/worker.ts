@@ -5,7 +5,6 @@ import { openSupervisorState } from '../../state/supervisor/home.ts'
 import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
-import type { DecisionListener } from '../../core/record/recent.ts'
 import { createSharedAddressCounter } from '../../state/supervisor/addresses.ts'
 import type { PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
@@ -106,8 +105,6 @@ function createParts(
   const taking = createTaking(serving, channel)
   const measure = async () => channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   const handlers = { ...serving.answers, measure }
-  const passDecisions: DecisionListener = (decisions, untold) =>
-    void channel.send({ kind: 'decisions', decisions, untold })
   const lastSecond = sendSeconds(serving, channel, () => measure().catch(log.adminFailed))
   return {
     log,
@@ -136,8 +133,6 @@ function createParts(
       else if (message.kind === 'commit' || message.kind === 'abort') taking.settle(message.kind)
       else if (message.kind === 'calls')
         answerCalls<WorkerQuestions>(handlers, message, (answers) => void channel.send(answers))
-      else if (message.kind === 'listen')
-        serving.parts.recent.listen(message.isWanted ? passDecisions : undefined)
     },
   }
 }

@@ -3,9 +3,11 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { Tick } from '../../../src/insight/api/live.ts'
+import { Live } from '../../../src/insight/live/live.ts'
 import { Events, eventTypes, type EventType } from '../../../src/insight/live/events.ts'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { RecentDecisions, type Decision } from '../../../src/core/record/recent.ts'
+import { second } from './rows.ts'
 
 const tick = { at: 'now' } as Tick
 const decision = (client: string) => ({ client }) as Decision
@@ -32,33 +34,15 @@ describe('events', () => {
     )
   })
 
-  it('ask for decisions only while somebody listens to them', async () => {
-    const events = new Events()
-    const wanted: boolean[] = []
-    events.onDecisionsWanted((isWanted) => wanted.push(isWanted))
-    const [one, other, neither] = [reader(events), reader(events), reader(events, ['tick'])]
-    await Promise.all([neither.take(), one.take(), other.take()])
-    const ends = [one.take(), other.take()]
-    one.gone.abort()
-    await ends[0]
-    expect(wanted).toEqual([true])
-    other.gone.abort()
-    await ends[1]
-    expect(wanted).toEqual([true, false])
-  })
-
-  it('are 50 decisions a second, and the others are counted', async () => {
-    const events = new Events()
-    const listener = reader(events)
+  it('are 50 decisions a second over all processes, and the others are counted', async () => {
+    const live = new Live()
+    const listener = reader(live.events)
     await listener.take()
-    events.decisions(
-      Array.from({ length: 60 }, () => decision('a')),
-      7,
-    )
-    expect((await listener.take())?.match(/^event/gm)).toHaveLength(50)
-    expect(events.second()).toBe(17)
-    events.decisions([decision('a')], 0)
-    expect(events.second()).toBe(0)
+    const decisions = Array.from({ length: 30 }, () => decision('a'))
+    for (let worker = 0; worker < 2; worker++) live.add(second(7, { requests: 40, decisions }))
+    live.close(7)
+    expect((await listener.take())?.match(/^event: decision/gm)).toHaveLength(50)
+    expect(live.latest?.untold).toBe(30)
   })
 
   it('are kept up to 256 Ki characters for a reader that stalls, which is then let go', async () => {
@@ -100,6 +84,21 @@ const refused = (caller: Exchange['caller']): Exchange =>
     terms: { revision: '' },
   }) as unknown as Exchange
 const callerOf = (keyId: string) => ({ clientId: keyId, keyId, plan: 'free' }) as Exchange['caller']
+
+it('the latest decisions since the last look are 50 at most, oldest first, of all kinds', () => {
+  const recent = new RecentDecisions(1)
+  const note = (at: number): void =>
+    recent.note(refused(at % 2 === 0 ? callerOf(`key-${at}`) : undefined), { ...times, nowMs: at })
+  for (let at = 0; at < 10; at++) note(at)
+  expect(recent.take().map((one) => Date.parse(one.at))).toEqual(
+    Array.from({ length: 10 }, (_, at) => at - 1),
+  )
+  expect(recent.take()).toEqual([])
+  for (let at = 0; at < 2_060; at++) note(at)
+  const latest = recent.take()
+  expect(latest).toHaveLength(50)
+  expect(Date.parse(latest.at(-1)?.at ?? '')).toBe(2_058)
+})
 
 it('the latest decisions keep the refusal of a client whatever comes without a credential, and beside one key that goes on and on', () => {
   const recent = new RecentDecisions(1)

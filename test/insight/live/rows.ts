@@ -32,5 +32,6 @@ export const second = (at: number, more: Partial<Second> = {}): Second => ({
   store: [],
   backends: [],
   rows: [],
+  decisions: [],
   ...more,
 })

@@ -13,10 +13,8 @@ const record = { route: 'a', backendMs: 20 }
 describe('one process', () => {
   const names = { routes: ['a', 'b'], plans: ['pro'] }
   const metrics = createMetrics({ ...names, version: '1' })
-  const take = createSecondSampler(metrics, {
-    take: () => [row('c')],
-    deprecated: new DeprecatedCallers(),
-  })
+  const tally = { take: () => [row('c')], deprecated: new DeprecatedCallers() }
+  const take = createSecondSampler(metrics, tally, { take: () => [] })
 
   it('tells what was added since the second before, and what is in flight', () => {
     for (let count = 0; count < 4; count++) metrics.requestStarted()
