@@ -12,6 +12,7 @@ import { ConfigError } from '../src/config/problems.ts'
 import { productionEnv } from './config/examples.ts'
 import { refusalKinds } from '../src/core/rules/refusals.ts'
 import { finished } from './support/finished.ts'
+import { gatewayRegistry } from './support/gateway-registry.ts'
 import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
 import { durations } from '../src/config/durations.ts'
@@ -208,21 +209,8 @@ describe('deploy/haproxy.cfg', () => {
 /** Families of the page with the labels of their samples; every labelled counter has been used once. */
 async function families(): Promise<Map<string, Set<string>>> {
   const route = 'listPets'
-  const whole = {
-    listening: () => 1,
-    restarts: () => 0,
-    unsavedSeconds: () => 0,
-    reloads: () => ({
-      config: { revision: 'r', certificates: [{ setting: 'server.tls.cert', endsAtMs: 1 }] },
-      takenAtMs: 1,
-      counts: { taken: 0, refused: 0 },
-      fault: undefined,
-    }),
-    topClients: () => [{ client: 'acme', requests: 1 }],
-    deprecatedCallers: () => new Map([[route, 1]]),
-  }
   const names = { plans: ['pro'], routes: [route] }
-  const metrics = createMetrics({ version: '1', whole, ...names })
+  const metrics = createMetrics({ version: '1', registry: gatewayRegistry(), ...names })
   metrics.keySetFetched(true)
   metrics.watchBackends(balancerOf(['http://a']))
   metrics.requestStarted()

@@ -1,6 +1,6 @@
 /**
  * The metrics of one process: connections, backends, quota, credentials, the process itself. Those of each request stand in
- * request-series.ts, those of the whole gateway in whole-families.ts.
+ * request-series.ts.
  */
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
@@ -17,7 +17,6 @@ import { tunnelEnds } from '../rules/websocket.ts'
 import type { RequestTimes } from './access-record.ts'
 import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
 import { RequestSeries, type ConfigNames } from './request-series.ts'
-import { addWholeGateway, lossMetrics, type WholeGateway } from './whole-families.ts'
 
 export type { ConfigNames }
 
@@ -26,18 +25,15 @@ export type Metrics = ReturnType<typeof createMetrics>
 /** The part of a balancer that metrics read. */
 export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
 
-/** version: of the gateway. */
-export function createMetrics({
-  version,
-  whole,
-  ...names
-}: ConfigNames & {
+export interface MetricsOptions extends ConfigNames {
+  /** Version of the gateway. */
   readonly version: string
-  /** undefined: this process is one of several, and the page of all has the figures of the whole gateway. */
-  readonly whole?: WholeGateway
-}) {
-  const registry = new MetricRegistry()
-  if (whole !== undefined) addWholeGateway(registry, whole)
+  /** Default: a registry for these metrics alone. */
+  readonly registry?: MetricRegistry
+}
+
+export function createMetrics(options: MetricsOptions) {
+  const { version, registry = new MetricRegistry(), ...names } = options
   return {
     ...requestMetrics(registry, names),
     ...connectionMetrics(registry),
@@ -262,6 +258,25 @@ function processMetrics(registry: MetricRegistry, version: string) {
       'Spans of traces, by what became of them.',
       'outcome',
       ['exported', 'dropped'],
+    ),
+  }
+}
+
+/** What a process has lost for good since it started, summed over the sources that it watches. */
+export function lossMetrics(registry: MetricRegistry) {
+  const usage: (() => number)[] = []
+  registry.counter(
+    'tollgate_usage_dropped_total',
+    'Requests that are in no total of a day: memory was full, or the gateway ended while the store was away.',
+    () => usage.reduce((sum, dropped) => sum + dropped(), 0),
+  )
+  return {
+    /** Adds a source of requests that are missing from the totals of days. */
+    watchUsage: (dropped: () => number) => void usage.push(dropped),
+    watchLog: registry.watched(
+      'counter',
+      'tollgate_log_lines_dropped_total',
+      'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
     ),
   }
 }

@@ -2,18 +2,26 @@
 import type { Overview } from '../api/live.ts'
 import type { Ban, Store } from '../api/state.ts'
 import type { Config } from '../../config/config.ts'
-import type { ReloadsView } from '../../core/record/whole-families.ts'
 import { isBanned } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { StoreHealth } from '../../state/contract.ts'
 import type { Events } from './events.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 
+/** The configuration in force, and the outcome of attempts to load another. */
+interface ReloadsView {
+  readonly config: Config
+  readonly takenAtMs: number
+  readonly counts: { readonly taken: number; readonly refused: number }
+  /** Why the latest reload was refused; undefined: it was not. */
+  readonly fault: string | undefined
+}
+
 /** Current state of the store, the backends and reloads. */
 export interface CurrentState {
   store(): Health
   backends(): readonly BackendHealth[]
-  readonly reloads: ReloadsView & { readonly config: Config }
+  readonly reloads: ReloadsView
 }
 
 export interface Watched extends CurrentState {

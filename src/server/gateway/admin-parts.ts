@@ -16,16 +16,19 @@ import { readAdminTls } from './tls-files.ts'
 import { recentIn, seenBy } from './worker-link.ts'
 
 export function createAdminParts(gateway: Gateway): AdminServerOptions {
-  const { reloads, log, live, usage, workers, whole, version } = gateway
+  const { reloads, log, live, usage, workers, version } = gateway
   const { operatorBans: bans, stores } = workers
-  const { unsavedSeconds, listening } = whole
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
   const listBans = async () => (await bans.list()).map(([key, ban]) => shown(key, ban))
   const state = stateOf(gateway)
   live.watch({ ...state, reloads, bans, shown })
   startNotifier(gateway)
   const admittedToday = createAdmittedToday((day) => usage.day(day))
-  const count = () => ({ listening: listening(), wanted: reloads.config.server.workers })
+  const count = () => ({
+    listening: gateway.listeningWorkers,
+    wanted: reloads.config.server.workers,
+  })
+  const unsavedSeconds = () => gateway.unsavedSeconds
   const parts = { live, reloads, unsavedSeconds, listBans, version, admittedToday }
   return {
     listen: reloads.config.admin.listen,
@@ -74,9 +77,9 @@ const stateOf = (gateway: Gateway): GatewayState => {
 }
 
 /** The gateway is ready as long as one of its workers is. */
-function listenerState({ isListening, whole, reloads }: Gateway) {
+function listenerState({ isListening, listeningWorkers, reloads }: Gateway) {
   if (!isListening) return { ok: false, reason: 'starting or draining' }
   const wanted = reloads.config.server.workers
-  const listening = whole.listening()
-  return { ok: listening > 0, reason: wanted === 1 ? 'up' : `${listening} of ${wanted} workers` }
+  const reason = wanted === 1 ? 'up' : `${listeningWorkers} of ${wanted} workers`
+  return { ok: listeningWorkers > 0, reason }
 }

@@ -4,12 +4,13 @@ import { startAdminServer, type AdminServer } from '../../admin/server.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { storeInWords } from '../../config/hosts.ts'
 import type { Log } from '../../core/record/log.ts'
-import type { WholeGateway } from '../../core/record/whole-families.ts'
+import { MetricRegistry } from '../../core/record/metric-registry.ts'
 import { Live } from '../../insight/live/live.ts'
 import { everySecond, type Second } from '../../insight/live/second.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createAdminParts } from './admin-parts.ts'
+import { addGatewayMetrics } from './gateway-metrics.ts'
 import { Reloader, type LoadConfig, type Prepared } from './reloader.ts'
 import { readAdminTls } from './tls-files.ts'
 import type { Workers } from './worker-link.ts'
@@ -49,7 +50,8 @@ export class Gateway {
   readonly workers: Workers
   readonly live = new Live()
   readonly usage: UsageHistory
-  readonly whole: WholeGateway
+  /** The metrics of this process. */
+  readonly registry = new MetricRegistry()
   /** Counts the requests without a valid credential, for all workers. */
   readonly addresses = createAddressCounter()
   /** The gateway has started, and is not about to end. Written by listen and drain. */
@@ -67,7 +69,6 @@ export class Gateway {
     const { version, log, load } = options
     this.version = version
     this.log = log
-    this.whole = this.#whole()
     this.reloads = new Reloader({
       config,
       load,
@@ -75,6 +76,7 @@ export class Gateway {
       log,
       look: (clients) => this.workers.stores.counters.look(clients),
     })
+    addGatewayMetrics(this.registry, this)
     const workers = createWorkers(this)
     this.workers = workers
     this.usage = new UsageHistory({
@@ -156,15 +158,13 @@ export class Gateway {
     this.live.add(second)
   }
 
-  #whole(): WholeGateway {
-    return {
-      listening: () => this.workers.links.filter(({ state }) => state === 'listening').length,
-      restarts: () => this.workers.restarts,
-      unsavedSeconds: () =>
-        Math.max(this.workers.stores.embedded?.unsaved?.seconds ?? 0, this.usage.unsavedSeconds),
-      reloads: () => this.reloads,
-      topClients: () => this.live.top.busiest(this.reloads.config.admin.topClients),
-      deprecatedCallers: () => this.live.deprecated.clientsByRoute(),
-    }
+  get listeningWorkers(): number {
+    return this.workers.links.filter(({ state }) => state === 'listening').length
+  }
+
+  /** Seconds for which counters or the history could not be saved. */
+  get unsavedSeconds(): number {
+    const { embedded } = this.workers.stores
+    return Math.max(embedded?.unsaved?.seconds ?? 0, this.usage.unsavedSeconds)
   }
 }

@@ -12,9 +12,9 @@ export const createGateway = (config: Config, options: GatewayOptions): Gateway 
   new Gateway(config, options, createLocalWorker)
 
 function createLocalWorker(gateway: Gateway): Workers {
-  const { version, log, whole, addresses, reloads } = gateway
+  const { version, log, registry, addresses, reloads } = gateway
   const { config } = reloads
-  const metrics = createMetrics({ version, whole, ...configNames(config) })
+  const metrics = createMetrics({ version, registry, ...configNames(config) })
   metrics.watchUsage(() => gateway.usage.dropped)
   const stores = openStores({ config, log, metrics })
   const serving = new Serving({ version, config, log, metrics, stores, addresses })

@@ -3,7 +3,6 @@ import type { Config } from '../../config/config.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import { ConfigError } from '../../config/problems.ts'
 import type { Log } from '../../core/record/log.ts'
-import type { ReloadsView } from '../../core/record/whole-families.ts'
 import { blastRadius, shortened, type BlastRadius } from '../../config/changes/blast-radius.ts'
 import type { OverNow, ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
 import type { Counters } from '../../state/counters.ts'
@@ -41,7 +40,7 @@ const NAMES_IN_ANSWER = 1_000
 const needsRestart = (key: string): string =>
   `${key}: needs a restart; put it back as it was, or restart the gateway`
 
-export class Reloader implements ReloadsView {
+export class Reloader {
   /** Configuration in force. Written by #take, as are these. */
   config: Config
   takenAtMs = Date.now()

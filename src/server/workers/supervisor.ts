@@ -12,7 +12,7 @@ import {
   sumSnapshots,
   type MetricsSnapshot,
 } from '../../core/record/metric-registry.ts'
-import { createSupervisorMetrics } from '../../core/record/whole-families.ts'
+import { lossMetrics } from '../../core/record/metrics.ts'
 import type { OwnState } from '../../state/contract.ts'
 import { Gateway, type GatewayOptions } from '../gateway/gateway.ts'
 import type { Prepared } from '../gateway/reloader.ts'
@@ -50,7 +50,6 @@ class Supervisor implements Workers {
   readonly #options: SupervisorOptions
   readonly #gateway: Gateway
   readonly #state: SharedState
-  readonly #metrics: ReturnType<typeof createSupervisorMetrics>
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
   /** Used where no worker has reported the state of the backends. Written by prepare. */
@@ -65,15 +64,15 @@ class Supervisor implements Workers {
   #isDraining = false
 
   constructor(gateway: Gateway, options: SupervisorOptions) {
-    const { log, whole, addresses, reloads } = gateway
+    const { log, registry, addresses, reloads } = gateway
     const { config } = reloads
     this.#options = options
     this.#gateway = gateway
     this.#probe = createProbe(config)
     const stores = openStores({ config, log })
-    this.#metrics = createSupervisorMetrics(whole)
-    this.#metrics.watchUsage(() => gateway.usage.dropped)
-    this.#metrics.watchLog(log.lostLines)
+    const losses = lossMetrics(registry)
+    losses.watchUsage(() => gateway.usage.dropped)
+    losses.watchLog(log.lostLines)
     this.#state = createSharedState({
       config,
       addresses,
@@ -185,7 +184,7 @@ class Supervisor implements Workers {
     const [dead, workers] = [this.#retired.snapshots(), this.links]
     const latest = await Promise.all(workers.map((worker) => worker.measure()))
     const known = latest.filter((one) => one !== undefined)
-    return [...known, ...(await dead), await this.#metrics.snapshot()]
+    return [...known, ...(await dead), await this.#gateway.registry.snapshot()]
   })
 
   probeBackends(): Promise<readonly BackendHealth[]> {

@@ -3,12 +3,10 @@ import { availableParallelism } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
 import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
-import { createMetrics } from '../../../src/core/record/metrics.ts'
-import { createSupervisorMetrics } from '../../../src/core/record/whole-families.ts'
+import { createMetrics, lossMetrics } from '../../../src/core/record/metrics.ts'
 import { createAddressCounter } from '../../../src/state/memory/addresses.ts'
 import { createMemoryBanStore, type BanStoreListener } from '../../../src/state/bans.ts'
 import { openMemoryState } from '../../../src/state/memory/home.ts'
-import { DAY_MS } from '../../../src/config/time.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConfigError } from '../../../src/config/problems.ts'
 import { crashesAfter, restartDelayMs } from '../../../src/server/workers/slot.ts'
@@ -18,6 +16,7 @@ import { createSharedState } from '../../../src/server/workers/shared-state.ts'
 import { createRetiredCounters } from '../../../src/server/workers/supervisor.ts'
 import { WorkerProcess } from '../../../src/server/workers/worker-process.ts'
 import { finished } from '../../support/finished.ts'
+import { gatewayRegistry } from '../../support/gateway-registry.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { storeClock } from '../../support/store-clock.ts'
 import { readBlocks } from '../../support/serving.ts'
@@ -188,29 +187,14 @@ describe('the metrics of several workers', () => {
     other.watchBans(() => 2)
     other.quota.outage(false)
     one.watchLog(() => 3)
-    const whole = {
-      listening: () => 2,
-      restarts: () => 5,
-      unsavedSeconds: () => 7,
-      topClients: () => [{ client: 'acme', requests: 8 }],
-      deprecatedCallers: () => new Map([['getPet', 2]]),
-      reloads: () => ({
-        config: {
-          revision: 'new',
-          clients: { countEnding: (from: number, to: number) => (to - from) / DAY_MS },
-        },
-        takenAtMs: 1_000,
-        counts: { taken: 3, refused: 4 },
-        fault: 'a typing error',
-      }),
-    }
-    const supervisor = createSupervisorMetrics(whole)
+    const registry = gatewayRegistry()
+    const supervisor = lossMetrics(registry)
     supervisor.watchUsage(() => 8)
     supervisor.watchLog(() => 4)
     const page = await lines(
       await one.snapshot(),
       await other.snapshot(),
-      await supervisor.snapshot(),
+      await registry.snapshot(),
     )
     expect(Object.fromEntries(page)).toMatchObject({
       [requests]: 3,
