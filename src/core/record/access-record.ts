@@ -1,6 +1,6 @@
 /** The fields of the log line of one request. */
 import type { Exchange } from '../pipeline/exchange.ts'
-import { plainText } from './line-writer.ts'
+import { plainText } from './safe-text.ts'
 
 export interface RequestTimes {
   /** Unix time in ms at the end of the request. */

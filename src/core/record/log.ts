@@ -1,6 +1,7 @@
 /** Every log line of the gateway, as a named method: one JSON object per line, without credentials or queries. */
 import { pid } from 'node:process'
-import type { OutageMode } from '../../config/config.ts'
+import { isatty } from 'node:tty'
+import type { LogFormat, LogLevel, OutageMode } from '../../config/config.ts'
 import type { FileEvent } from '../../state/sqlite/thread.ts'
 import type { ConnectionRoom } from '../http/connection-room.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
@@ -8,16 +9,9 @@ import { accessFields, loggedPath, type RequestTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
-import {
-  createLineWriter,
-  describeError,
-  text,
-  type LineLevel,
-  type LineStyle,
-  type LineWriter,
-  type LineWriterOptions,
-  type Say,
-} from './line-writer.ts'
+import { DescriptorDestination } from './log-destination.ts'
+import { createReadableText } from './readable-text.ts'
+import { describeError, text } from './safe-text.ts'
 
 export type Log = ReturnType<typeof createLog>
 
@@ -35,14 +29,33 @@ export interface AuditLine {
   readonly [detail: string]: unknown
 }
 
-export interface LogStyle extends LineStyle {
+export interface LogStyle {
+  readonly level: LogLevel
   readonly access: boolean
+  /** auto, the default: text where the destination is a terminal. */
+  readonly format?: LogFormat
 }
 
-export type LogOptions = LogStyle & LineWriterOptions
+export interface LogOptions extends LogStyle {
+  /** A file descriptor, or something else that takes whole lines. Default 2, as stdout is for the output of commands. */
+  readonly destination?: number | Pick<DescriptorDestination, keyof DescriptorDestination>
+  /** Number of this worker, written on each of its lines. */
+  readonly worker?: number | undefined
+  /** Other processes write lines to the same destination. */
+  readonly isShared?: boolean
+}
+
+type LineLevel = 'fatal' | 'error' | 'warn' | 'info'
+
+/** Writes a line at once. */
+type Say = (
+  level: LineLevel,
+  line: { readonly event: string; readonly [name: string]: unknown },
+) => void
 
 export function createLog(options: LogOptions) {
-  const out = createLineWriter(options, (lines) => say('warn', { event: 'linesDropped', lines }))
+  const writer = createLineWriter(options, (lines) => say('warn', { event: 'linesDropped', lines }))
+  const { out } = writer
   const budgetOf = (requests: string): LineBudget =>
     createLineBudget((lines) => say('warn', { event: 'linesSuppressed', requests, lines }))
   const anonymous = budgetOf('without a credential')
@@ -51,46 +64,98 @@ export function createLog(options: LogOptions) {
 
   /** Writes a rare line and flushes it at once, without waiting for a full batch. */
   function say(...[level, line]: Parameters<Say>): void {
-    if (!out.isEnabled(level)) return
-    out.write(level, line)
+    if (!writer.isEnabled(level)) return
+    writer.write(level, line)
     out.flush()
   }
 
-  const style = { access: options.access }
   return {
     /** Applies to lines from now on. */
-    use({ access, ...lines }: LogStyle): void {
-      style.access = access
-      out.use(lines)
-    },
-    ...requestLines(style, out, { anonymous, overQuota }),
+    use: writer.use,
+    ...requestLines(writer, { anonymous, overQuota }),
     ...lifecycleLines(say),
     ...configLines(say),
     ...storeLines(say),
     ...faultLines(say),
-    ...lastLines(out),
+    ...lastLines(writer),
     auditRefused: tallies.intruders.add,
     connectionRefused: tallies.connections.add,
     noticeDropped: tallies.notices.add,
     handshakeFailed: tallies.handshakes.add,
     /** Passes on whole lines of a worker, line ends included; what is no log line becomes one. */
     relay(lines: string): void {
-      out.pass(lines.replace(foreignLine, ''))
+      writer.pass(lines.replace(foreignLine, ''))
       out.flush()
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
     },
     /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
-    fault: out.fault,
+    fault: () => out.fault,
     /** Lines lost since the start. */
-    lostLines: out.lostLines,
+    lostLines: () => out.lostLines,
     /** Writes what is pending before it returns. */
-    flushSync: out.flushSync,
+    flushSync: () => out.flushSync(),
     /** Writes what is pending; resolves within about a second even if nobody reads. */
     close(): Promise<void> {
       for (const { settle } of [...Object.values(tallies), anonymous, overQuota]) settle()
       return out.close()
     },
+  }
+}
+
+type LineWriter = ReturnType<typeof createLineWriter>
+
+const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
+
+/**
+ * Writes lines of the configured levels: one flat JSON object each, or readable text on a terminal. dropped: called with the
+ * number of lost lines, once lines can be written again.
+ */
+function createLineWriter(
+  { destination = 2, worker, isShared = false, ...first }: LogOptions,
+  dropped: (lines: number) => void,
+) {
+  const out =
+    typeof destination === 'number'
+      ? new DescriptorDestination(destination, isShared, dropped)
+      : destination
+  const isTerminal = typeof destination === 'number' && isatty(destination)
+  const timestamp = createTimestamp(worker)
+  let lowest = 0
+  let readable: ((lines: string) => string) | undefined
+  const writer = {
+    out,
+    style: first as LogStyle,
+    use(style: LogStyle): void {
+      const { level, format = 'auto' } = style
+      writer.style = style
+      lowest = severities.indexOf(level)
+      const isText = format === 'text' || (format === 'auto' && isTerminal)
+      readable = isText ? createReadableText({ colour: isTerminal }) : undefined
+    },
+    isEnabled: (level: LineLevel): boolean => severities.indexOf(level) >= lowest,
+    /** Writes the fields as they are: the caller has cut and escaped all text from outside. */
+    write: (level: LineLevel, fields: object, nowMs = Date.now()): void =>
+      // JSON.stringify takes a fifth of the time that pino needs for the same line.
+      writer.pass(`{"level":"${level}"${timestamp(nowMs)},${JSON.stringify(fields).slice(1)}\n`),
+    /** Writes whole lines of JSON, line ends included. */
+    pass: (lines: string): void => out.write(readable?.(lines) ?? lines),
+  }
+  writer.use(first)
+  return writer
+}
+
+/** Formats time and worker as a fragment of a line, once per millisecond, as it costs more than a short line. */
+function createTimestamp(worker: number | undefined): (nowMs: number) => string {
+  const origin = worker === undefined ? '' : `,"worker":${worker}`
+  let lastMs = 0
+  let fragment = ''
+  return (nowMs) => {
+    if (nowMs !== lastMs) {
+      lastMs = nowMs
+      fragment = `,"time":"${new Date(nowMs).toISOString()}"${origin}`
+    }
+    return fragment
   }
 }
 
@@ -115,8 +180,7 @@ const createTallies = (say: Say) => ({
 })
 
 function requestLines(
-  style: Pick<LogStyle, 'access'>,
-  out: LineWriter,
+  writer: LineWriter,
   { anonymous, overQuota }: Record<'anonymous' | 'overQuota', LineBudget>,
 ) {
   return {
@@ -125,24 +189,24 @@ function requestLines(
       const { caller } = exchange
       const refusal = exchange.refusal?.code
       const level = refusal === undefined ? 'info' : refusalKinds[refusal].logLevel
-      if (!style.access || !out.isEnabled(level)) return
+      if (!writer.style.access || !writer.isEnabled(level)) return
       // A flood must not fill the disk. The budgets are separate, so that anonymous requests suppress no client's lines, and
       // one key none of another's.
       if (caller === undefined) {
         if (!anonymous.spend()) return
       } else if (isOverQuota(refusal) && !overQuota.spend(caller.keyId)) return
-      out.write(level, accessFields(exchange, times), times.nowMs)
+      writer.write(level, accessFields(exchange, times), times.nowMs)
     },
     /** backend: undefined where the request reached none. */
     backendFailed(line: BackendFailure & { id: string; backend: string | undefined }): void {
-      if (out.isEnabled('warn'))
-        out.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
+      if (writer.isEnabled('warn'))
+        writer.write('warn', { event: 'backendFailed', ...line, cause: text(line.cause) })
     },
     /** The bytes that arrived on a connection were not a request. id: the request id of the answer. */
     clientError(line: { id: string; address: string; code: string; target: string | undefined }) {
       const { code, target } = line
-      if (out.isEnabled('info') && anonymous.spend())
-        out.write('info', {
+      if (writer.isEnabled('info') && anonymous.spend())
+        writer.write('info', {
           event: 'clientError',
           ...line,
           code: text(code),
@@ -257,10 +321,10 @@ const faultLines = (say: Say) => ({
 })
 
 /** Lines that are written before the call returns. A refused configuration and a failed start are logged whatever the level. */
-function lastLines(out: LineWriter) {
+function lastLines(writer: LineWriter) {
   const last = (level: LineLevel, line: object): void => {
-    out.write(level, line)
-    out.flushSync()
+    writer.write(level, line)
+    writer.out.flushSync()
   }
   return {
     /** problems: for a person to read, with file, line and column. */
@@ -271,7 +335,7 @@ function lastLines(out: LineWriter) {
       last('fatal', { event: 'startFailed', message }),
     /** The process ends because of this error. */
     crash(error: unknown): void {
-      if (out.isEnabled('fatal')) last('fatal', { event: 'crash', ...describeError(error) })
+      if (writer.isEnabled('fatal')) last('fatal', { event: 'crash', ...describeError(error) })
     },
   }
 }

@@ -7,7 +7,7 @@ import type { WindowName } from '../../config/time.ts'
 import type { SeenUse } from './tally.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import { loggedPath, micros, type RequestTimes } from './access-record.ts'
-import { plainText } from './line-writer.ts'
+import { plainText } from './safe-text.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
 import type { Refusal, RefusalCode } from '../rules/refusals.ts'
 

@@ -18,7 +18,7 @@ import {
   TracerProvider,
   type SpanExporter,
 } from '@opentelemetry/sdk-trace'
-import { text } from './line-writer.ts'
+import { text } from './safe-text.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import type { Span, Trace } from './trace.ts'
