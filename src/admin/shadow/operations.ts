@@ -8,16 +8,15 @@ const LISTED = 200
 
 export const shadowOperations: readonly Operation[] = [
   look('/api/shadow', ({ live: { shadow }, reloads: { config } }) => {
-    const nowMs = Date.now()
-    shadow.use(config.plans, nowMs)
-    const { worst, byPlan } = shadow.refused(LISTED, nowMs)
+    shadow.use(config.plans, Date.now())
+    const { worst, byPlan } = shadow.refused(LISTED)
     return json(200, {
       ...seen('gateway'),
-      since: iso(shadow.sinceMs(nowMs)),
+      since: iso(shadow.sinceMs),
       plans: [...config.plans.values()].flatMap(({ name: plan, shadow: tried, limits: live }) => {
         if (tried === undefined) return []
         const clients = byPlan.get(plan) ?? 0
-        const counts = shownCounts(shadow.plan(plan, nowMs))
+        const counts = shownCounts(shadow.plan(plan))
         return [{ plan, limits: tried, live: live ?? null, clients, ...counts }]
       }),
       clients: worst.map(({ client, plan, count }) => {

@@ -15,6 +15,12 @@ export interface ShadowCount extends Record<(typeof summed)[number], number> {
   firstMs: number
 }
 
+interface ShadowClient {
+  readonly client: string
+  readonly plan: string
+  readonly count: ShadowCount
+}
+
 const nothing = (): ShadowCount => ({ ...zeros(summed), firstMs: Infinity })
 
 export const refusedOf = ({
@@ -27,101 +33,74 @@ function addTo(sum: ShadowCount, row: TallyRow): void {
   if (refusedOf(row) > 0) sum.firstMs = Math.min(sum.firstMs, row.lastUsedMs)
 }
 
-interface Plan {
-  readonly sum: ShadowCount
-  readonly clients: Map<string, ShadowCount>
-}
-
 /** The counts of one day, over all processes. */
 export class ShadowCounts {
-  readonly #plans = new Map<string, Plan>()
-  /** Number of clients over all plans. */
-  #kept = 0
   /** Unix time in ms at which counting began. Written by #begin. */
-  #sinceMs: number
+  sinceMs: number
+  readonly #plans = new Map<string, ShadowCount>()
+  /** By plan and client; no plan's name has a space. */
+  readonly #clients = new Map<string, ShadowClient>()
   #config: ReadonlyMap<string, PlanConfig> | undefined
 
   constructor(nowMs = Date.now()) {
-    this.#sinceMs = nowMs
+    this.sinceMs = nowMs
   }
 
   /** Adds a second of one process; atMs: Unix time of that second. */
   add(rows: readonly TallyRow[], atMs: number): void {
     this.#beginDay(atMs)
-    if (atMs < dayOf(this.#sinceMs)) return
+    if (atMs < dayOf(this.sinceMs)) return
     for (const row of rows) {
       if (row.judged === 0) continue
-      const plan = this.#plan(row.plan)
-      addTo(plan.sum, row)
-      const client = this.#client(plan, row.client)
-      if (client !== undefined) addTo(client, row)
+      const { client, plan } = row
+      const sum = this.#plans.get(plan) ?? nothing()
+      addTo(sum, row)
+      this.#plans.set(plan, sum)
+      const key = `${plan} ${client}`
+      const known = this.#clients.get(key) ?? { client, plan, count: nothing() }
+      addTo(known.count, row)
+      if (this.#clients.size < KEPT_CLIENTS) this.#clients.set(key, known)
     }
   }
 
-  /** Begins anew where the shadow limits have changed. */
+  /** Begins anew with a day, and where the shadow limits have changed. */
   use(plans: ReadonlyMap<string, PlanConfig>, nowMs: number): void {
+    this.#beginDay(nowMs)
     if (plans === this.#config) return
     const before = this.#config
     this.#config = plans
     if (before !== undefined && triedIn(before) !== triedIn(plans)) this.#begin(nowMs)
   }
 
-  sinceMs(nowMs: number): number {
-    this.#beginDay(nowMs)
-    return this.#sinceMs
-  }
-
-  plan(name: string, nowMs: number): ShadowCount {
-    this.#beginDay(nowMs)
-    return this.#plans.get(name)?.sum ?? nothing()
+  plan(name: string): ShadowCount {
+    return this.#plans.get(name) ?? nothing()
   }
 
   /** Returns the clients with most refusals over all plans, and how many clients of each plan have one. */
-  refused(atMost: number, nowMs: number) {
-    this.#beginDay(nowMs)
-    const worst: { readonly client: string; readonly plan: string; readonly count: ShadowCount }[] =
-      []
+  refused(atMost: number) {
+    const worst: ShadowClient[] = []
     const byPlan = new Map<string, number>()
-    for (const [plan, { clients }] of this.#plans)
-      for (const [client, count] of clients) {
-        const refused = refusedOf(count)
-        if (refused === 0) continue
-        byPlan.set(plan, (byPlan.get(plan) ?? 0) + 1)
-        const last = worst.at(-1)
-        if (worst.length >= atMost && (last === undefined || refused <= refusedOf(last.count)))
-          continue
-        const index = worst.findLastIndex((other) => refusedOf(other.count) >= refused)
-        worst.splice(index + 1, 0, { client, plan, count })
-        if (worst.length > atMost) worst.pop()
-      }
-    return { worst, byPlan }
-  }
-
-  #plan(name: string): Plan {
-    let plan = this.#plans.get(name)
-    if (plan === undefined) this.#plans.set(name, (plan = { sum: nothing(), clients: new Map() }))
-    return plan
-  }
-
-  /** undefined: there is no room. */
-  #client({ clients }: Plan, client: string): ShadowCount | undefined {
-    let count = clients.get(client)
-    if (count === undefined && this.#kept < KEPT_CLIENTS) {
-      this.#kept += 1
-      clients.set(client, (count = nothing()))
+    for (const one of this.#clients.values()) {
+      const refused = refusedOf(one.count)
+      if (refused === 0) continue
+      byPlan.set(one.plan, (byPlan.get(one.plan) ?? 0) + 1)
+      const place = worst.findLastIndex((other) => refusedOf(other.count) >= refused) + 1
+      if (place === atMost) continue
+      worst.splice(place, 0, one)
+      if (worst.length > atMost) worst.pop()
     }
-    return count
+    return { worst, byPlan }
   }
 
   /** A clock that is put back changes nothing. */
   #beginDay(nowMs: number): void {
-    if (dayOf(nowMs) > this.#sinceMs) this.#begin(dayOf(nowMs))
+    if (dayOf(nowMs) > this.sinceMs) this.#begin(dayOf(nowMs))
   }
 
   #begin(atMs: number): void {
-    this.#sinceMs = atMs
+    this.sinceMs = atMs
     this.#plans.clear()
-    this.#kept = 0
+    this.#clients.clear()
   }
 }
 

@@ -8,20 +8,17 @@ import type { StoreHealth } from '../../state/contract.ts'
 import type { Events } from './events.ts'
 import type { BackendHealth } from '../../core/backends/health.ts'
 
-/** The configuration in force, and the outcome of attempts to load another. */
-interface ReloadsView {
-  readonly config: Config
-  readonly takenAtMs: number
-  readonly counts: { readonly taken: number; readonly refused: number }
-  /** Why the latest reload was refused; undefined: it was not. */
-  readonly fault: string | undefined
-}
-
 /** Current state of the store, the backends and reloads. */
 export interface CurrentState {
   store(): Health
   backends(): readonly BackendHealth[]
-  readonly reloads: ReloadsView
+  readonly reloads: {
+    readonly config: Config
+    readonly takenAtMs: number
+    readonly counts: { readonly refused: number }
+    /** Why the latest reload was refused; undefined: it was not. */
+    readonly fault: string | undefined
+  }
 }
 
 export interface Watched extends CurrentState {

@@ -1,13 +1,14 @@
 /** What an operator sees first: what needs attention, the latest 15 minutes, the plans. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Attention, Overview, PlanOverview } from '../api/live.ts'
 import type { Ban } from '../api/state.ts'
-import type { AdmittedToday } from './admitted-today.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
 import { refusedOf } from '../../core/record/shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { DAY_MS } from '../../config/time.ts'
+import type { DayRow } from '../../state/day-totals.ts'
 
 const SHOWN = 5
 const SHOWN_BACKENDS = 2
@@ -51,7 +52,7 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
     latest: live.latest,
     reloads: live.changes.reloads,
     plans: Array.from(plans.values(), ({ name: plan, shadow }): PlanOverview => {
-      const tried = shadow === undefined ? undefined : live.shadow.plan(plan, nowMs)
+      const tried = shadow === undefined ? undefined : live.shadow.plan(plan)
       return {
         plan,
         clients: of.get(plan) ?? 0,
@@ -183,4 +184,41 @@ function keyLines({ reloads }: OverviewParts, nowMs: number): Attention[] {
   const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ')
   const text = `Key ${id} of ${first.client.id} expires ${on}Z${others}`
   return [line('key', 'warn', text, { subject: id })]
+}
+
+/** Longest time that an overview waits for the numbers. */
+const WAIT_MS = 500
+/** Pause between two readings: FRESH_MS, or REST times the duration of the last if that is longer. */
+const FRESH_MS = 1_000
+const REST = 20
+
+/** Requests admitted since 00:00Z, by plan, from the store; null: not known, or not yet. */
+export type AdmittedToday = (nowMs: number) => Promise<ReadonlyMap<string, number> | null>
+
+/** day: reads one row for each client and plan of a day, in pieces. */
+export function createAdmittedToday(
+  day: (day: number) => AsyncIterable<readonly DayRow[]>,
+): AdmittedToday {
+  let known: { readonly day: number; readonly plans: ReadonlyMap<string, number> } | undefined
+  let reading: Promise<void> | undefined
+  let freshUntilMs = -Infinity
+  const read = async (today: number, startMs = performance.now()): Promise<void> => {
+    try {
+      const plans = new Map<string, number>()
+      for await (const rows of day(today))
+        for (const { plan, admitted } of rows) plans.set(plan, (plans.get(plan) ?? 0) + admitted)
+      known = { day: today, plans }
+    } catch {
+      known = undefined
+    }
+    const endMs = performance.now()
+    freshUntilMs = endMs + Math.max(FRESH_MS, REST * (endMs - startMs))
+    reading = undefined
+  }
+  return async (nowMs) => {
+    const today = Math.floor(nowMs / DAY_MS)
+    if (performance.now() > freshUntilMs) reading ??= read(today)
+    await Promise.race([reading, sleep(WAIT_MS, undefined, { ref: false })])
+    return known?.day === today ? known.plans : null
+  }
 }

@@ -1,7 +1,8 @@
 /** Clients as this gateway has seen them: use of their windows, recent refusals, and the last use of each key. Time is an argument, in Unix seconds. */
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
-import { RecentRefusals } from './recent-refusals.ts'
+import { BACK_SECONDS } from './seconds.ts'
 import type { Config } from '../../config/config.ts'
+import type { WindowName } from '../../config/time.ts'
 
 /** Returns the current plan, as a reload may have moved or removed the client; undefined: the client is gone. seen: its last plan, which a token may have named. */
 export type PlanOf = (client: string, seen: string) => string | undefined
@@ -14,7 +15,6 @@ export const planInForce =
 /** The clients and keys seen last are kept. */
 const KEPT_CLIENTS = 100_000
 const KEPT_KEYS = 200_000
-const DAY_SECONDS = 86_400
 
 /** Use of a window, and the second in which it was seen. */
 interface SeenAt extends SeenUse {
@@ -160,8 +160,8 @@ export class SeenClients {
     this.#clients.delete(client)
     this.#clients.set(client, entry)
     entry.plan = plan
-    entry.minute = latest(entry.minute, useIn(row, 'minute'), at, 60)
-    entry.day = latest(entry.day, useIn(row, 'day'), at, DAY_SECONDS)
+    entry.minute = latest(entry.minute, useIn(row, 'minute'), at)
+    entry.day = latest(entry.day, useIn(row, 'day'), at)
     if (row.refusedMinute + row.refusedDay + row.refusedBan > 0) {
       entry.refusals ??= new RecentRefusals()
       entry.refusals.add(at, row)
@@ -176,43 +176,45 @@ function latest(
   before: SeenAt | undefined,
   seen: SeenUse | undefined,
   at: number,
-  windowSeconds: number,
 ): SeenAt | undefined {
-  if (seen === undefined) return before
-  const isOlder = before !== undefined && isIn(before, at, windowSeconds) && before.at === at
-  if (isOlder && before.used > seen.used) return before
+  if (seen === undefined || (before?.at === at && before.used > seen.used)) return before
   return { ...seen, at }
 }
 
-const isIn = (seen: SeenAt, now: number, windowSeconds: number): boolean =>
-  Math.floor(seen.at / windowSeconds) === Math.floor(now / windowSeconds)
+const SECONDS = { minute: 60, day: 86_400 } as const
 
-const usedOf = (seen: SeenAt | undefined, now: number, windowSeconds: number): number =>
-  seen !== undefined && isIn(seen, now, windowSeconds) ? seen.used : 0
-
-function shareOf({ minute, day }: Entry, now: number): number {
-  return Math.max(
-    usedOf(minute, now, 60) / (minute?.limit || Infinity),
-    usedOf(day, now, DAY_SECONDS) / (day?.limit || Infinity),
-  )
+/** Use of the window that is open now. */
+function usedOf(entry: Entry, window: WindowName, now: number): number {
+  const seen = entry[window]
+  const seconds = SECONDS[window]
+  const isOpen = seen && Math.floor(seen.at / seconds) === Math.floor(now / seconds)
+  return isOpen ? seen.used : 0
 }
+
+const shareOf = (entry: Entry, now: number): number =>
+  Math.max(
+    usedOf(entry, 'minute', now) / (entry.minute?.limit || Infinity),
+    usedOf(entry, 'day', now) / (entry.day?.limit || Infinity),
+  )
 
 const refusedOf = ({ refusals }: Entry, now: number): number => refusals?.count(now) ?? 0
 
 const orders: Readonly<Record<SeenSort, (entry: Entry, now: number) => number>> = {
   nearest: shareOf,
-  used: ({ day }, now) => usedOf(day, now, DAY_SECONDS),
+  used: (entry, now) => usedOf(entry, 'day', now),
   refused: refusedOf,
 }
 
-const useOf = (seen: SeenAt | undefined, now: number, windowSeconds: number): SeenUse | null =>
-  seen === undefined ? null : { used: usedOf(seen, now, windowSeconds), limit: seen.limit }
+const useOf = (entry: Entry, window: WindowName, now: number): SeenUse | null => {
+  const seen = entry[window]
+  return seen === undefined ? null : { used: usedOf(entry, window, now), limit: seen.limit }
+}
 
 const seenOf = (entry: Entry, now: number): SeenClient => ({
   client: entry.client,
   plan: entry.plan,
-  minute: useOf(entry.minute, now, 60),
-  day: useOf(entry.day, now, DAY_SECONDS),
+  minute: useOf(entry, 'minute', now),
+  day: useOf(entry, 'day', now),
   share: shareOf(entry, now),
   refusedLately: refusedOf(entry, now),
 })
@@ -238,5 +240,87 @@ function dropFirst(table: Map<string, unknown>, kept: number): void {
   for (const key of table.keys()) {
     if (table.size <= kept) return
     table.delete(key)
+  }
+}
+
+const SLOT_SECONDS = 15
+const SLOTS = 20
+/** Seconds without a refusal after which a client no longer counts as refused. */
+const NOW_SECONDS = 10
+
+/** Counts a client's refusals in the last five minutes, and since when they go on. */
+export class RecentRefusals {
+  /** Cause in the last second with refusals; if several, the one that lasts longest. Written by add, as are the two below. */
+  by: keyof typeof ranks = 'minute'
+  /** First and last second of the current run of refusals. */
+  since = -Infinity
+  last = -Infinity
+  readonly #slots = new Slots(SLOTS, SLOT_SECONDS)
+  /** One slot more than is measured, as the current second has no counts yet. */
+  readonly #seconds = new Slots(NOW_SECONDS + 1, 1)
+
+  /** Adds one second of a key of the client. */
+  add(at: number, { refusedMinute, refusedDay, refusedBan }: TallyRow): void {
+    const count = refusedMinute + refusedDay + refusedBan
+    if (count === 0) return
+    const by = refusedBan > 0 ? 'ban' : refusedDay > 0 ? 'day' : 'minute'
+    if (!this.isNow(at)) this.since = at
+    // A second has one row for each key of the client.
+    if (at !== this.last || ranks[by] > ranks[this.by]) this.by = by
+    this.last = at
+    this.#slots.add(at, count)
+    this.#seconds.add(at, count)
+  }
+
+  count(now: number): number {
+    return this.#slots.sum(now)
+  }
+
+  perSecond(now: number): number {
+    return this.#seconds.sum(now) / NOW_SECONDS
+  }
+
+  isNow(now: number): boolean {
+    return Math.abs(now - this.last) <= NOW_SECONDS
+  }
+}
+
+const ranks = { minute: 0, day: 1, ban: 2 }
+
+/** Ring of counts, in slots of `seconds` each. */
+class Slots {
+  readonly #counts: Uint32Array
+  readonly #seconds: number
+  /** The latest second. Written by #moveTo. */
+  #at = -Infinity
+
+  constructor(slots: number, seconds: number) {
+    this.#counts = new Uint32Array(slots)
+    this.#seconds = seconds
+  }
+
+  add(at: number, count: number): void {
+    this.#moveTo(at)
+    const slot = this.#slotOf(at) % this.#counts.length
+    this.#counts[slot] = (this.#counts[slot] ?? 0) + count
+  }
+
+  sum(now: number): number {
+    this.#moveTo(now)
+    return this.#counts.reduce((sum, count) => sum + count, 0)
+  }
+
+  #moveTo(at: number): void {
+    if (at < this.#at - BACK_SECONDS) this.#at = -Infinity
+    const slots = this.#counts.length
+    if (at - this.#at >= slots * this.#seconds) this.#counts.fill(0)
+    else
+      for (let slot = this.#slotOf(this.#at) + 1; slot <= this.#slotOf(at); slot++)
+        this.#counts[slot % slots] = 0
+    this.#at = Math.max(this.#at, at)
+  }
+
+  #slotOf(at: number): number {
+    return Math.floor(at / this.#seconds)
   }
 }

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { SeenClients, type SeenQuery } from '../../../src/insight/live/seen-clients.ts'
 import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
-import { RecentRefusals } from '../../../src/insight/live/recent-refusals.ts'
+import { RecentRefusals } from '../../../src/insight/live/seen-clients.ts'
 import { TopClients } from '../../../src/insight/live/top.ts'
 import { row } from './rows.ts'
 

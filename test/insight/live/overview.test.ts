@@ -4,9 +4,13 @@ import type { Ban } from '../../../src/insight/api/state.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import type { BackendHealth } from '../../../src/core/backends/health.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
-import { createAdmittedToday } from '../../../src/insight/live/admitted-today.ts'
 import { Live } from '../../../src/insight/live/live.ts'
-import { attention, overview, type OverviewParts } from '../../../src/insight/live/overview.ts'
+import {
+  createAdmittedToday,
+  attention,
+  overview,
+  type OverviewParts,
+} from '../../../src/insight/live/overview.ts'
 import { sha256 } from '../../support/gateway.ts'
 import { row, second } from './rows.ts'
 
@@ -44,7 +48,7 @@ function partsOf(more: Partial<OverviewParts> = {}): OverviewParts {
     admittedToday: () => Promise.resolve(null),
     store: () => well,
     backends: () => [],
-    reloads: { config, takenAtMs: 0, counts: { taken: 0, refused: 0 }, fault: undefined },
+    reloads: { config, takenAtMs: 0, counts: { refused: 0 }, fault: undefined },
     unsavedSeconds: () => 0,
     logFault: () => undefined,
     listBans: () => Promise.resolve([]),

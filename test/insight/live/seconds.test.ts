@@ -1,8 +1,7 @@
 /** What the latest seconds were, summed over processes, with time as an argument. */
 import { describe, expect, it } from 'vitest'
-import { packSecond, unpackSecond } from '../../../src/insight/live/packed-second.ts'
 import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
-import { createSecondSampler } from '../../../src/insight/live/second.ts'
+import { createSecondSampler, packSecond, unpackSecond } from '../../../src/insight/live/second.ts'
 import { quantileMs, Seconds } from '../../../src/insight/live/seconds.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
 import { finished } from '../../support/finished.ts'
