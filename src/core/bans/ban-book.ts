@@ -1,7 +1,7 @@
 /** The table of bans of a process that serves: it counts the strikes of each key over all processes, and makes bans from them. */
 import type { BansConfig } from '../../config/config.ts'
 import type { Count, Counter } from '../../state/contract.ts'
-import { isBanEarned, isSameWindow, isStrike, nextBan } from '../rules/ban-policy.ts'
+import { isBanEarned, isSameWindow, nextBan } from '../rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { keepLatest } from '../../state/memory/recency-table.ts'
 import { BanTable, MAX_KEYS, type BanStoreObserver, type BanTableOptions } from './ban-table.ts'
@@ -75,7 +75,8 @@ export class BanBook extends BanTable {
     if (!isSameWindow(key.windowEndMs, windowEndMs)) {
       Object.assign(key, { windowEndMs, firstRefusedAtMs: nowMs })
       keepLatest(this.#refused, keyId, key, MAX_KEYS)
-    } else if (isStrike({ nowMs, firstRefusedAtMs, graceMs: this.#policy.graceMs })) {
+    } else if (nowMs - firstRefusedAtMs > this.#policy.graceMs) {
+      // The key has had the grace period to notice its first 429 of the window.
       this.#observer.strike(keyId)
       key.unreported += 1
       if (!key.isCalling) this.#report(key, nowMs)

@@ -3,14 +3,6 @@ import type { Clients, PlanConfig } from '../../config/config.ts'
 import { createCaller, type Caller } from '../rules/credentials.ts'
 import type { TokenStatement } from '../rules/token-claims.ts'
 
-export interface TokenCallersOptions {
-  /** A token whose client is configured gets that client's plan, limits and quota. */
-  readonly clients: Pick<Clients, 'get'>
-  readonly plans: ReadonlyMap<string, PlanConfig>
-  /** See createCaller. */
-  readonly isStructured: boolean
-}
-
 /** How one configuration treats the senders of tokens. Made: what the statement of a token becomes. */
 export interface TokenPolicy<Made = Caller> {
   /** undefined: there is no plan with limits. */
@@ -19,12 +11,14 @@ export interface TokenPolicy<Made = Caller> {
   isOverLimit(address: string): boolean | Promise<boolean>
 }
 
-/** Its function returns the same caller for the same statement. */
-export function createTokenCallers({
-  clients,
-  plans,
-  isStructured,
-}: TokenCallersOptions): TokenPolicy['callerOf'] {
+/**
+ * Its function returns the same caller for the same statement. A token whose client is configured gets that client's plan, limits and
+ * quota. isStructured: see createCaller.
+ */
+export function createTokenCallers(
+  { clients, plans }: { clients: Pick<Clients, 'get'>; plans: ReadonlyMap<string, PlanConfig> },
+  isStructured: boolean,
+): TokenPolicy['callerOf'] {
   const made = new WeakMap<TokenStatement, Caller>()
   const make = ({ clientId, plan: planName, expiresAtMs }: TokenStatement): Caller | undefined => {
     const keyId = `jwt:${clientId}`

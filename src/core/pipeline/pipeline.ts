@@ -10,10 +10,9 @@ import { checkFraming, type Framing } from '../rules/framing.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { checkTarget } from '../rules/target.ts'
 import { whenKnown } from '../rules/when-known.ts'
-import { accept } from './accept.ts'
 import { authenticate, peekAnonymous } from './authenticate.ts'
 import { checkBan, checkDeprecation, shedLoad } from './check-ban.ts'
-import type { Arrival, Exchange, Judged, PipelineParts, Policy } from './exchange.ts'
+import { Exchange, type Arrival, type Judged, type PipelineParts, type Policy } from './exchange.ts'
 import { forward, type Carrier } from './forward.ts'
 import { answerPreflight, matchRoute, OUTSIDE } from './match-route.ts'
 import { receiveBody } from './receive-body.ts'
@@ -52,6 +51,64 @@ export function handle(
   return undefined
 }
 
+/** Makes the exchange with its id and client address, and ensures that it is recorded whatever happens to it. */
+function accept(
+  parts: PipelineParts,
+  arrival: Arrival,
+  framing: Framing | Refusal,
+  policy: Policy,
+): Exchange {
+  const exchange = new Exchange(parts.requestId, arrival, framing, policy)
+  const { response } = exchange
+  parts.connections.began(exchange)
+  response.once('close', () => {
+    if (!response.writableFinished && exchange.status !== 101) {
+      // The client has left, so nobody waits for the backend's answer.
+      giveUp(parts, exchange)
+      exchange.cause ??= 'the client left before the answer was complete'
+      if (exchange.status === 0) exchange.status = 499
+    }
+    exchange.turn?.giveBack()
+    parts.connections.ended(exchange)
+    record(parts, exchange)
+  })
+  parts.metrics.requestStarted()
+  // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
+  const { isOutdated, protocol } = arrival.connection
+  if (isOutdated || (parts.isDraining && protocol?.hasMore !== true))
+    response.shouldKeepAlive = false
+  return exchange
+}
+
+/** Runs exactly once for every exchange: one log line and one set of metrics. */
+function record(parts: PipelineParts, exchange: Exchange): void {
+  exchange.recorded = true
+  exchange.goOn()
+  const { log, metrics, tally, tracing, recent } = parts
+  const endedMs = performance.now()
+  const nowMs = Date.now()
+  const totalMs = endedMs - exchange.startedMs
+  const backendMs =
+    exchange.backendStartedMs === undefined
+      ? undefined
+      : (exchange.backendEndedMs ?? endedMs) - exchange.backendStartedMs
+  const gatewayMs = totalMs - (backendMs ?? 0) - exchange.waitedMs
+  const { caller, route, trace } = exchange
+  const isTunnel = exchange.status === 101
+  if (caller !== undefined) {
+    tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal?.code)
+    if (route?.deprecated === true) {
+      const agent = fieldOf(exchange.request.rawHeaders, 'user-agent')
+      tally.deprecated.called(route.name, caller.clientId, agent, nowMs)
+    }
+  }
+  const times = { nowMs, totalMs, gatewayMs, backendMs }
+  metrics.requestDone(exchange, times)
+  if (trace !== undefined) tracing.ended(exchange, trace, endedMs)
+  recent.note(exchange, times)
+  log.access(exchange, times)
+}
+
 function failed(log: Log, exchange: Exchange, error: unknown): void {
   log.internalError({ id: exchange.id, error })
   respond(exchange, refuse('service_unavailable', { cause: 'internal error' }))
@@ -75,13 +132,12 @@ export function walk(
   const { urlBytes } = policy.terms.server.limits
   const target = checkTarget(exchange.request, framing.host, exchange.proto, urlBytes)
   if (isRefusal(target)) return beforeAuthentication(policy, exchange, target)
-  if (target.path === '*') {
+  if (target.path === '*')
     return whenKnown(peekAnonymous(policy, exchange.sender.key), (headers) => {
       exchange.quotaHeaders = headers
       answerAsterisk(exchange)
       return undefined
     })
-  }
 
   exchange.target = target.raw
   // The route is matched before the credential, so that its lifecycle headers stand on a 401 too; its refusal is kept for judge().

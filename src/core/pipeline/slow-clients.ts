@@ -1,5 +1,4 @@
 /** Ends the exchanges of clients that send or read more slowly than server.limits.minimumRate, as they hold what others need. */
-import { creditAfter, initialCredit } from '../rules/minimum-rate.ts'
 import { refuse } from '../rules/refusals.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
 import { interrupt } from './respond.ts'
@@ -100,4 +99,26 @@ function cutOff({ metrics }: PipelineParts, exchange: Exchange): void {
   if (exchange.request.httpVersion === '2.0') metrics.http2Abuse('stalled')
   exchange.cause ??= 'reads below the minimum rate'
   exchange.response.destroy()
+}
+
+/** How long a client may move nothing at first. */
+const GRACE_SECONDS = 5
+/**
+ * Largest credit. The kernel moves bytes in large steps, so a client that is fast enough may show nothing for many seconds. A
+ * client that has stopped is noticed after this much divided by the rate: 32 s at 512 bytes a second.
+ */
+const MOST_BYTES = 16 * 1024
+
+/** rateBytes: bytes a second. */
+export const initialCredit = (rateBytes: number): number => GRACE_SECONDS * rateBytes
+
+/** The next credit; below zero the client is too slow. waitedMs: how long the gateway waited for the client while movedBytes moved. */
+export function creditAfter(
+  creditBytes: number,
+  rateBytes: number,
+  movedBytes: number,
+  waitedMs: number,
+): number {
+  const mostBytes = Math.max(MOST_BYTES, initialCredit(rateBytes))
+  return Math.min(mostBytes, creditBytes + movedBytes) - (rateBytes * waitedMs) / 1000
 }

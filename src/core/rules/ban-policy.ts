@@ -1,4 +1,4 @@
-/** Decides when a request after a 429 is a strike, what strikes and operators do to a ban, and which of two bans of one key holds. */
+/** Decides what strikes and operators do to a ban, and which of two bans of one key holds. */
 import type { BanRecord } from '../../state/bans.ts'
 import type { BansConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
@@ -112,15 +112,6 @@ export function isSameBan(one: BanRecord, other: BanRecord): boolean {
     one.startedMs === other.startedMs &&
     one.epochMs === other.epochMs
   )
-}
-
-/** A refused request is a strike once the key has had the grace period to notice its first 429 of the window. */
-export function isStrike(refusal: {
-  readonly nowMs: number
-  readonly firstRefusedAtMs: number
-  readonly graceMs: number
-}): boolean {
-  return refusal.nowMs - refusal.firstRefusedAtMs > refusal.graceMs
 }
 
 /**

@@ -49,36 +49,25 @@ export interface LimitFields {
   readonly reason?: 'strikes' | 'operator'
 }
 
-/** What makes one refusal of a code different from another. */
-export interface RefusalDetails {
-  /** Why, for the log only; never sent to the client. */
-  readonly cause?: string | undefined
-  /** Sent after the fixed message of the code: numbers that help, such as limit, window and wait. */
-  readonly detail?: string | undefined
-  /** Retry-After in whole seconds, at least 1. */
-  readonly retryAfterSeconds?: number | undefined
-  /** The exhausted window of the quota. */
-  readonly window?: WindowName | undefined
-  /** Fields of the body of a 429. */
-  readonly limited?: LimitFields | undefined
-  /** Methods for the Allow header of a 405. */
-  readonly allow?: string | undefined
-  /** Further header fields of the answer, flat. */
-  readonly fields?: readonly string[] | undefined
-}
-
 /**
  * The refusal of a request, as a value: refusals are ordinary results, only bugs throw.
  * It is a class so that all have one shape and each makes its answer once, as a flood is answered with few of them.
  */
-export class Refusal implements RefusalDetails {
+export class Refusal {
   readonly code: RefusalCode
+  /** Why, for the log only; never sent to the client. */
   readonly cause: string | undefined
+  /** Sent after the fixed message of the code: numbers that help, such as limit, window and wait. */
   readonly detail: string | undefined
+  /** Retry-After in whole seconds, at least 1. */
   readonly retryAfterSeconds: number | undefined
+  /** The exhausted window of the quota. */
   readonly window: WindowName | undefined
+  /** Fields of the body of a 429. */
   readonly limited: LimitFields | undefined
+  /** Methods for the Allow header of a 405. */
   readonly allow: string | undefined
+  /** Further header fields of the answer, flat. */
   readonly fields: readonly string[] | undefined
   #answer: ReturnType<typeof answerOf> | undefined
 
@@ -97,6 +86,9 @@ export class Refusal implements RefusalDetails {
     return (this.#answer ??= answerOf(this))
   }
 }
+
+/** What makes one refusal of a code different from another. */
+type RefusalDetails = Partial<Omit<Refusal, 'code' | 'answer'>>
 
 const NO_DETAILS: RefusalDetails = {}
 

@@ -263,9 +263,9 @@ const forward: Finder = ({ config, known }, refusal) => {
   const { backends } = known
   if (backends === undefined)
     return { rule: `${choice} of ${urls.length}`, config: setting('upstream', 'urls') }
-  const away = backends.filter(({ state }) => state === 'ejected' || state === 'down')
+  const away = backends.filter(({ state }) => state !== 'up')
   const up = backends.length - away.length
-  const why = away.map(({ name, state, cause }) => `; ${name} ${state}${cause ? `: ${cause}` : ''}`)
+  const why = away.map(({ name, state, fault }) => `; ${name} ${state}${fault ? `: ${fault}` : ''}`)
   return {
     rule: `${choice} of ${up > 0 ? `${up} up` : `${backends.length}, none up`}${why.join('')}`,
     config: setting('upstream', 'urls'),

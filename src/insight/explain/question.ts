@@ -1,5 +1,5 @@
 /** The request to explain, and what is known about the moment: plain data from any source. */
-import type { Backends } from '../api/state.ts'
+import type { BackendHealth } from '../../core/backends/health.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { Shed } from '../../core/rules/overload.ts'
@@ -25,7 +25,7 @@ export interface Known {
   readonly shed?: Shed | undefined
   /** Requests without a valid credential in this minute, from the same address. */
   readonly anonymousUsed?: number | undefined
-  readonly backends?: readonly Pick<Backends['backends'][number], 'name' | 'state' | 'cause'>[]
+  readonly backends?: readonly BackendHealth[]
   /** Returns what is known of the caller; called once the caller is authenticated. */
   ofCaller?(caller: Caller): CallerKnown | Promise<CallerKnown>
 }

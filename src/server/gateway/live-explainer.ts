@@ -83,11 +83,7 @@ function knownNow(gateway: Gateway, missing: string[]): Known {
   return {
     shed: worstShed(seenBy(links).sheds),
     anonymousUsed: gateway.addresses.add({ address: '127.0.0.1', points: 0 }).total,
-    backends: seenBy(links).backends.map(({ name, state, fault = null }) => ({
-      name,
-      state,
-      cause: fault,
-    })),
+    backends: seenBy(links).backends,
     async ofCaller({ clientId, keyId, limits }) {
       const { answers, missing: silent } = await standingsIn(links, { clientId, keyId })
       missing.push(...silent)

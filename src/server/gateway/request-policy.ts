@@ -55,7 +55,7 @@ const tables = new WeakMap<Config, RouteTable>()
 export function createPolicy(config: Config, parts: DecidingParts): Policy {
   const { keyRing, verifier, load, bans, turns, epochMs, lessee, tally, timestamps } = parts
   const lasting = { keyRing, verifier, load, bans, turns, epochMs, lessee, tally, timestamps }
-  const { server, clients, plans, routes, unmatched } = config
+  const { server, plans, routes, unmatched } = config
   const { perMinute } = config.anonymous
   const anonymous = createAnonymousLimiter({ perMinute, counter: parts.addresses, now: epochMs })
   const { structuredQuotaHeaders: isStructured, hstsMs } = server
@@ -75,7 +75,7 @@ export function createPolicy(config: Config, parts: DecidingParts): Policy {
     clientAddress: createClientAddress(server.trustedProxies),
     cors: config.cors && createCors(config.cors),
     tokenPolicy: {
-      callerOf: createTokenCallers({ clients, plans, isStructured }),
+      callerOf: createTokenCallers(config, isStructured),
       isOverLimit: (address) => whenKnown(anonymous.peek(address), ({ exceeded }) => exceeded),
     },
     anonymousHeaders: (view) => anonymousHeaders(view, isStructured),

@@ -109,9 +109,9 @@ const TOKEN_PREFIX = 'jwt:'
 
 /** Makes the function that finds the caller that a name in a log means: a key in Tollgate's own log, a client or a key in another. undefined: the configuration lacks the name. */
 function createCallers(config: Config) {
-  const { clients, plans } = config
+  const { clients } = config
   const isStructured = config.server.structuredQuotaHeaders
-  const ofToken = createTokenCallers({ clients, plans, isStructured })
+  const ofToken = createTokenCallers(config, isStructured)
   /** planOfLine: the plan that the line names, if any. isOwn: the log is Tollgate's own, which names keys. */
   return (name: string, planOfLine: string | undefined, isOwn: boolean): Caller | undefined => {
     const owned = clients.keyById(name)

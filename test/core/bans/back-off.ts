@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import pRetry from 'p-retry'
 import { expect, vi } from 'vitest'
 import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
-import { isBanEarned, isStrike } from '../../../src/core/rules/ban-policy.ts'
+import { isBanEarned } from '../../../src/core/rules/ban-policy.ts'
 import { ensurePackage } from '../../support/debian-package.ts'
 
 const minute = 60_000
@@ -70,7 +70,7 @@ export function play(
     }
     const { firstRefusedAtMs, isRefused } = window
     if (!isRefused) window = { ...window, firstRefusedAtMs: nowMs, isRefused: true }
-    else if (isStrike({ nowMs, firstRefusedAtMs, graceMs: policy.graceMs })) {
+    else if (nowMs - firstRefusedAtMs > policy.graceMs) {
       if (isBanEarned(counter.add('key', 1, nowMs).total, policy)) return nowMs
     }
     loop.waits ??= schedules[runs++ % schedules.length]?.values()

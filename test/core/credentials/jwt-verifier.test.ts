@@ -82,9 +82,7 @@ const by = (callerOf: TokenPolicy['callerOf'], isOverLimit = false): TokenPolicy
   callerOf,
   isOverLimit: () => isOverLimit,
 })
-const callers = by(
-  createTokenCallers({ clients: createClients([acme]), plans, isStructured: true }),
-)
+const callers = by(createTokenCallers({ clients: createClients([acme]), plans }, true))
 const [home, elsewhere] = ['192.0.2.1', '192.0.2.2']
 const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
 /** As a token may well come in the second in which the first set was fetched. */
@@ -189,7 +187,7 @@ describe('a token verifier', () => {
     const limits = { perMinute: 9, perDay: 90 }
     const lowered = new Map([['pro', { name: 'pro', limits, concurrent: 1 }]])
     const [others, none] = [lowered, new Map()].map((known) =>
-      by(createTokenCallers({ clients: createClients([]), plans: known, isStructured: true })),
+      by(createTokenCallers({ clients: createClients([]), plans: known }, true)),
     ) as [TokenPolicy, TokenPolicy]
     const token = await sign()
     const asked = [callers, others, none].map((policy) =>

@@ -8,7 +8,6 @@ import {
   isForgotten,
   isLift,
   isSameWindow,
-  isStrike,
   liftOf,
   mergeBans,
   nextBan,
@@ -61,13 +60,6 @@ describe('isBanned and isForgotten', () => {
     const ban = { untilMs: 100, count: 1, startedMs: 0 }
     expect([isBanned(ban, 99), isBanned(ban, 100)]).toEqual([true, false])
     expect([isForgotten(ban, 149, 50), isForgotten(ban, 150, 50)]).toEqual([false, true])
-  })
-})
-
-describe('isStrike', () => {
-  it('begins after the grace period, not with its last millisecond', () => {
-    const at = (nowMs: number) => isStrike({ nowMs, firstRefusedAtMs: 5000, graceMs: 1000 })
-    expect([at(5000), at(6000), at(6001)]).toEqual([false, false, true])
   })
 })
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { creditAfter, initialCredit } from '../../../src/core/rules/minimum-rate.ts'
+import { creditAfter, initialCredit } from '../../../src/core/pipeline/slow-clients.ts'
 
 const KiB = 1024
 
