@@ -50,7 +50,9 @@ function gather(exchange: Exchange, body: Readable, bufferedBytes: number): Prom
       // One block holds all chunks: many small ones would cost many times their size.
       if (length === 0) block = chunk
       else {
-        if (length + chunk.length > block.length) block = grown(block, length + chunk.length)
+        const neededBytes = length + chunk.length
+        if (neededBytes > block.length)
+          block = Buffer.concat([block], Math.max(2 * block.length, neededBytes))
         chunk.copy(block, length)
       }
       length += chunk.length
@@ -65,10 +67,4 @@ function gather(exchange: Exchange, body: Readable, bufferedBytes: number): Prom
     }
     body.on('data', onData).once('end', onEnd)
   })
-}
-
-function grown(block: Buffer, atLeastBytes: number): Buffer {
-  const larger = Buffer.allocUnsafe(Math.max(2 * block.length, atLeastBytes))
-  block.copy(larger)
-  return larger
 }

@@ -1,5 +1,12 @@
 /** Builds the header fields of the answer to the client: the backend's own, without those that the gateway sets or removes. */
-import { connectionOptions, fieldNames, isFieldName, isFieldValue, VIA } from './field-names.ts'
+import {
+  connectionOptions,
+  fieldNames,
+  isFieldName,
+  isFieldValue,
+  NO_NAMES,
+  VIA,
+} from './field-names.ts'
 
 export interface PassableAnswer {
   /** Flat; framing headers other than Content-Length are left to Node. */
@@ -47,7 +54,7 @@ export function clientHeaders(
   ownsCors: boolean,
 ): PassableAnswer | undefined {
   const own = passed.length
-  let nominated: ReadonlySet<string> | undefined
+  let nominated = NO_NAMES
   let via = ''
   let length: string | undefined
   let chunked = false
@@ -90,20 +97,13 @@ export function clientHeaders(
   }
   if (chunked && length !== undefined) return undefined
   // Nominated fields are removed last, since Connection may follow them.
-  if (nominated !== undefined && nominated.size > 0)
-    passed.splice(own, Infinity, ...without(passed.slice(own), nominated))
+  const kept = nominated.size === 0 ? passed : without(passed, own, nominated)
   // RFC 9110 8.6: a 204 has no Content-Length.
-  if (length !== undefined && status !== 204) passed.push('Content-Length', length)
-  passed.push('Via', via + VIA)
-  return { headers: passed, bodyBytes: length === undefined ? undefined : Number(length) }
+  if (length !== undefined && status !== 204) kept.push('Content-Length', length)
+  kept.push('Via', via + VIA)
+  return { headers: kept, bodyBytes: length === undefined ? undefined : Number(length) }
 }
 
-/** headers: flat. names: in lower case. */
-function without(headers: readonly string[], names: ReadonlySet<string>): string[] {
-  const kept: string[] = []
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at] ?? ''
-    if (!names.has(name.toLowerCase())) kept.push(name, headers[at + 1] ?? '')
-  }
-  return kept
-}
+/** fields: flat. from: the first that may go. names: in lower case. */
+const without = (fields: string[], from: number, names: ReadonlySet<string>): string[] =>
+  fields.filter((_, at) => at < from || !names.has((fields[at & ~1] ?? '').toLowerCase()))

@@ -2,19 +2,8 @@
 import type { CorsConfig } from '../../config/config.ts'
 
 /** Fields that a page needs to obey a 429 and to notice that an operation is deprecated. */
-const EXPOSED = [
-  'X-RateLimit-Limit',
-  'X-RateLimit-Remaining',
-  'X-RateLimit-Reset',
-  'RateLimit',
-  'RateLimit-Policy',
-  'Retry-After',
-  'X-Request-Id',
-  'Deprecation',
-  'Sunset',
-  'Link',
-  'X-API-Stability',
-].join(', ')
+const EXPOSED =
+  'X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Deprecation, Sunset, Link, X-API-Stability'
 
 /** Request fields on which the answer to a preflight depends, as caches have to know. */
 const PREFLIGHT_VARY = 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers'
@@ -30,12 +19,9 @@ export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConf
     if (credentials) granted.push('Access-Control-Allow-Credentials', 'true')
     return granted
   }
-  const withExposed = (granted: string[]): readonly string[] =>
-    granted.length === 0
-      ? FOREIGN
-      : [...granted, 'Access-Control-Expose-Headers', EXPOSED, 'Vary', 'Origin']
+  const exposed = ['Access-Control-Expose-Headers', EXPOSED, ...FOREIGN]
   // Made once, since all requests of an origin get the same fields.
-  const known = new Map(origins.map((origin) => [origin, withExposed(grants(origin))]))
+  const known = new Map(origins.map((origin) => [origin, [...grants(origin), ...exposed]]))
   const open = known.get('*')
   return {
     /** Header fields of every answer to a request with this Origin, flat. undefined: the request has none. */

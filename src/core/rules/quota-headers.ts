@@ -99,23 +99,14 @@ function fields(
   const remaining = String(shown.remaining)
   const reset = String(shown.resetAtSeconds)
   if (policy !== undefined && rateLimit !== undefined)
-    return [
-      LIMIT,
-      limit,
-      REMAINING,
-      remaining,
-      RESET,
-      reset,
-      'RateLimit-Policy',
-      policy,
-      'RateLimit',
-      rateLimit,
-    ]
+    return [LIMIT, limit, REMAINING, remaining, RESET, reset, POLICY, policy, LEFT, rateLimit]
   const headers = [LIMIT, limit, REMAINING, remaining, RESET, reset]
-  if (policy !== undefined) headers.push('RateLimit-Policy', policy)
+  if (policy !== undefined) headers.push(POLICY, policy)
   return headers
 }
 
 const LIMIT = 'X-RateLimit-Limit'
 const REMAINING = 'X-RateLimit-Remaining'
 const RESET = 'X-RateLimit-Reset'
+const POLICY = 'RateLimit-Policy'
+const LEFT = 'RateLimit'

@@ -41,7 +41,7 @@ export const refusalKinds = {
 export type RefusalCode = keyof typeof refusalKinds
 
 /** Fields in the body of a 429, beside the wait, so that no client has to parse its message. */
-export interface LimitFields {
+interface LimitFields {
   /** The exhausted window; absent: the limit belongs to no window. */
   readonly window?: WindowName
   readonly limit?: number
@@ -63,7 +63,6 @@ export class Refusal {
   readonly retryAfterSeconds: number | undefined
   /** The exhausted window of the quota. */
   readonly window: WindowName | undefined
-  /** Fields of the body of a 429. */
   readonly limited: LimitFields | undefined
   /** Methods for the Allow header of a 405. */
   readonly allow: string | undefined

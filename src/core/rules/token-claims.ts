@@ -49,13 +49,10 @@ export function readToken(
 /** Expiry of claims that hold now, in Unix ms; undefined: they do not (RFC 7519 sections 4.1.1 to 4.1.5, without clock tolerance). */
 function currentUntilMs(claims: Json, rules: JwtConfig, nowMs: number): number | undefined {
   if (own(claims, 'iss') !== rules.issuer) return undefined
-  const audience = own(claims, 'aud')
-  const meant = Array.isArray(audience)
-    ? audience.includes(rules.audience)
-    : audience === rules.audience
+  const isMeant = [own(claims, 'aud')].flat().includes(rules.audience)
   const expires = own(claims, 'exp')
   const notBefore = own(claims, 'nbf')
-  if (!meant || !Number.isFinite(expires) || typeof expires !== 'number') return undefined
+  if (!isMeant || !Number.isFinite(expires) || typeof expires !== 'number') return undefined
   if (notBefore !== undefined && !(typeof notBefore === 'number' && notBefore * 1000 <= nowMs))
     return undefined
   return nowMs < expires * 1000 ? expires * 1000 : undefined

@@ -68,10 +68,7 @@ export function handshakeFault(
   if (fields.accept !== accept) return 'the 101 has a wrong Sec-WebSocket-Accept'
   if (fields.protocol !== undefined && !protocols.includes(fields.protocol))
     return 'the 101 has a protocol that was not offered'
-  if (
-    fields.extensions !== undefined &&
-    !names(fields.extensions).every((name) => extensions.includes(name))
-  )
+  if (!names(fields.extensions).every((name) => extensions.includes(name)))
     return 'the 101 has an extension that was not offered'
   return undefined
 }
