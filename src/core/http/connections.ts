@@ -49,7 +49,7 @@ export class ClientConnection {
   isProven = false
   /** TLS or its client authorities are others now: the next answer is the last. Written by PublicServer only. */
   isOutdated = false
-  /** undefined: its PROXY header, handshake or preface is under way. Written by the protocol's connection. */
+  /** undefined: its PROXY header, handshake or preface is under way. Written by serve(). */
   protocol: ProtocolConnection | undefined
   /** Number of requests without a complete answer: at most one with HTTP/1.1. */
   pending = 0

@@ -48,10 +48,6 @@ export class StreamRequest implements IncomingRequest {
     return this.stream
   }
 
-  get destroyed(): boolean {
-    return this.stream.destroyed
-  }
-
   destroy(): void {
     cutOff(this.stream)
   }

@@ -21,15 +21,10 @@ interface AbuseRecord {
   readonly lastMs: number
 }
 
-interface Beginning {
-  readonly dueMs: number
-  begin(): void
-}
-
 export class Penalties {
   readonly #records = new Map<string, AbuseRecord>()
-  /** Waiting connections by address, in order of arrival. */
-  readonly #waiting = new Map<string, Set<Beginning>>()
+  /** Waiting connections by address, in order of arrival: what begins each, and from when on it may. */
+  readonly #waiting = new Map<string, Map<() => void, number>>()
   #timer: NodeJS.Timeout | undefined
 
   /** Notes that a connection of the address was ended for abuse. Times come from one monotonic clock. */
@@ -52,22 +47,24 @@ export class Penalties {
 
   /** Calls begin when the connection's turn comes; the returned function cancels that. */
   beginInTurn(addressKey: string, begin: () => void): () => void {
-    const beginning = { dueMs: performance.now() + WAIT_AT_LEAST_MS, begin }
-    const line = this.#waiting.get(addressKey) ?? new Set()
-    this.#waiting.set(addressKey, line.add(beginning))
+    const line = this.#waiting.get(addressKey) ?? new Map<() => void, number>()
+    this.#waiting.set(addressKey, line.set(begin, performance.now() + WAIT_AT_LEAST_MS))
     this.#timer ??= setInterval(() => this.#beginNext(performance.now()), START_EVERY_MS).unref()
-    return () => void line.delete(beginning)
+    return () => void line.delete(begin)
   }
 
   /** Starts the first due connection of each address. */
   #beginNext(nowMs: number): void {
     for (const [addressKey, line] of this.#waiting) {
       const [first] = line
-      if (first === undefined) this.#waiting.delete(addressKey)
-      else if (first.dueMs <= nowMs) {
-        line.delete(first)
-        first.begin()
+      if (first === undefined) {
+        this.#waiting.delete(addressKey)
+        continue
       }
+      const [begin, dueMs] = first
+      if (dueMs > nowMs) continue
+      line.delete(begin)
+      begin()
     }
     if (this.#waiting.size > 0) return
     clearInterval(this.#timer)

@@ -101,18 +101,15 @@ export class PublicServer {
    * Stops accepting; resolves when the last connection has closed. Idle connections are closed after idleMs, including those
    * without any request yet: a client may be sending one at this moment.
    */
-  stop(idleMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      this.#idleUntilMs = performance.now() + idleMs
-      this.#server.close(() => {
-        clearInterval(this.#looks)
-        this.#secret.stop()
-        resolve()
-      })
-      if (idleMs === 0) this.#closeIdle()
-      // HTTP/2 clients get GOAWAY and lose nothing: requests already on their way are refused as not begun (RFC 9113 6.8).
-      for (const connection of this.#http2()) connection.closeIdle()
-    })
+  async stop(idleMs: number): Promise<void> {
+    this.#idleUntilMs = performance.now() + idleMs
+    const closed = once(this.#server.close(), 'close')
+    if (idleMs === 0) this.#closeIdle()
+    // HTTP/2 clients get GOAWAY and lose nothing: requests already on their way are refused as not begun (RFC 9113 6.8).
+    for (const connection of this.#http2()) connection.closeIdle()
+    await closed
+    clearInterval(this.#looks)
+    this.#secret.stop()
   }
 
   /** Closes connections that wait for a next request, or for their first. */
