@@ -1,6 +1,5 @@
 /** The admin API: finds the requested operation, runs it if the caller may use it, and logs each change. docs/admin-openapi.yaml describes the operations. */
 import type { IncomingMessage } from 'node:http'
-import type { AuditLine } from '../core/record/log.ts'
 import { StoreUnavailable } from '../state/contract.ts'
 import { fault, methodNotAllowed, Refused, type Answer } from './answers.ts'
 import { banOperations } from './bans/operations.ts'
@@ -26,16 +25,9 @@ export const operations: readonly Operation[] = [
   ...shadowOperations,
 ]
 
-export interface AdminApiParts extends ApiNeeds {
-  /** Called for each change that a permitted caller requests. */
-  audit(line: AuditLine): void
-  /** Called for each change that another caller requests. */
-  auditRefused(line: AuditLine): void
-}
-
 /** caller: name for the audit log, or the answer that refuses the caller; it does not reveal what exists. */
 export async function answerApi(
-  parts: AdminApiParts,
+  needs: ApiNeeds,
   request: IncomingMessage,
   caller: string | Answer,
 ): Promise<Answer> {
@@ -51,7 +43,7 @@ export async function answerApi(
     const who = request.socket.remoteAddress ?? 'unknown'
     const isLook = asked !== undefined && asked.operation.action === undefined
     if (method !== 'GET' && !isLook)
-      parts.auditRefused({
+      needs.log.auditRefused({
         who,
         action: asked?.operation.action ?? 'unknown',
         status: caller.status,
@@ -65,7 +57,7 @@ export async function answerApi(
   const call = { request, params, query, audit: {} }
   let status = 500
   try {
-    const made = await operation.handle(parts, call)
+    const made = await operation.handle(needs, call)
     status = made.status
     return made
   } catch (error) {
@@ -74,7 +66,8 @@ export async function answerApi(
     return refusal
   } finally {
     const { action } = operation
-    if (action !== undefined) parts.audit({ who: caller, action, ...params, ...call.audit, status })
+    if (action !== undefined)
+      needs.log.audit({ who: caller, action, ...params, ...call.audit, status })
   }
 }
 

@@ -1,12 +1,13 @@
 /** An operation of the admin API: what it needs, how its input is checked, and its result. api.ts lists them all. */
 import type { IncomingMessage } from 'node:http'
 import type { z } from 'zod'
-import type { ReloadOutcome, ReloadWish } from '../config/changes/reload-outcome.ts'
+import type { ReloadOutcome, ReloadWish } from '../config/changes/blast-radius.ts'
 import type { Config } from '../config/config.ts'
 import type { BackendHealth } from '../core/backends/health.ts'
 import type { BackendProbe } from '../core/backends/checks.ts'
 import type { BanTable } from '../core/bans/ban-table.ts'
 import type { KeySetFault } from '../core/credentials/key-source.ts'
+import type { Log } from '../core/record/log.ts'
 import type { RequestQuery } from '../core/record/recent.ts'
 import type { Shed } from '../core/rules/overload.ts'
 import type { Overview, Requests } from '../insight/api/live.ts'
@@ -52,6 +53,8 @@ export interface WorkerState {
 
 /** Needs of all operations together; server/gateway/admin-parts.ts provides them. */
 export interface ApiNeeds extends ExplainNeeds {
+  /** Has a line for each change that a caller requests, and for faults. */
+  readonly log: Pick<Log, 'audit' | 'auditRefused' | 'adminFailed'>
   readonly state: GatewayState
   readonly reloads: {
     /** Configuration in force. */

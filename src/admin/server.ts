@@ -6,24 +6,20 @@ import { hostname } from 'node:os'
 import type { AdminConfig, ListenAddress } from '../config/config.ts'
 import { METRICS_TYPE } from '../core/record/metric-registry.ts'
 import { fault, json, methodNotAllowed, type Answer } from './answers.ts'
-import { answerApi, type AdminApiParts } from './api.ts'
+import { answerApi } from './api.ts'
 import { callerOf, isOwnHost, isOwnOrigin } from './authentication.ts'
 import { ConnectionSlots, WayIn, type AdminIdentity } from './connections.ts'
 import { pageAsset } from './page-assets.ts'
+import type { ApiNeeds } from './operation.ts'
 import type { ReadinessReport } from './readiness.ts'
 import { send } from './send.ts'
 
-interface PageParts {
+export interface AdminServerOptions extends ApiNeeds {
   readonly renderMetrics: () => Promise<string>
   readonly readiness: () => ReadinessReport | Promise<ReadinessReport>
-}
-
-export interface AdminServerOptions extends AdminApiParts, PageParts {
   readonly listen: ListenAddress
   /** Certificate and key for TLS; undefined: no TLS. */
   readonly identity: AdminIdentity | undefined
-  /** Called when a page cannot be made; the caller gets a 500. */
-  readonly onError: (error: unknown) => void
 }
 
 export type AdminServer = Awaited<ReturnType<typeof startAdminServer>>
@@ -48,7 +44,7 @@ export async function startAdminServer(given: AdminServerOptions) {
       const ready = slots.answering(request, response)
       if (ready === undefined) return
       void answer(options, request, way.certifiedName(request)).then((made) => {
-        void send(request, response, { made, onError: options.onError })
+        void send(request, response, { made, onError: options.log.adminFailed })
         ready()
       })
     },
@@ -56,7 +52,7 @@ export async function startAdminServer(given: AdminServerOptions) {
   const way = new WayIn(server, slots, options.identity)
   server.listen({ ...options.listen })
   await once(server, 'listening')
-  server.on('error', options.onError)
+  server.on('error', options.log.adminFailed)
   let token = options.reloads.config.admin.tokenSha256
   const { address: host, port } = server.address() as AddressInfo
   return {
@@ -81,7 +77,7 @@ export async function startAdminServer(given: AdminServerOptions) {
 const metricsPage = (body: string): Answer => ({ status: 200, contentType: METRICS_TYPE, body })
 
 /** Pages besides the API and the operators' page. */
-const pages = new Map<string, (parts: PageParts) => Answer | Promise<Answer>>([
+const pages = new Map<string, (parts: AdminServerOptions) => Answer | Promise<Answer>>([
   ['/metrics', async ({ renderMetrics }) => metricsPage(await renderMetrics())],
   // An answer is the whole check; what the process depends on belongs to /readyz.
   ['/healthz', () => json(200, { status: 'alive' })],
@@ -141,7 +137,7 @@ async function answer(
     const isRead = request.method === 'GET' || request.method === 'HEAD'
     return isRead ? await page(options) : methodNotAllowed('GET, HEAD')
   } catch (error) {
-    options.onError(error)
+    options.log.adminFailed(error)
     return fault('internal_error')
   }
 }

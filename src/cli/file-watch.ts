@@ -6,7 +6,7 @@
 import { hash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ReloadWish } from '../config/changes/reload-outcome.ts'
+import type { ReloadWish } from '../config/changes/blast-radius.ts'
 
 interface FileWatchOptions {
   /** Called at each look. */

@@ -1,14 +1,54 @@
 /** The shapes of store.redis: a URL, or a group for one server, sentinels or a cluster; with the checks between its values. */
 import { z } from 'zod'
-import { parseHostPort } from './addresses.ts'
-import type { HostPort } from './addresses.ts'
+import { type HostPort, parseHostPort } from './addresses.ts'
 import { group, list } from './groups.ts'
 import type { Path, Refuse } from './problems.ts'
-import { parseRedisUrl, redisUrlFault } from './redis-url.ts'
-import type { RedisUrl } from './redis-url.ts'
 import { faultOr, integer, line, notSingle, text } from './scalars.ts'
 import { has, isGroup, listAt, textAt, valueAt, type Group, type Tree } from './tree.ts'
 import { tlsFiles } from './upstream.ts'
+
+const DEFAULT_PORT = 6379
+
+/** Decodes percent-encoding; undefined for a stray percent sign. */
+const decoded = (text: string): string | undefined => {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss:// for TLS; undefined for anything else.
+ * A query is refused: in other programs it overrides options of the client library. The host has no brackets, user and password
+ * are percent-decoded; without a user it is the default one.
+ */
+export function parseRedisUrl(text: string) {
+  // Visible ASCII only: the URL parser would silently drop tabs and line breaks.
+  if (!/^rediss?:\/\/[!-[\]-~]+$/.test(text) || !URL.canParse(text)) return undefined
+  const url = new URL(text)
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1')
+  const [, db = '0'] = /^\/?(\d{1,5})?$/.exec(url.pathname) ?? [undefined, 'none']
+  const username = decoded(url.username)
+  const password = decoded(url.password)
+  const isAddress = /^[A-Za-z0-9._:-]+$/.test(host) && url.port !== '0' && /^\d+$/.test(db)
+  const isLogin = username !== undefined && password !== undefined && !(username && !password)
+  if (!isAddress || !isLogin || /[?#]/.test(text)) return undefined
+  return {
+    host,
+    port: url.port === '' ? DEFAULT_PORT : Number(url.port),
+    db: Number(db),
+    username: username || undefined,
+    password: password || undefined,
+    tls: url.protocol === 'rediss:',
+  }
+}
+
+/** The fault of a text that parseRedisUrl refuses. */
+const redisUrlFault = (text: string): string =>
+  /^rediss?:\/\/.*[/?#%\s].*@/.test(text)
+    ? 'has a user or password that cannot be told from the rest; write @ as %40, # as %23, / as %2F, ? as %3F and % as %25, or give { url, username, password }'
+    : 'is not a Redis URL; write redis://HOST:PORT or rediss://HOST:PORT (with /DB if wanted)'
 
 const formFault =
   'is neither a Redis URL nor a group; write redis://HOST:PORT, { url: .. }, { sentinels: [..], name: .. } or { cluster: [..] }'
@@ -55,7 +95,7 @@ const nodes = (form: keyof typeof loginFaults) => {
   return list(node(form), fault).min(1, { error: fault })
 }
 
-const url = text.transform((written, context): RedisUrl => {
+const url = text.transform((written, context) => {
   const value = parseRedisUrl(written)
   if (value === undefined) context.addIssue(redisUrlFault(written))
   return value ?? z.NEVER

@@ -101,7 +101,7 @@ export const csvLine = (row) =>
     })
     .join(',')
 
-/** Sentence about clients that a reload would refuse at once; '': it lowers no limit. @param {import('../config/changes/reload-outcome.ts').OverNow} over */
+/** Sentence about clients that a reload would refuse at once; '': it lowers no limit. @param {import('../config/changes/blast-radius.ts').OverNow} over */
 export function overText({ of, lookedAt, count: found, clients, missing = [] }) {
   if (of === 0 && missing.length === 0) return ''
   const names = clients.slice(0, 20)

@@ -23,17 +23,17 @@ const config = (admin: string) =>
     env: {},
   })
 
+const silent = { audit: () => {}, auditRefused: () => {}, adminFailed: () => {} }
+
 /** Without what no test here asks for. */
 async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
   const options: Partial<AdminServerOptions> = {
     listen: { host: '127.0.0.1', port: 0 },
     identity: undefined,
     reloads: { config: config('admin: {}'), reload: unasked },
-    audit: () => {},
-    auditRefused: () => {},
+    log: silent,
     renderMetrics: () => Promise.resolve('a 1\n'),
     readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
-    onError: () => {},
     ...more,
   }
   const server = await startAdminServer(options as AdminServerOptions)
@@ -83,7 +83,7 @@ describe('the admin listener', () => {
   it('answers 500 when a page cannot be made, tells why to the log alone, and lives on', async () => {
     const errors: unknown[] = []
     const url = await start({
-      onError: (error) => errors.push(error),
+      log: { ...silent, adminFailed: (error) => void errors.push(error) },
       renderMetrics: () => Promise.reject(new Error('secret cause')),
       readiness: () => {
         throw new Error('another cause')

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseRedisUrl } from '../../src/config/redis-url.ts'
+import { parseRedisUrl } from '../../src/config/redis.ts'
 import { words } from '../support/words.ts'
 
 const nobody = { username: undefined, password: undefined }

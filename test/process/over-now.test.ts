@@ -1,7 +1,7 @@
 /** What a dry run says of clients that a reload would refuse at once, and what the reload then does. */
 import { writeFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import type { OverNow } from '../../src/config/changes/reload-outcome.ts'
+import type { OverNow } from '../../src/config/changes/blast-radius.ts'
 import type { ClientsPage } from '../../src/insight/api/usage.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { typed } from '../support/command-line.ts'

@@ -1,6 +1,6 @@
 /** One server as the configuration has it, from the URL that a test's own redis-server is reached by. */
 import type { RedisConfig } from '../../src/config/config.ts'
-import { parseRedisUrl } from '../../src/config/redis-url.ts'
+import { parseRedisUrl } from '../../src/config/redis.ts'
 import type { RedisOptions } from '../../src/state/redis/connections.ts'
 import { connectRedis, type RedisStore } from '../../src/state/redis/redis.ts'
 import { gatewayEnds } from './ending.ts'

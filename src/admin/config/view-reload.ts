@@ -5,7 +5,7 @@ import { overText, plural } from '../../insight/format.js'
 import { refreshOverview } from '../page/live.ts'
 import { html } from '../page/ui.ts'
 import { plannedInWords } from '../../config/changes/radius-in-words.ts'
-import type { ReloadOutcome } from '../../config/changes/reload-outcome.ts'
+import type { ReloadOutcome } from '../../config/changes/blast-radius.ts'
 
 type Planned = Extract<ReloadOutcome, { blastRadius: unknown }>
 

@@ -1,5 +1,5 @@
 /** `tollgate reload`: lets a running gateway take its files as they are now, or prints what would change. */
-import type { ReloadOutcome } from '../../config/changes/reload-outcome.ts'
+import type { ReloadOutcome } from '../../config/changes/blast-radius.ts'
 import { ask } from './admin-client.ts'
 import { OK, REFUSED } from '../terminal/fault.ts'
 import type { Declaration } from '../program.ts'

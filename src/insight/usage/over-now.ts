@@ -1,12 +1,12 @@
 /** Finds clients whose use already reaches the limits of another configuration: taking it would refuse them at once. */
 import { setImmediate } from 'node:timers/promises'
 import {
+  type ChangedLimits,
   isLowered,
   loweredIn,
+  type OverNow,
   SLICE_MS,
-  type ChangedLimits,
 } from '../../config/changes/blast-radius.ts'
-import type { OverNow } from '../../config/changes/reload-outcome.ts'
 import type { Config } from '../../config/config.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
 import type { Counters } from '../../state/counters.ts'

@@ -41,11 +41,9 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     explain: createLiveExplainer(gateway),
     usage,
     state,
-    audit: log.audit,
-    auditRefused: log.auditRefused,
+    log,
     renderMetrics: async () => renderSnapshots(await workers.measure()),
     readiness: () => readiness(reloads, state),
-    onError: (error) => log.adminFailed(error),
   }
 }
 

@@ -1,10 +1,5 @@
 /** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
-import type {
-  Explained,
-  ExplainNeeds,
-  HypotheticalRequest,
-} from '../../admin/explain/operations.ts'
-import type { Explanation } from '../../insight/api/explain.ts'
+import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain/operations.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/memory/client-counters.ts'
@@ -13,9 +8,7 @@ import type { Gateway } from './gateway.ts'
 import { tokenVerifier } from './read-token.ts'
 import { readTokenIn, seenBy, standingsIn } from './worker-link.ts'
 
-/** Limit of explanations under way, as each may wait for the store. */
-const AT_ONCE = 8
-/** Each takes a few ms of a process that may serve. */
+/** Each takes a few ms of a process that may serve, and is soon over: no answer is waited for long. */
 const PER_SECOND = 10
 
 const STORE_AWAY = 'the store is away: what take-quota would say cannot be foretold'
@@ -23,39 +16,29 @@ const STORE_AWAY = 'the store is away: what take-quota would say cannot be foret
 export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
   const { reloads, workers } = gateway
   const verifier = tokenVerifier((token) => readTokenIn(workers.links, token))
-  let underway = 0
-  let latest = { second: 0, begun: 0 }
-  const explained = async (
-    scope: 'store' | 'gateway',
-    make: (missing: string[]) => Promise<Explanation>,
-  ): Promise<Explained> => {
-    const missing: string[] = []
-    underway += 1
-    latest.begun += 1
-    const explanation = await make(missing).finally(() => (underway -= 1))
-    return {
-      scope: missing.includes(STORE_AWAY) ? 'gateway' : scope,
-      ...(missing.length > 0 && { missing }),
-      explanation,
-    }
-  }
+  let latest = { second: 0, asked: 0 }
   return {
     mayAsk() {
       const second = Math.floor(performance.now() / 1000)
-      if (second !== latest.second) latest = { second, begun: 0 }
-      return underway < AT_ONCE && latest.begun < PER_SECOND
+      if (second !== latest.second) latest = { second, asked: 0 }
+      return (latest.asked += 1) <= PER_SECOND
     },
     async hypothetical(query) {
       const { config } = reloads
       const { keyId } = query
       if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
-      return explained('store', (missing) =>
-        explain(config, questionOf(query), knownNow(gateway, missing), config.jwt && verifier),
-      )
+      const missing: string[] = []
+      const known = knownNow(gateway, missing)
+      const explanation = await explain(config, questionOf(query), known, config.jwt && verifier)
+      return {
+        scope: missing.includes(STORE_AWAY) ? 'gateway' : 'store',
+        ...(missing.length > 0 && { missing }),
+        explanation,
+      }
     },
-    recorded(decision) {
+    async recorded(decision) {
       const ban = decision.key === null ? undefined : workers.operatorBans.all.get(decision.key)
-      return explained('gateway', () => explainPast(reloads.config, decision, ban))
+      return { scope: 'gateway', explanation: await explainPast(reloads.config, decision, ban) }
     },
   }
 }

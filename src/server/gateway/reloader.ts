@@ -3,8 +3,14 @@ import type { Config } from '../../config/config.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import { ConfigError } from '../../config/problems.ts'
 import type { Log } from '../../core/record/log.ts'
-import { blastRadius, shortened, type BlastRadius } from '../../config/changes/blast-radius.ts'
-import type { OverNow, ReloadOutcome, ReloadWish } from '../../config/changes/reload-outcome.ts'
+import {
+  blastRadius,
+  shortened,
+  type BlastRadius,
+  type OverNow,
+  type ReloadOutcome,
+  type ReloadWish,
+} from '../../config/changes/blast-radius.ts'
 import type { Counters } from '../../state/counters.ts'
 import { overNow } from '../../insight/usage/over-now.ts'
 

@@ -25,18 +25,12 @@ import { createSharedState, type SharedState } from './shared-state.ts'
 import { Slot } from './slot.ts'
 import { WorkerProcess } from './worker-process.ts'
 
-interface WatchdogOptions {
-  readonly everyMs: number
-  /** Silence after which a worker counts as hanging. */
-  readonly silentMs: number
-}
-
-const defaultWatchdog: WatchdogOptions = { everyMs: 1_000, silentMs: 10_000 }
+/** silentMs: silence after which a worker counts as hanging. */
+const WATCHDOG = { everyMs: 1_000, silentMs: 10_000 }
 
 export interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
   readonly entry: string
-  readonly watchdog?: WatchdogOptions
 }
 
 /** Creates a gateway whose workers are processes of their own. */
@@ -226,13 +220,13 @@ class Supervisor implements Workers {
 
   /** Kills workers that hang. The returned function ends it. */
   #watch(): () => void {
-    const { log, watchdog = defaultWatchdog } = this.#options
+    const { log } = this.#options
     return watchWorkers(
-      watchdog,
+      WATCHDOG,
       () => this.#in('listening'),
       (worker) => {
         const { number, pid } = worker
-        const { silentMs } = watchdog
+        const { silentMs } = WATCHDOG
         log.supervision({ level: 'error', event: 'workerHung', worker: number, pid, silentMs })
         worker.kill()
       },
@@ -250,7 +244,7 @@ class Supervisor implements Workers {
 
 /** Finds workers that answer nothing any more, as their event loop hangs. Returns the call that ends it. */
 export function watchWorkers<Worker extends Pick<WorkerProcess, 'heardMs'>>(
-  { everyMs, silentMs }: WatchdogOptions,
+  { everyMs, silentMs }: typeof WATCHDOG,
   workers: () => readonly Worker[],
   onHung: (worker: Worker) => void,
 ): () => void {
