@@ -5,9 +5,10 @@ import type { Verdict } from '../tools/conformance/check.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
 import { countOf, inOneLine, runSuite, type Report, type Row } from '../tools/conformance/suite.ts'
 import { usageFault } from './terminal/fault.ts'
-import { lookOf, safe, type Colour, type Look } from './terminal/look.ts'
+import { lookOf, safe, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
-import { id, table, text, type Column } from './terminal/table.ts'
+import { table } from './terminal/table.ts'
+import { id, text, type Colour, type Column } from '../tools/columns.ts'
 import { FAILED, OK, type Output } from './edge.ts'
 
 interface ConformanceOptions {

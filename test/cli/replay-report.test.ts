@@ -94,8 +94,8 @@ describe('a replay', () => {
     expect(all.slice(-7)).toEqual([
       'Busiest minute and day of 3 clients, and limits at which 20% is refused:',
       'PLAN  WINDOW  CLIENTS  P50    P95    P99  LIMIT  AT 20%  REFUSED',
-      'free  minute        3   12     60     60     20      55  20%',
-      'free  day           3  720  3,600  3,600  1,000   2,726  20%',
+      'free  minute        3   12     60     60     20      55      20%',
+      'free  day           3  720  3,600  3,600  1,000   2,726      20%',
       '1 of 3 clients would need another plan, or a smaller one would do:',
       'CLIENT  PLAN  SUGGEST  REQUESTS  REFUSED  PEAK MINUTE  PEAK DAY',
       'bolt    free  none        3,600    2,600           60     3,600',

@@ -1,6 +1,6 @@
 /** `tollgate backends`: shows the state of each backend, since when, and why. */
 import type { Backends } from '../../insight/api/state.ts'
-import { id, number, text } from '../terminal/table.ts'
+import { id, number, text } from '../../tools/columns.ts'
 import { duration, latency, rate } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'
 import { asking, listing } from './asking.ts'

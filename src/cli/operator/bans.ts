@@ -2,7 +2,7 @@
 import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
 import type { ClientDetail } from '../../insight/api/usage.ts'
 import { Fault, usageFault, OK, readOption } from '../terminal/fault.ts'
-import { id, text } from '../terminal/table.ts'
+import { id, text } from '../../tools/columns.ts'
 import { clock, relative } from '../../insight/format.js'
 import { NeededOption, single, type Declaration } from '../program.ts'
 import { ask } from './admin-client.ts'

@@ -1,6 +1,6 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
 import type { ClientRow, ClientsPage } from '../../insight/api/usage.ts'
-import { id, number, text } from '../terminal/table.ts'
+import { id, number, text } from '../../tools/columns.ts'
 import { count, duration, percent, plural } from '../../insight/format.js'
 import { choice, single, type Declaration } from '../program.ts'
 import { asking, listing, windowColumn, type Asking } from './asking.ts'

@@ -1,6 +1,6 @@
 /** `tollgate deprecations`: who still calls a deprecated route, and with what. */
 import type { Deprecations } from '../../insight/api/state.ts'
-import { id, number, text } from '../terminal/table.ts'
+import { id, number, text } from '../../tools/columns.ts'
 import { count, plural, relative } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'
 import { asking, listing } from './asking.ts'

@@ -2,7 +2,8 @@
 import type { Overview, Tick, Top, TopClient } from '../../insight/api/live.ts'
 import type { Store } from '../../insight/api/state.ts'
 import type { Look } from '../terminal/look.ts'
-import { id, number, table, type Column } from '../terminal/table.ts'
+import { table } from '../terminal/table.ts'
+import { id, number, type Column } from '../../tools/columns.ts'
 import { clock, count, duration, latency, plural, rate } from '../../insight/format.js'
 import { windowColumn } from './asking.ts'
 

@@ -10,7 +10,7 @@ import type {
   WindowUse,
 } from '../../insight/api/usage.ts'
 import { usageFault, OK } from '../terminal/fault.ts'
-import { id, note, number, text } from '../terminal/table.ts'
+import { id, note, number, text } from '../../tools/columns.ts'
 import { count, csvLine, duration, percent, usage as used } from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
 import { ask, askForStream, brokenOff } from './admin-client.ts'

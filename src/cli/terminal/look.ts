@@ -1,8 +1,7 @@
 /** The look of the output where a person reads it on a terminal. */
 import { styleText } from 'node:util'
+import type { Colour } from '../../tools/columns.ts'
 import type { Output } from '../edge.ts'
-
-export type Colour = 'red' | 'yellow' | 'green' | 'dim'
 
 export interface Look {
   /** Width of a line. */

@@ -1,6 +1,6 @@
 /** Finds the plan that each client needs, and limits for each plan. Limits are not calculated but tried on the requests of each client and minute. */
 import type { Config, Limits } from '../../config/config.ts'
-import { DAY_MS, windows } from '../../config/time.ts'
+import { DAY_MS } from '../../config/time.ts'
 import type { Demand } from './demand.ts'
 import type { ReplayedClient, ReplayReport, SuggestedPlan, Suggestions } from './report.ts'
 
@@ -158,15 +158,3 @@ function percentiles(values: readonly number[]): SuggestedPlan['peaks']['minute'
     sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? 0
   return { p50: at(50), p95: at(95), p99: at(99) }
 }
-
-/** Writes a share such as 0.98%. */
-export const percentOf = (share: number | undefined): string =>
-  share === undefined ? '–' : `${Number((share * 100).toPrecision(2))}%`
-
-/** The two windows of a suggested plan, each a row of a table. */
-export const windowsOf = ({ plan, clients, peaks, limits, atShare }: SuggestedPlan) =>
-  windows.map(({ name: window, limit: of }) => {
-    const found = { limit: limits?.[of], atShare: atShare?.[of], refused: atShare?.share }
-    return { plan, window, clients, peaks: peaks[window], ...found }
-  })
-export type WindowOfPlan = ReturnType<typeof windowsOf>[number]

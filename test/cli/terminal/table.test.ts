@@ -1,7 +1,8 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { lookOf, safe } from '../../../src/cli/terminal/look.ts'
-import { id, note, number, table, text } from '../../../src/cli/terminal/table.ts'
+import { table } from '../../../src/cli/terminal/table.ts'
+import { id, note, number, text } from '../../../src/tools/columns.ts'
 import { count } from '../../../src/insight/format.js'
 import { all } from '../../support/all.ts'
 

@@ -1,5 +1,6 @@
 /** Builds HTML from untrusted texts, such as file names and ids of a log: no text becomes markup, and none hides a character. */
-import { count } from '../../../insight/format.js'
+import type { Column } from '../../columns.ts'
+import type { Table } from '../tables.ts'
 
 /** Text that is markup already. */
 export class Markup {
@@ -46,32 +47,32 @@ export const named = (name: string): Markup =>
 export const data = (value: unknown): Markup =>
   new Markup(JSON.stringify(value).replaceAll('<', String.raw`\u003c`))
 
-type Head = string | { readonly text: string; readonly kind: 'number' }
-/** Head of a column of numbers, or of texts that stand for numbers. */
-export const number = (text: string): Head => ({ text, kind: 'number' })
+/** Writes a time such as 2026-11-02 19:12:07Z. */
+export const moment = (at: string | null): Content =>
+  at === null ? '–' : markup`<time datetime="${at}">${at.slice(0, 19).replace('T', ' ')}Z</time>`
+
+function cellOf<Row>(column: Column<Row>, row: Row): Content {
+  const text = column.text(row)
+  if (column.kind === 'time') return moment(column.plain(row) as string | null)
+  return column.kind === 'number' ? text : named(text)
+}
 
 /** Renders a table, whose first column names the rows. id: lets the page's script find it. */
-export function table(
-  caption: string,
-  heads: readonly Head[],
-  rows: readonly (readonly Content[])[],
-  id?: string,
-): Markup {
-  const columns = heads.map((head, at) => {
-    const { text, kind } = typeof head === 'string' ? { text: head, kind: '' } : head
-    return { text, kind: at === 0 ? 'title' : kind }
-  })
-  const line = (row: readonly Content[]): Markup => {
-    const cells = columns.map(({ text, kind }, at) => {
-      const cell = row[at]
-      const isCount = typeof cell === 'number' || (kind === 'number' && cell === undefined)
-      return markup`<td role="cell" class="${kind}" data-head="${text}">${isCount ? count(cell) : cell}</td>`
+export function table<Row>(caption: string, { columns, rows }: Table<Row>, id?: string): Markup {
+  const heads = columns.map(({ head, kind }, at) => ({
+    text: head === '' ? caption : head.charAt(0) + head.slice(1).toLowerCase(),
+    kind: at === 0 ? 'title' : kind === 'number' ? kind : '',
+  }))
+  const heading = heads.map(
+    ({ text, kind }) => markup`<th scope="col" role="columnheader" class="${kind}">${text}</th>`,
+  )
+  const line = (row: Row): Markup => {
+    const cells = heads.map(({ text, kind }, at) => {
+      const column = columns[at]
+      return markup`<td role="cell" class="${kind}" data-head="${text}">${column && cellOf(column, row)}</td>`
     })
     return markup`<tr role="row">${cells}</tr>\n`
   }
-  const heading = columns.map(
-    ({ text, kind }) => markup`<th scope="col" role="columnheader" class="${kind}">${text}</th>`,
-  )
   return markup`<div class="table"${id && markup` id="${id}" role="region" aria-label="${caption}, table" tabindex="0"`}>
 <table role="table" aria-label="${caption}">
 <thead role="rowgroup"><tr role="row">${heading}</tr></thead>

@@ -81,7 +81,7 @@ function plain(cell) {
   const at = cell?.querySelector('time')?.dateTime
   const text = cell?.textContent ?? ''
   if (at !== undefined || !cell?.classList.contains('number')) return at ?? text
-  const digits = text.replaceAll(',', '').replace('\u2212', '-').replace('+', '')
+  const digits = text.replaceAll(',', '').replace('+', '')
   return digits === '–' ? '' : Number(digits)
 }
 
