@@ -1,7 +1,8 @@
 /** `tollgate explain` without any gateway: the answer to a request by a configuration, or that to a request of a log, which may be explained by its line alone. */
 import type { Config } from '../config/config.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
-import { findRequests, textOf, type FoundRequest } from '../tools/log-files/find-request.ts'
+import { findRequests, type FoundRequest } from '../tools/log-files/find-request.ts'
+import { numberOf, textOf } from '../tools/log-files/own-line.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
 import {
   headerPairs,
@@ -72,8 +73,8 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
   const past = pastOf(found, config)
   if (file === undefined || config === undefined) {
     const left = {
-      minuteLeft: numberOf(fields['minuteLeft']),
-      dayLeft: numberOf(fields['dayLeft']),
+      minuteLeft: numberOf(fields['minuteLeft']) ?? null,
+      dayLeft: numberOf(fields['dayLeft']) ?? null,
     }
     printExplanation(edge, options, byRecordAlone(past, ban, left), Date.now())
     return OK
@@ -108,8 +109,6 @@ async function findOne({ what: id, log, at }: LoggedOptions): Promise<FoundReque
   })
 }
 
-const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null)
-
 /** Time of the decision, else of the beginning, as RFC 3339; the line was written at the end. */
 function beganAt({ fields: { time, agoMs, totalMs } }: FoundRequest): string {
   const beganMs = Date.parse(String(time)) - (numberOf(agoMs) ?? numberOf(totalMs) ?? 0)
@@ -130,7 +129,7 @@ function chargeOf({ client, refundAgoMs, refusal, backend, agoMs }: FoundRequest
 function pastOf(found: FoundRequest, config?: Config): PastRequest {
   const { fields } = found
   const text = (name: string): string | null => textOf(fields[name]) ?? null
-  const number = (name: string): number | null => numberOf(fields[name])
+  const number = (name: string): number | null => numberOf(fields[name]) ?? null
   const [client, plan, refusal] = [text('client'), text('plan'), text('refusal')]
   const limits = config?.clients.get(client ?? '')?.limits ?? config?.plans.get(plan ?? '')?.limits
   const used = (left: number | null, limit = 0) =>

@@ -7,8 +7,6 @@ import { openLogs, type LogReading } from '../tools/log-files/open.ts'
 import { reportPage } from '../tools/replay/html/page.ts'
 import { replay } from '../tools/replay/replay.ts'
 import type { ReplayReport } from '../tools/replay/report.ts'
-import { Demand } from '../tools/replay/demand.ts'
-import { withSuggestions } from '../tools/replay/suggest.ts'
 import { Fault, readOption, usageFault } from './terminal/fault.ts'
 import { lookOf } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
@@ -50,16 +48,9 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
     ...(client !== undefined && { fields: { client, time, status } }),
   })
   const progress = createProgress(edge, () => logs.reading)
-  const demand = options.suggest ? new Demand() : undefined
-  const observe = demand && ((client: number, atMs: number) => demand.add(client, atMs))
-  const replayed = replay({ config, against, logs, progress, observe })
-  const { report, clients } = await replayed.finally(() => edge.progress?.(''))
-  const { refused: share = REFUSED_SHARE } = options
-  return printReport(
-    edge,
-    options,
-    demand ? withSuggestions(report, { config, demand, clients, share }) : report,
-  )
+  const share = options.suggest ? (options.refused ?? REFUSED_SHARE) : undefined
+  const replayed = replay({ config, against, logs, progress, share })
+  return printReport(edge, options, await replayed.finally(() => edge.progress?.('')))
 }
 
 async function printReport(

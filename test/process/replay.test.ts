@@ -63,7 +63,7 @@ async function replayed(
     .logged('access')
     .filter(({ plan, refusal }) => plan !== undefined && refusal !== 'method_not_allowed').length
   const config = await loadConfig(file, {})
-  const { report } = await replay({ config, logs: openLogs([logFile]) })
+  const report = await replay({ config, logs: openLogs([logFile]) })
   return { ...report, logged, logFile }
 }
 
@@ -97,7 +97,7 @@ describe('replayed, the log of', () => {
     expect(gateway.stderr()).toContain('refundAgoMs')
 
     const half = temporaryFile('half.log', secondHalf(report.logFile))
-    const { report: rest } = await replay({
+    const rest = await replay({
       config: await loadConfig(file, {}),
       logs: openLogs([half]),
     })

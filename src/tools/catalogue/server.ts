@@ -25,21 +25,13 @@ export interface CatalogueOptions {
   readonly file: string
   /** Adds a few animals if there are none. Default false. */
   readonly seed?: boolean
-  /** Receives one line per failure; clients get no details. Default: standard error. */
-  readonly log?: (line: string) => void
+  /** Receives one line per failure; clients get no details. */
+  readonly log: (line: string) => void
 }
-
-export interface Catalogue {
-  readonly address: { readonly host: string; readonly port: number }
-  /** Accepts no more requests, finishes those in flight, then closes the database. May be called again. */
-  close(): Promise<void>
-}
-
-const toStandardError = (line: string): void => void process.stderr.write(`${line}\n`)
 
 /** Rejects with an Error that names a remedy if the file cannot be used, or with Node's if it cannot listen. */
-export async function startCatalogue(options: CatalogueOptions): Promise<Catalogue> {
-  const { host, port, file, seed = false, log = toStandardError } = options
+export async function startCatalogue(options: CatalogueOptions) {
+  const { host, port, file, seed = false, log } = options
   const store = openPetStore(file)
   let closing: Promise<void> | undefined
   const server = createServer(
@@ -64,6 +56,7 @@ export async function startCatalogue(options: CatalogueOptions): Promise<Catalog
   const { address, port: realPort } = server.address() as AddressInfo
   return {
     address: { host: address, port: realPort },
+    /** Accepts no more requests, finishes those in flight, then closes the database. May be called again. */
     close: () => (closing ??= drain(server).finally(() => store.close())),
   }
 }

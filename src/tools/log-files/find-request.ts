@@ -1,6 +1,7 @@
 /** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
 import { findLogs } from './input.ts'
+import { textOf } from './own-line.ts'
 import { MAX_LINE_CHARS, readLines } from './unpack.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -50,9 +51,6 @@ export async function findRequests(file: string, id: string): Promise<FoundReque
     for await (const texts of readLines(log, counts)) for (const text of texts) look(text)
   return { found, lines, isCutOff: counts.cutOff.length > 0 }
 }
-
-export const textOf = (value: unknown): string | undefined =>
-  typeof value === 'string' ? value : undefined
 
 function read(line: string): Fields {
   try {

@@ -35,10 +35,10 @@ export function readOwnLine(fields: Fields): RequestRow | string {
   }
 }
 
-const textOf = (value: unknown): string | undefined =>
+export const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' ? value : undefined
 
-const numberOf = (value: unknown): number | undefined =>
+export const numberOf = (value: unknown): number | undefined =>
   typeof value === 'number' ? value : undefined
 
 function outcomeOf(

@@ -31,16 +31,7 @@ interface DifferencesOptions {
   readonly bans: Pick<BansConfig, 'withinMs' | 'forgetAfterMs'>
 }
 
-interface History {
-  readonly minute: WindowCounts
-  readonly day: WindowCounts
-  /** The process that decided last. */
-  process: string
-  /** Unix time in ms of the last decision without the store, of the last one by another revision, and of the last whose line came late. */
-  degradedMs: number
-  foreignRevisionMs: number
-  lateMs: number
-}
+type History = ReturnType<typeof newHistory>
 
 /** The latest difference in a key's bans, or in the refusals that are its strikes. Differences that depend on it have its cause. */
 interface Latest {
@@ -115,8 +106,8 @@ export class Differences {
   readonly #bans = new Map<string, Latest>()
   readonly #examples = new Map<Cause, Comparison['examples'][number]>()
   readonly #differs = { limits: 0, strikes: 0, missing: 0, unexplained: 0 }
-  /** Clients that had used something when the log begins, with that Unix time in ms. */
-  readonly #usedBefore = new Map<string, number>()
+  /** Clients that had used something when the log begins. */
+  readonly usedBefore = new Set<string>()
   #firstMs = Infinity
   #same = 0
 
@@ -131,11 +122,6 @@ export class Differences {
 
   get #isFromStart(): boolean {
     return this.facts.during('start', -Infinity, this.#firstMs) !== undefined
-  }
-
-  /** Notes that a client had used something when the log begins. */
-  usedBefore(client: string, firstMs: number): void {
-    this.#usedBefore.set(client, firstMs)
   }
 
   /** Compares the answers to a request. It is called for each request of a known client, in order. */
@@ -228,16 +214,16 @@ export class Differences {
     if (history.foreignRevisionMs >= sinceMs || reset || isLost) return 'limits'
     if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     const counts = isOfDay(request, replayed) ? history.day : history.minute
-    const usedMs = this.#usedBefore.get(client) ?? -Infinity
+    const isUsedBefore = this.usedBefore.has(client)
     // A difference may only follow from earlier ones.
     const isFollowing = logged === 'admitted' ? counts.ahead > 0 : counts.ahead < 0
     const followed = isFollowing ? counts.cause : undefined
     const isUsedUp = minuteLeft === 0 || dayLeft === 0
     const byOthers = counts.isShared && (replayed === 'admitted' ? isUsedUp : logged !== 'admitted')
     // If the log begins with the start, the use that a client's first line reports may be what others held, or the use of later lines.
-    const isHeld = counts.isShared && usedMs > -Infinity
+    const isHeld = counts.isShared && isUsedBefore
     if (this.#isFromStart && (byOthers || isHeld)) return followed ?? 'limits'
-    if (usedMs > sinceMs) return 'missing'
+    if (isUsedBefore && this.#firstMs > sinceMs) return 'missing'
     return followed ?? (byOthers ? 'limits' : 'unexplained')
   }
 
@@ -289,10 +275,12 @@ export class Differences {
   }
 }
 
-const newHistory = (process: string): History => ({
+const newHistory = (process: string) => ({
   minute: new WindowCounts(MINUTE_MS),
   day: new WindowCounts(DAY_MS),
+  /** The process that decided last. */
   process,
+  /** Unix time in ms of the last decision without the store, of the last one by another revision, and of the last whose line came late. */
   degradedMs: -Infinity,
   foreignRevisionMs: -Infinity,
   lateMs: -Infinity,

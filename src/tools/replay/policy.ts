@@ -22,7 +22,6 @@ interface PendingRefund {
 }
 
 export class ReplayedPolicy {
-  readonly config: Config
   readonly callerOf: ReturnType<typeof createCallers>
   readonly #scratch: ReturnType<typeof createScratch>
   readonly #routes: ReadonlyMap<string, Route>
@@ -31,7 +30,6 @@ export class ReplayedPolicy {
   #nowMs = 0
 
   constructor(config: Config) {
-    this.config = config
     this.callerOf = createCallers(config)
     const now = (): number => this.#nowMs
     this.#scratch = createScratch({ config, now })

@@ -6,26 +6,22 @@ import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { ClientCounts } from './client-counts.ts'
+import { Demand } from './demand.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
 import { OverTime } from './over-time.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
-import type { ReplayReport } from './report.ts'
+import type { ReplayReport, Suggestions } from './report.ts'
+import { suggest } from './suggest.ts'
 import { moreOf, outcomeOf, plansOf } from './totals.ts'
 
 export interface ReplayOptions {
   readonly config: Config
   readonly against?: Config | undefined
   readonly logs: OpenedLogs
-  /** Called for each request that was judged; clients are numbers from 0 on, in the order of `clients` of the result. */
-  readonly observe?: ((client: number, atMs: number) => void) | undefined
+  /** Share of a plan's requests that suggested limits may refuse, from 0 to 1; undefined: nothing is suggested. */
+  readonly share?: number | undefined
   /** Called now and then. */
   readonly progress?: () => void
-}
-
-export interface Replayed {
-  readonly report: ReplayReport
-  /** Clients in the order of their numbers, see observe. */
-  readonly clients: ReplayReport['clients']
 }
 
 /** The client that a name in the log means under either configuration. */
@@ -43,14 +39,14 @@ const MOST_UNKNOWN_NAMES = 100
 const MOST_NAME_CHARS = 2 ** 27
 const CHARS_A_NAME = 32
 
-export async function replay(options: ReplayOptions): Promise<Replayed> {
+export async function replay(options: ReplayOptions): Promise<ReplayReport> {
   const replaying = new Replaying(options)
   try {
     for await (const rows of options.logs.batches()) {
       replaying.take(rows)
       options.progress?.()
     }
-    return replaying.result()
+    return replaying.report()
   } finally {
     await replaying.close()
   }
@@ -62,6 +58,7 @@ class Replaying {
   readonly #before: ReplayedPolicy | undefined
   readonly #clients: ClientCounts
   readonly #overTime = new OverTime()
+  readonly #demand: Demand | undefined
   /** Differences from Tollgate's own lines. */
   readonly #differences: Differences
   #isOwn = false
@@ -82,8 +79,9 @@ class Replaying {
   readonly #revisions = new Set<string>()
 
   constructor(options: ReplayOptions) {
-    const { config, against } = options
+    const { config, against, share } = options
     this.#options = options
+    this.#demand = share === undefined ? undefined : new Demand()
     this.#policy = new ReplayedPolicy(config)
     this.#before = against && new ReplayedPolicy(against)
     this.#clients = new ClientCounts(against !== undefined)
@@ -153,7 +151,7 @@ class Replaying {
     this.#judged++
     this.#clients.add(known.number, atMs, decided, earlier)
     this.#overTime.add(atMs, decided, earlier)
-    if (decided !== 'free' || known.isGone) this.#options.observe?.(known.number, atMs)
+    if (decided !== 'free' || known.isGone) this.#demand?.add(known.number, atMs)
   }
 
   #identify({ plan, outcome }: RequestRow, name: string): Identity | null {
@@ -194,7 +192,7 @@ class Replaying {
     if (limits === undefined || this.#firstMs === undefined) return
     const used = usedBefore(row, limits, this.#firstMs)
     if (used.minute === 0 && used.day === 0) return
-    this.#differences.usedBefore(clientId, this.#firstMs)
+    this.#differences.usedBefore.add(clientId)
     this.#policy.seed(caller, row.atMs, used)
     if (before !== undefined) this.#before?.seed(before, row.atMs, used)
   }
@@ -208,14 +206,15 @@ class Replaying {
       : undefined
   }
 
-  result(): Replayed {
+  report(): ReplayReport {
     const { config, against, logs } = this.#options
     const hasBefore = against !== undefined
     const clients = this.#clients.all
+    const suggestions = this.#suggest()
     const { firstUnreadable = null, ...read } = logs.reading
     const isoOf = (ms: number): string | null =>
       this.#firstMs === undefined ? null : new Date(Math.floor(ms)).toISOString()
-    const report: ReplayReport = {
+    return {
       overTime: this.#overTime.report(hasBefore),
       notJudged: this.#notJudged,
       requests: this.#judged,
@@ -230,8 +229,17 @@ class Replaying {
       clients: clients.toSorted((one, other) => moreOf(other) - moreOf(one)),
       plans: plansOf(clients, hasBefore),
       read: { ...read, firstUnreadable, revisions: [...this.#revisions] },
+      ...(suggestions && { suggestions }),
     }
-    return { report, clients }
+  }
+
+  #suggest(): Suggestions | undefined {
+    const { config, share = 0 } = this.#options
+    const clients = this.#clients.all
+    if (this.#demand === undefined) return undefined
+    const { planOf, ...found } = suggest({ config, demand: this.#demand, clients, share })
+    for (const [number, client] of clients.entries()) client.suggest = planOf[number] ?? null
+    return found
   }
 
   async close(): Promise<void> {

@@ -2,7 +2,7 @@
 import type { Config, Limits } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { Demand } from './demand.ts'
-import type { ReplayedClient, ReplayReport, SuggestedPlan, Suggestions } from './report.ts'
+import type { ReplayedClient, SuggestedPlan, Suggestions } from './report.ts'
 
 /** A search ends when limits that are lower by this factor refuse too many. */
 const NEAR = 1.01
@@ -18,16 +18,6 @@ export interface Basis {
 
 /** kept: requests of each client in the demand, which lacks some if there were too many. */
 type SearchBasis = Basis & { readonly kept: readonly number[] }
-
-export function withSuggestions(report: ReplayReport, basis: Basis): ReplayReport {
-  const { planOf, ...suggestions } = suggest(basis)
-  const plans = new Map(basis.clients.map((client, number) => [client, planOf[number] ?? null]))
-  const clients = report.clients.map((client) => ({
-    ...client,
-    suggest: plans.get(client) ?? null,
-  }))
-  return { ...report, clients, suggestions }
-}
 
 /** planOf: the plan of each client by its number; null: no plan is large enough, or no request of the client was kept. */
 export function suggest(
@@ -45,21 +35,14 @@ export function suggest(
   return { share, until, plans, planOf }
 }
 
-/** What one client has used in its latest minute and day. */
-interface Used {
-  minuteMs: number
-  minute: number
-  dayMs: number
-  day: number
-}
-
 /** Tries limits on the demand. limitsOf: undefined leaves a client out. refused: called with the number of requests that a client is refused. */
 function tryLimits(
   { demand, clients }: Basis,
   limitsOf: (client: number) => Limits | undefined,
   refused: (client: number, requests: number) => void,
 ): void {
-  const used = clients.map((): Used => ({ minuteMs: 0, minute: 0, dayMs: 0, day: 0 }))
+  // What each client has used in its latest minute and day.
+  const used = clients.map(() => ({ minuteMs: 0, minute: 0, dayMs: 0, day: 0 }))
   demand.each((client, requests, atMs) => {
     const limits = limitsOf(client)
     const its = used[client]

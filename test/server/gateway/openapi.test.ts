@@ -205,6 +205,7 @@ describe('the answers of a real gateway in front of a real catalogue are as docu
     port: 0,
     file: join(temporaryFolder(), 'catalogue.db'),
     seed: true,
+    log: () => undefined,
   })
   const upstreams = [`http://127.0.0.1:${catalogue.address.port}`]
   const gateway = await startTestGateway({

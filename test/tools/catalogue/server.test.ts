@@ -24,8 +24,10 @@ function onFile(file: string, sql: string): void {
   database.close()
 }
 
+const log = (): void => undefined
+
 const failureOf = async (file: string): Promise<string> => {
-  const starting = startCatalogue({ host: '127.0.0.1', port: 0, file })
+  const starting = startCatalogue({ host: '127.0.0.1', port: 0, file, log })
   const error: unknown = await starting.then(
     () => undefined,
     (fault: unknown) => fault,
@@ -133,10 +135,10 @@ describe('a file that cannot be used', () => {
   it('is let go of after a failed start, so that a mended one can follow', async () => {
     const { port } = service.catalogue.address
     const file = join(service.folder, 'second.db')
-    const taken = startCatalogue({ host: '127.0.0.1', port, file })
+    const taken = startCatalogue({ host: '127.0.0.1', port, file, log })
     await expect(taken).rejects.toMatchObject({ code: 'EADDRINUSE' })
     expect(existsSync(`${file}-wal`)).toBe(false)
-    const second = await startCatalogue({ host: '127.0.0.1', port: 0, file })
+    const second = await startCatalogue({ host: '127.0.0.1', port: 0, file, log })
     await second.close()
   })
 })

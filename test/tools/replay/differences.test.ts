@@ -44,7 +44,7 @@ function causesOf(
   const note = (event: 'listening' | 'keyBanned', at: number, fields = {}): void =>
     differences.facts.applyNote({ event, atMs: FROM + at, fields })
   note('listening', startedAt)
-  if (usedBefore) differences.usedBefore('acme', FROM + 1)
+  if (usedBefore) differences.usedBefore.add('acme')
   if (restartedAt !== undefined) note('listening', restartedAt)
   if (bannedAt !== undefined) note('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
   for (const [nth, { at, replayed, ...line }] of lines.entries()) {

@@ -112,7 +112,7 @@ async function differing(processes: readonly Line[], edits: readonly Edit[], aro
   log.sort((one, other) => String(one['time']).localeCompare(String(other['time'])))
   const text = log.map((line) => `${JSON.stringify(line)}\n`).join('')
   const logs = openLogs([temporaryFile('a.log', text)], { windowMs: 1_000 })
-  const { report } = await replay({ config, logs })
+  const report = await replay({ config, logs })
   return Object.entries(report.log?.differs ?? {}).filter(([, count]) => count > 0)
 }
 
