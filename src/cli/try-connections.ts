@@ -5,6 +5,8 @@ import type { ConnectionOptions } from 'node:tls'
 import { createBackends } from '../core/backends/backend.ts'
 import { connectionFault } from '../core/backends/checks.ts'
 import type { Config } from '../config/config.ts'
+import { namedFiles } from '../config/files.ts'
+import { formatPath } from '../config/problems.ts'
 import { KeySource } from '../core/credentials/key-source.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
@@ -45,27 +47,17 @@ export async function tryConnections(
   config: Config,
   tls: ReturnType<typeof readTls>,
 ): Promise<Tried[]> {
-  const { server, admin, upstream, store, jwt } = config
+  const { upstream, store, jwt, written } = config
   const tried = await Promise.all([
     tryRedis(store, tls.redis),
     tryBackends(upstream, tls.upstream),
     ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
   ])
-  const files = { server, admin, upstream, 'store.redis': store.redis }
-  const certificates = Object.entries(files).flatMap(([group, given]) =>
-    certificatesOf(`${group}.tls`, given?.tls),
-  )
+  const certificates = namedFiles(written)
+    .filter(({ path }) => /^(?:ca|cert|clientCa)$/.test(String(path.at(-1))))
+    .map(({ path, file }) => ({ what: `${formatPath(path)} ${file}`, ...validity(file) }))
   return [...certificates, ...tried.flat()]
 }
-
-const certificatesOf = (
-  group: string,
-  files: Partial<Record<'caFile' | 'certFile' | 'clientCaFile', string | undefined>> = {},
-): Tried[] =>
-  (['ca', 'cert', 'clientCa'] as const).flatMap((key) => {
-    const file = files[`${key}File`]
-    return file === undefined ? [] : [{ what: `${group}.${key} ${file}`, ...validity(file) }]
-  })
 
 function validity(file: string): Omit<Tried, 'what'> {
   const { validFromDate, validToDate } = new X509Certificate(readFileSync(file))

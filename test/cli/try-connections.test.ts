@@ -60,9 +60,9 @@ describe('tollgate check --connect', () => {
     const { code, lines } = await check({})
     expect(lines).toEqual([
       expect.stringMatching(/^server\.tls\.cert \S+: ok, \d+ days left$/),
-      expect.stringMatching(/^upstream\.tls\.ca \S+: ok, \d+ days left$/),
       expect.stringMatching(/^store\.redis\.tls\.ca \S+: ok, \d+ days left$/),
       expect.stringMatching(/^store\.redis\.tls\.cert \S+: ok, \d+ days left$/),
+      expect.stringMatching(/^upstream\.tls\.ca \S+: ok, \d+ days left$/),
       `store.redis 127.0.0.1:${redis.tlsPort}: ok`,
       expect.stringMatching(/^store 127\.0\.0\.1:\d+: ok/),
       `upstream https://127.0.0.1:${backendPort}: ok`,

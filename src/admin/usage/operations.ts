@@ -4,7 +4,7 @@ import { z } from 'zod'
 import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../insight/api/usage.ts'
 import { DAY_MS } from '../../config/time.ts'
 import { totalOf, type DayRow } from '../../state/day-totals.ts'
-import { csvLine } from '../../insight/format.js'
+import { csvLine, USAGE_COLUMNS } from '../../insight/format.js'
 import { KEPT_DAYS } from '../../state/usage.ts'
 import { json, Refused, seen } from '../answers.ts'
 import { checked, look, type Operation } from '../operation.ts'
@@ -107,7 +107,7 @@ const jsonForm = (fields: Omit<DayUsage, 'clients'>): Form => ({
 
 const csvForm = (day: string): Form => ({
   contentType: 'text/csv; charset=utf-8; header=present',
-  head: 'day,client,plan,admitted,refused_minute,refused_day,refused_ban\r\n',
+  head: `${USAGE_COLUMNS}\r\n`,
   line: ({ client, plan, admitted, ...row }) =>
     `${csvLine([day, client, plan, admitted, row.refusedMinute, row.refusedDay, row.refusedBan])}\r\n`,
   between: '',

@@ -1,5 +1,5 @@
 /** Daily use of a client: bars, a table, and a file. */
-import { clock, count, csvLine } from '../../insight/format.js'
+import { clock, count, usageLines } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, useAnswer, useState } from '../page/ui.ts'
@@ -100,14 +100,9 @@ export function History({ client, limit }: { client: string; limit: number | und
 }
 
 /** Offers a CSV file with the columns of /api/usage. */
-function download({ client, from, to, days }: ClientUsage) {
-  const head = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban'
-  const lines = days.flatMap((each) =>
-    (each.plans ?? [each]).map(({ plan, admitted, refused: { minute, day, ban } }) =>
-      csvLine([each.day, client, plan, admitted, minute, day, ban]),
-    ),
-  )
-  const text = `${[head, ...lines].join('\r\n')}\r\n`
+function download(usage: ClientUsage) {
+  const { client, from, to } = usage
+  const text = `${usageLines(usage).join('\r\n')}\r\n`
   const url = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
   const link = document.createElement('a')
   Object.assign(link, { href: url, download: `${client}-${from}-${to}.csv` }).click()

@@ -11,7 +11,7 @@ import type {
 } from '../../insight/api/usage.ts'
 import { usageFault, OK } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
-import { count, csvLine, duration, percent, usage as used } from '../../insight/format.js'
+import { count, duration, percent, usage as used, usageLines } from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
 import { ask, askForStream, brokenOff } from './admin-client.ts'
 import { asking, gatewayOf, listing, printAnswer, printView, share, type Asking } from './asking.ts'
@@ -86,12 +86,7 @@ async function ofClient(
   const used = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
   const { days, plan, asOf } = used
   if (options.csv === true) {
-    output.print('day,client,plan,admitted,refused_minute,refused_day,refused_ban\r')
-    for (const each of days)
-      for (const { plan: planThen, admitted, refused } of each.plans ?? [each]) {
-        const counts = [admitted, refused.minute, refused.day, refused.ban]
-        output.print(`${csvLine([each.day, client, planThen, ...counts])}\r`)
-      }
+    for (const line of usageLines(used)) output.print(`${line}\r`)
     return OK
   }
   await printAnswer(output, options, used, async () => {
