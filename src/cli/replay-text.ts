@@ -23,9 +23,7 @@ export async function* replayText(
   const { columns, rows } = tables.outcomeTable(report)
   yield headline(report)
   yield* table(columns, rows, look)
-  const than = report.before === undefined ? '' : ' more'
-  const most = hit.length === 0 ? '' : ' Most:'
-  yield `${count(hit.length)} of ${plural(report.clients.length, 'client')} ${hit.length === 1 || report.clients.length === 1 ? 'is' : 'are'} refused${than}.${most}`
+  yield tables.verdict(report) + (hit.length === 0 ? '' : ' Most:')
   yield* table(clientColumns, hit.slice(0, MOST_SHOWN), look)
   yield* remarks(report)
 }

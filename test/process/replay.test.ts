@@ -146,7 +146,7 @@ describe('replayed, the log of', () => {
     const table = (await typed(args, { columns: 80 })).stdout
     expect(table).toMatch(/requests, .*; 1 unreadable \(first: line \d+\)/)
     expect(table).toMatch(/^ +OLD +NEW +CHANGE\nadmitted +(\d+) +\1 +0$/m)
-    expect(table).toContain('0 of 3 clients are refused more.')
+    expect(table).toContain('None of 3 clients is refused more.')
     expect((await typed(['replay', '--config', file, temporaryFile('x', 'torn\n')])).code).toBe(1)
     expect((await typed(['replay', '--config', temporaryFile('c', 'x: 1'), logFile])).code).toBe(2)
   })

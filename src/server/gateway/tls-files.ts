@@ -24,15 +24,27 @@ function read(key: string, file: string, remedy: string, check: (pem: string) =>
 
 const certificates = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
+/** Returns the setting that names a file, such as `upstream.tls.cert`. */
+type NameOf = (file: 'ca' | 'cert' | 'key' | 'clientCa') => string
+
+const under =
+  (group: string): NameOf =>
+  (file) =>
+    `${group}.${file}`
+
 /** group: prefix of the keys, such as `upstream.tls`. Throws an Error that names the key, the file and the remedy when a file cannot be used. */
-export function readTlsFiles(group: string, files: TlsFilesConfig): ConnectionOptions {
+export const readTlsFiles = (group: string, files: TlsFilesConfig): ConnectionOptions =>
+  readNamedFiles(under(group), files)
+
+/** Reads files that other settings name, as readTlsFiles does. */
+export function readNamedFiles(nameOf: NameOf, files: TlsFilesConfig): ConnectionOptions {
   const { caFile, certFile, keyFile, serverName } = files
   // This is explicit, so that no environment variable can switch it off.
   const options: ConnectionOptions = { rejectUnauthorized: true }
   if (serverName !== undefined) options.servername = serverName
-  if (caFile !== undefined) options.ca = readAuthorities(`${group}.ca`, caFile)
+  if (caFile !== undefined) options.ca = readAuthorities(nameOf('ca'), caFile)
   if (certFile === undefined || keyFile === undefined) return options
-  return { ...options, ...readPair(group, certFile, keyFile) }
+  return { ...options, ...readPair(nameOf, certFile, keyFile) }
 }
 
 /** Reads the files of the connections to backends as readTlsFiles does; undefined: they have none. */
@@ -48,10 +60,11 @@ export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | u
 export const readAdminTls = ({ tls }: AdminConfig): AdminIdentity | undefined =>
   tls && readIdentity('admin.tls', tls)
 
-const readIdentity = (group: string, { certFile, keyFile, clientCaFile }: AdminTls) => ({
-  ...readPair(group, certFile, keyFile),
-  clientCa: clientCaFile && readAuthorities(`${group}.clientCa`, clientCaFile),
-})
+function readIdentity(group: string, { certFile, keyFile, clientCaFile }: AdminTls) {
+  const nameOf = under(group)
+  const clientCa = clientCaFile && readAuthorities(nameOf('clientCa'), clientCaFile)
+  return { ...readPair(nameOf, certFile, keyFile), clientCa }
+}
 
 function readAuthorities(key: string, file: string): string {
   return read(key, file, 'give the PEM certificates of the authorities to trust', (pem) => {
@@ -60,19 +73,15 @@ function readAuthorities(key: string, file: string): string {
   })
 }
 
-function readPair(group: string, certFile: string, keyFile: string) {
-  const certRemedy = 'give the PEM certificate that this gateway shows, then those that signed it'
-  const cert = read(`${group}.cert`, certFile, certRemedy, (pem) =>
+function readPair(nameOf: NameOf, certFile: string, keyFile: string) {
+  const certRemedy = 'give the PEM certificate that is shown, then those that signed it'
+  const cert = read(nameOf('cert'), certFile, certRemedy, (pem) =>
     createSecureContext({ cert: pem }),
   )
-  const key = read(
-    `${group}.key`,
-    keyFile,
-    'give the PEM private key of tls.cert, not encrypted',
-    (pem) => {
-      createPrivateKey(pem)
-      createSecureContext({ cert, key: pem })
-    },
-  )
+  const keyRemedy = `give the PEM private key of ${nameOf('cert')}, not encrypted`
+  const key = read(nameOf('key'), keyFile, keyRemedy, (pem) => {
+    createPrivateKey(pem)
+    createSecureContext({ cert, key: pem })
+  })
   return { cert, key }
 }

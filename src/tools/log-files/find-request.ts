@@ -2,7 +2,7 @@
 import type { BanRecord } from '../../state/bans.ts'
 import { findLogs } from './input.ts'
 import { textOf } from './own-line.ts'
-import { MAX_LINE_CHARS, readLines } from './unpack.ts'
+import { MAX_LINE_CHARS, readLines, type ReadCounts } from './unpack.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -15,26 +15,21 @@ export interface FoundRequest {
   readonly ban: BanRecord | undefined
 }
 
-export interface FoundRequests {
-  /** The first requests with this id, MOST_FOUND at most. */
-  readonly found: readonly FoundRequest[]
-  readonly lines: number
-  /** The packed data ends too early, or is damaged from some byte on. */
-  readonly isCutOff: boolean
-}
-
 export const MOST_FOUND = 20
 const MOST_BANS = 100_000
 
 /** Parts of the lines that say what held when a request was decided. */
 const around = ['"event":"configTaken"', '"event":"keyBanned"', '"event":"audit"']
 
-/** Reads a file, packed or not; `-` is the standard input. Rejects with a LogFileFault if it cannot be read. */
-export async function findRequests(file: string, id: string): Promise<FoundRequests> {
+/**
+ * Finds the first requests with this id, MOST_FOUND at most. The file may be packed; `-` is the standard input. isCutOff: the
+ * packed data ends too early, or is damaged from some byte on. Rejects with a LogFileFault if it cannot be read.
+ */
+export async function findRequests(file: string, id: string) {
   const found: FoundRequest[] = []
   const bans = new Map<string, BanRecord>()
   const needles = [JSON.stringify(id), ...around]
-  const counts = { readBytes: 0, cutOff: [] }
+  const counts: ReadCounts = { readBytes: 0, cutOff: [] }
   let revision: string | undefined
   let lines = 0
   const look = (text: string): void => {

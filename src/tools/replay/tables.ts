@@ -1,9 +1,9 @@
 /** The tables of a report, for a terminal, a program and the page. */
 import { windows } from '../../config/time.ts'
-import { count } from '../../insight/format.js'
+import { count, plural } from '../../insight/format.js'
 import { id, number, text, time, type Column } from '../columns.ts'
 import type { Outcome, ReplayedClient, ReplayReport, Suggestions } from './report.ts'
-import { firstOf, refusedOf } from './totals.ts'
+import { firstOf, moreOf, refusedOf } from './totals.ts'
 
 export interface Table<Row> {
   readonly columns: readonly Column<Row>[]
@@ -12,6 +12,19 @@ export interface Table<Row> {
 
 /** Writes a share such as 0.98%. */
 export const percentOf = (share: number): string => `${Number((share * 100).toPrecision(2))}%`
+
+/** Says in one sentence how many clients are refused more. */
+export function verdict({ clients, requests, before }: ReplayReport): string {
+  const hit = clients.filter((client) => moreOf(client) > 0)
+  const more = hit.reduce((sum, client) => sum + moreOf(client), 0)
+  const less = clients.filter((client) => moreOf(client) < 0).length
+  const what = before ? 'refused more' : 'refused'
+  const all = plural(clients.length, 'client')
+  const also = less > 0 ? ` ${plural(less, 'client')} refused less.` : ''
+  if (hit.length === 0) return `None of ${all} is ${what}.${also}`
+  const is = hit.length === 1 ? 'is' : 'are'
+  return `${count(hit.length)} of ${all} ${is} ${what}: ${plural(more, 'request')} (${percentOf(more / requests)}).${also}`
+}
 
 const signed = (value: number): string => (value > 0 ? `+${count(value)}` : count(value))
 

@@ -65,7 +65,7 @@ describe('a command that asks an admin listener over TLS', () => {
   })
   const [CERT, KEY] = ['TOLLGATE_ADMIN_CERT', 'TOLLGATE_ADMIN_KEY']
   const none = temporaryFile('ca.pem', 'none')
-  const noFile = 'TOLLGATE_ADMIN_CA: /nowhere.pem cannot be read\n  cause   ENOENT'
+  const noFile = 'TOLLGATE_ADMIN_CA: /nowhere.pem cannot be read (ENOENT)'
   it.each<[string, Record<string, string>, string, string, number]>([
     ['shows none', believes, 'client certificate', CERT, 1],
     ['shows one of others', { ...believes, ...shows(foreign) }, 'client cert', CERT, 1],
@@ -76,11 +76,17 @@ describe('a command that asks an admin listener over TLS', () => {
       'has the key of another certificate',
       { ...known, ...own(undefined, misnamed.key) },
       `${KEY}: ${misnamed.key} cannot be used`,
-      `the private key of ${CERT}`,
+      `PEM private key of ${CERT}`,
       2,
     ],
     ['trusts what is none', { TOLLGATE_ADMIN_CA: none }, 'ca.pem cannot be used', 'authorities', 2],
-    ['trusts no file', { TOLLGATE_ADMIN_CA: '/nowhere.pem' }, noFile, 'that this user may read', 2],
+    [
+      'trusts no file',
+      { TOLLGATE_ADMIN_CA: '/nowhere.pem' },
+      noFile,
+      'its name and permissions',
+      2,
+    ],
   ])('says what helps where it %s', async (_, env, ...[fault, remedy, expected]) => {
     const { code, stdout, stderr } = await asked(env)
     expect(stderr).toContain(fault)

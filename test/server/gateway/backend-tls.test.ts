@@ -90,6 +90,6 @@ it('files for upstream.tls that are of no use are refused with key, file and rem
     /^upstream\.tls\.cert: \S+garbage\.pem cannot be used \(\w+\); give the PEM certificate /,
   )
   expect(fault(ca, { cert: client.cert, key: other.key })).toMatch(
-    /^upstream\.tls\.key: \S+server\.key cannot be used \(ERR_OSSL_X509_KEY_VALUES_MISMATCH\); give the PEM private key of tls\.cert, not encrypted$/,
+    /^upstream\.tls\.key: \S+server\.key cannot be used \(ERR_OSSL_X509_KEY_VALUES_MISMATCH\); give the PEM private key of upstream\.tls\.cert, not encrypted$/,
   )
 })

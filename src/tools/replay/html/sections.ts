@@ -1,8 +1,14 @@
 /** Renders the sections of a report: the overall outcome, clients and plans, limits that would fit, what was read. */
-import { count, duration, plural } from '../../../insight/format.js'
+import { count, duration } from '../../../insight/format.js'
 import type { ReplayReport, Suggestions } from '../report.ts'
-import { clientColumns, limitsTable, outcomeTable, percentOf, plansTable } from '../tables.ts'
-import { moreOf } from '../totals.ts'
+import {
+  clientColumns,
+  limitsTable,
+  outcomeTable,
+  percentOf,
+  plansTable,
+  verdict,
+} from '../tables.ts'
 import { markup, moment, named, table, type Content, type Markup } from './markup.ts'
 
 /** Values on the page that the report does not have. */
@@ -32,7 +38,7 @@ export function body(report: ReplayReport, titles: Titles): Markup {
 <span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
 <main id="report" tabindex="-1">
 <h1>Replay of ${named(config)}${versus}</h1>
-${verdict(report)}
+<p class="says">${verdict(report)}</p>
 ${table('Outcome', outcomeTable(report))}
 ${section(
   'Over time',
@@ -44,21 +50,6 @@ ${report.suggestions && section('Limits that would fit', limits(report.suggestio
 ${section('Clients', clients(report))}
 ${section('Read', readList(report, remarks))}
 </main>`
-}
-
-/** Says in one sentence how many clients are refused more. */
-function verdict({ clients, requests, before }: ReplayReport): Markup {
-  const hit = clients.filter((client) => moreOf(client) > 0)
-  const more = hit.reduce((sum, client) => sum + moreOf(client), 0)
-  const less = clients.filter((client) => moreOf(client) < 0).length
-  const what = before ? 'refused more' : 'refused'
-  const all = plural(clients.length, 'client')
-  const said =
-    hit.length === 0
-      ? `None of ${all} is ${what}.`
-      : `${count(hit.length)} of ${all} ${hit.length === 1 ? 'is' : 'are'} ${what}: ${plural(more, 'request')} (${percentOf(more / requests)}).`
-  const also = less > 0 ? ` ${plural(less, 'client')} refused less.` : ''
-  return markup`<p class="says">${said}${also}</p>`
 }
 
 const MOST_CLIENTS = 1_000
