@@ -1,5 +1,5 @@
 /** Counts the requests of each client, as the report has them. */
-import { windows } from '../../config/time.ts'
+import { perWindow, windows } from '../../config/time.ts'
 import type { Decided } from './policy.ts'
 import type { Outcome, ReplayedClient } from './report.ts'
 
@@ -7,16 +7,11 @@ type Mutable<T> = {
   -readonly [Name in keyof T]: T[Name] extends object ? Mutable<T[Name]> : T[Name]
 }
 
-/** The latest window of a client, and its requests. */
-interface LatestWindow {
-  index: number
-  requests: number
-}
-
 export class ClientCounts {
   /** Clients in the order of their numbers. */
   readonly all: Mutable<ReplayedClient>[] = []
-  readonly #latest: Readonly<Record<'minute' | 'day', LatestWindow>>[] = []
+  /** The latest windows of each client, and their requests. */
+  readonly #latest: ReturnType<typeof newWindows>[] = []
   readonly #numbers = new Map<string, number>()
   readonly #hasBefore: boolean
 
@@ -29,7 +24,7 @@ export class ClientCounts {
     const known = this.#numbers.get(client)
     if (known !== undefined) return known
     this.#numbers.set(client, this.all.length)
-    this.#latest.push({ minute: { index: -1, requests: 0 }, day: { index: -1, requests: 0 } })
+    this.#latest.push(newWindows())
     const number = this.all.push({
       client,
       plan,
@@ -70,8 +65,10 @@ function addTo(outcome: Mutable<Outcome>, decided: Decided): void {
   else if (outcome.other !== undefined) outcome.other++
 }
 
+const newWindows = () => perWindow(() => ({ index: -1, requests: 0 }))
+
 /** Counts a request in its window. One that comes late, when its window is over, is not counted. */
-function requestsIn(latest: LatestWindow, index: number): number {
+function requestsIn(latest: { index: number; requests: number }, index: number): number {
   if (index > latest.index) Object.assign(latest, { index, requests: 0 })
   if (index === latest.index) latest.requests++
   return latest.requests

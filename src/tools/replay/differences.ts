@@ -2,7 +2,7 @@
  * Finds where the log's answers differ from the replay's, and why. A cause is given only where the log shows it, for the client and
  * the windows that the answer depends on. What the log itself counts beyond a limit is never explained by what others held of it.
  */
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { DAY_MS, MINUTE_MS, perWindow, type FixedWindow } from '../../config/time.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { BansConfig, Limits } from '../../config/config.ts'
 import { Facts, NEWS_MS } from './facts.ts'
@@ -47,19 +47,19 @@ class WindowCounts {
   isShared = false
   /** Cause of the last request that only one of log and replay has charged. */
   cause: Cause | undefined
-  readonly #lengthMs: number
+  readonly #window: FixedWindow
   #index = -Infinity
   /** Requests that were charged and not refunded. */
   #charged = 0
   /** Part of #charged that was decided without the store. */
   #degraded = 0
-  constructor(lengthMs: number) {
-    this.#lengthMs = lengthMs
+  constructor(window: FixedWindow) {
+    this.#window = window
   }
 
   moveTo(atMs: number): void {
     if (this.isRunning(atMs)) return
-    this.#index = Math.floor(atMs / this.#lengthMs)
+    this.#index = Math.floor(atMs / this.#window.lengthMs)
     this.ahead = this.#charged = this.#degraded = 0
     this.cause = undefined
     this.isShared = false
@@ -67,7 +67,7 @@ class WindowCounts {
 
   /** Whether the current window is that of this time. */
   isRunning(atMs: number): boolean {
-    return Math.floor(atMs / this.#lengthMs) === this.#index
+    return Math.floor(atMs / this.#window.lengthMs) === this.#index
   }
 
   charge({ refundedAtMs, isDegraded }: LoggedRequest): void {
@@ -83,17 +83,13 @@ class WindowCounts {
   }
 
   /** Whether the log itself counts more than the limit in the window of this request. */
-  isBeyond(request: LoggedRequest): boolean {
-    return this.#charged > this.#limitOf(request) && this.isRunning(request.atMs)
+  isBeyond({ limits, atMs }: LoggedRequest): boolean {
+    return this.#charged > limits[this.#window.limit] && this.isRunning(atMs)
   }
 
   /** Whether the log counts more than the limit in decisions with the store alone. */
-  isBeyondStore(request: LoggedRequest): boolean {
-    return this.#charged - this.#degraded > this.#limitOf(request)
-  }
-
-  #limitOf({ limits }: LoggedRequest): number {
-    return this.#lengthMs === DAY_MS ? limits.perDay : limits.perMinute
+  isBeyondStore({ limits }: LoggedRequest): boolean {
+    return this.#charged - this.#degraded > limits[this.#window.limit]
   }
 }
 
@@ -276,8 +272,7 @@ export class Differences {
 }
 
 const newHistory = (process: string) => ({
-  minute: new WindowCounts(MINUTE_MS),
-  day: new WindowCounts(DAY_MS),
+  ...perWindow((window) => new WindowCounts(window)),
   /** The process that decided last. */
   process,
   /** Unix time in ms of the last decision without the store, of the last one by another revision, and of the last whose line came late. */

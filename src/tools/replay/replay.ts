@@ -4,7 +4,7 @@ import { LogFileFault } from '../log-files/input.ts'
 import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { perWindow, type FixedWindow } from '../../config/time.ts'
 import { ClientCounts } from './client-counts.ts'
 import { Demand } from './demand.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
@@ -130,8 +130,7 @@ class Replaying {
     const reportedMs = isOwn && !this.#differences.isUnusedBefore ? Infinity : 0
     const isReported = atMs <= (this.#seeded.get(caller.clientId) ?? reportedMs)
     if (decided === 'admitted' && Number.isNaN(refundedAtMs) && !isReported) {
-      const runs = (lengthMs: number): number => Number(isSameWindow(lengthMs, atMs, this.#lastMs))
-      const used = { minute: runs(MINUTE_MS), day: runs(DAY_MS) }
+      const used = perWindow((window) => Number(isSameWindow(window, atMs, this.#lastMs)))
       if (!isGone) this.#policy.seed(caller, this.#lastMs, used)
       if (before !== undefined) this.#before?.seed(before, this.#lastMs, used)
     }
@@ -253,16 +252,16 @@ function usedBefore(
   limits: Limits,
   firstMs: number,
 ) {
+  const left = { minute: minuteLeft, day: dayLeft }
   const own = Number(outcome === 'admitted')
-  const used = (lengthMs: number, limit: number, left: number): number =>
-    isSameWindow(lengthMs, atMs, firstMs) ? Math.max(0, limit - left - own) : 0
-  return {
-    minute: used(MINUTE_MS, limits.perMinute, minuteLeft),
-    day: used(DAY_MS, limits.perDay, dayLeft),
-  }
+  return perWindow((window) =>
+    isSameWindow(window, atMs, firstMs)
+      ? Math.max(0, limits[window.limit] - left[window.name] - own)
+      : 0,
+  )
 }
 
-const isSameWindow = (lengthMs: number, oneMs: number, otherMs: number): boolean =>
+const isSameWindow = ({ lengthMs }: FixedWindow, oneMs: number, otherMs: number): boolean =>
   Math.floor(oneMs / lengthMs) === Math.floor(otherMs / lengthMs)
 
 const shortOf = (revision: string): string => revision.slice(0, 6)

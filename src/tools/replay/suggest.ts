@@ -1,6 +1,6 @@
 /** Finds the plan that each client needs, and limits for each plan. Limits are not calculated but tried on the requests of each client and minute. */
 import type { Config, Limits } from '../../config/config.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, perWindow } from '../../config/time.ts'
 import type { Demand } from './demand.ts'
 import type { ReplayedClient, SuggestedPlan, Suggestions } from './report.ts'
 
@@ -126,10 +126,7 @@ function planSuggestion(basis: SearchBasis, plan: string): SuggestedPlan {
     clients: own.length,
     requests: own.reduce((sum, client) => sum + client.requests, 0),
     limits,
-    peaks: {
-      minute: percentiles(own.map(({ peak }) => peak.minute)),
-      day: percentiles(own.map(({ peak }) => peak.day)),
-    },
+    peaks: perWindow(({ name }) => percentiles(own.map(({ peak }) => peak[name]))),
     atShare: limits && limitsAtShare(basis, plan, limits),
   }
 }

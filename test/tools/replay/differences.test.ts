@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { Differences, type LoggedRequest } from '../../../src/tools/replay/differences.ts'
 import type { Decided } from '../../../src/tools/replay/policy.ts'
 
-const FROM = Date.parse('2026-11-02T10:00:00Z')
+/** A moment after a minute has begun, as what was used before counts in it. */
+const FROM = Date.parse('2026-11-02T10:00:00.001Z')
 const REVISION = 'abcdef'
 const BAN_MS = 60_000
 
