@@ -212,7 +212,7 @@ async function families(): Promise<Map<string, Set<string>>> {
   const names = { plans: ['pro'], routes: [route] }
   const metrics = createMetrics({ version: '1', registry: gatewayRegistry(), ...names })
   metrics.keySetFetched(true)
-  metrics.watchBackends(balancerOf(['http://a']))
+  metrics.watchBackends(() => balancerOf(['http://a']))
   metrics.requestStarted()
   metrics.requestDone(...finished({ route, deprecated: true }))
   metrics.requests.shadowRefused('pro', 'minute')

@@ -45,11 +45,6 @@ export class Balancer {
     this.#observer = observer
   }
 
-  /** Whether no request and no tunnel waits or holds a permit. */
-  get isIdle(): boolean {
-    return this.#permits.size === 0 && this.#line.length === 0
-  }
-
   get waiting(): number {
     return this.#line.length
   }

@@ -64,6 +64,7 @@ export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
   readonly #options: EngineOptions
   readonly #observer: SurplusObserver
   readonly #pools = new Map<Backend, ConnectionPool>()
+  #isClosed = false
   readonly #clock = new CoarseClock((nowMs) =>
     Array.from(this.#pools.values(), (pool) => pool.tick(nowMs)).includes(true),
   )
@@ -80,16 +81,17 @@ export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
       const rests = new Rests(this.#options, () => this.#observer.surplus(backend))
       pool = new ConnectionPool(backend, this.#options, rests, this.#clock)
       this.#pools.set(backend, pool)
+      if (this.#isClosed) pool.close()
     }
     const attempt = this.attempt(job, sink, pool)
     pool.take(attempt)
     return attempt
   }
 
-  /** Closes all connections; called when no request is under way. */
+  /** Keeps no idle connection any more; requests that are under way, or still to be sent, have theirs. */
   close(): void {
-    for (const pool of this.#pools.values()) pool.closeAll()
-    this.#clock.stop()
+    this.#isClosed = true
+    for (const pool of this.#pools.values()) pool.close()
   }
 
   protected abstract attempt(job: ForwardJob, sink: Sink, pool: ConnectionPool): Attempt<Sink>

@@ -35,6 +35,7 @@ export class ConnectionPool {
   /** Connections that became free in the previous turn. */
   #resting: Connection[] = []
   #turnDue = false
+  #isClosed = false
   /** The time on the clock until which no request counts on being repeated. */
   #noRepeatUntilMs = 0
 
@@ -70,7 +71,7 @@ export class ConnectionPool {
     const restMs = life.end(nowMs)
     const announcedMs = keepAliveSeconds * 1_000 - KEEP_ALIVE_MARGIN_MS
     const keptMs = Math.min(announcedMs, this.#options.timeouts.idleMs, life.retiresMs - nowMs)
-    if (keptMs <= 0 || restMs === Infinity) return connection.close()
+    if (keptMs <= 0 || restMs === Infinity || this.#isClosed) return connection.close()
     connection.deadlineMs = this.clock.nowMs + keptMs
     if (restMs === 0) this.#restTurn(connection)
     else setTimeout(() => this.#onRested(connection), restMs)
@@ -114,8 +115,11 @@ export class ConnectionPool {
     return this.#open.length > 0 || this.#waiting.length > 0
   }
 
-  closeAll(): void {
-    for (const connection of this.#open.slice()) connection.close()
+  /** Closes idle connections, and each other one at the end of its answer. */
+  close(): void {
+    this.#isClosed = true
+    for (const connection of this.#open.slice())
+      if (connection.user === undefined) connection.close()
   }
 
   #connect(waiting: Attempt): void {

@@ -65,6 +65,8 @@ export interface TunnelClient {
 
 export class Tunnel {
   readonly #client: TunnelClient
+  /** Longest silence. */
+  readonly #idleMs: number
   readonly #toBackend: Direction
   readonly #toClient: Direction
   readonly #closed = Promise.withResolvers<undefined>()
@@ -79,9 +81,10 @@ export class Tunnel {
   /** The performance.now() at which both sides are destroyed. */
   #cutAtMs = Infinity
 
-  constructor(client: TunnelClient, backend: Duplex) {
+  constructor(client: TunnelClient, backend: Duplex, idleMs: number) {
     const { socket } = client
     this.#client = client
+    this.#idleMs = idleMs
     this.#toBackend = new Direction(socket, backend)
     this.#toClient = new Direction(backend, socket)
     backend.on('error', () => backend.destroy())
@@ -90,12 +93,12 @@ export class Tunnel {
   }
 
   /** Checks idle time, deadline and the caller's right. Must be called about twice a second: a tunnel has no timer. */
-  review(nowMs: number, idleMs: number, judge: (caller: Caller) => OwnEnd | undefined): void {
+  review(nowMs: number, judge: (caller: Caller) => OwnEnd | undefined): void {
     if (this.#isActive) this.#activeMs = nowMs
     this.#isActive = false
     if (nowMs >= this.#cutAtMs) this.cut()
     if (this.#end !== undefined) return
-    const end = nowMs - this.#activeMs >= idleMs ? 'idle' : judge(this.#client.caller)
+    const end = nowMs - this.#activeMs >= this.#idleMs ? 'idle' : judge(this.#client.caller)
     if (end !== undefined) this.close(end)
   }
 
@@ -153,5 +156,33 @@ export class Tunnel {
     if (this.#end !== undefined) return
     this.#end = end
     this.#client.ended(end)
+  }
+}
+
+/** All open tunnels of a process, whatever configuration they began under. */
+export class Tunnels {
+  readonly #open = new Set<Tunnel>()
+  #isDraining = false
+
+  add(tunnel: Tunnel): void {
+    this.#open.add(tunnel)
+    void tunnel.closed.then(() => this.#open.delete(tunnel))
+    if (this.#isDraining) tunnel.close('drain')
+  }
+
+  /** Ends tunnels that were idle for too long or whose caller has lost the right to them. Must be called about twice a second. */
+  review(judge: (caller: Caller) => OwnEnd | undefined): void {
+    const nowMs = performance.now()
+    for (const tunnel of this.#open) tunnel.review(nowMs, judge)
+  }
+
+  /** Sends a close frame on every tunnel, including those opened later. */
+  drain(): void {
+    this.#isDraining = true
+    for (const tunnel of this.#open) tunnel.close('drain')
+  }
+
+  cut(): void {
+    for (const tunnel of this.#open) tunnel.cut()
   }
 }

@@ -1,8 +1,8 @@
 /** Carries WebSocket upgrades: http-proxy-3 makes the handshake with the backend, then a tunnel joins the two sockets. */
 import { hash } from 'node:crypto'
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import type { Caller } from '../rules/credentials.ts'
-import { handshakeFault, type OwnEnd, type WebSocketOffer } from '../rules/websocket.ts'
+import type { Socket } from 'node:net'
+import { handshakeFault, type WebSocketOffer } from '../rules/websocket.ts'
 import {
   Engine,
   type AttemptSink,
@@ -12,7 +12,7 @@ import {
 } from './engine.ts'
 import { ProxiedAttempt } from './http-proxy-3.ts'
 import type { ConnectionPool } from './pool.ts'
-import { Tunnel, type TunnelClient } from './tunnel.ts'
+import { Tunnel, type TunnelClient, type Tunnels } from './tunnel.ts'
 
 /** Receives the result of one handshake: head() with the backend's 101, which it passes on to the client, then end() once the tunnel has closed. */
 export interface UpgradeSink extends AttemptSink, TunnelClient {
@@ -21,37 +21,25 @@ export interface UpgradeSink extends AttemptSink, TunnelClient {
 }
 
 export class UpgradeEngine extends Engine<UpgradeSink> {
+  readonly #tunnels: Tunnels
   readonly #tunnelIdleMs: number
-  readonly #tunnels = new Set<Tunnel>()
-  #isDraining = false
 
   /** tunnelIdleMs: longest silence of a tunnel. */
-  constructor(options: EngineOptions, observer: SurplusObserver, tunnelIdleMs: number) {
+  constructor(
+    options: EngineOptions,
+    observer: SurplusObserver,
+    tunnels: Tunnels,
+    tunnelIdleMs: number,
+  ) {
     super(options, observer)
+    this.#tunnels = tunnels
     this.#tunnelIdleMs = tunnelIdleMs
   }
 
-  opened(tunnel: Tunnel): void {
+  join(sink: UpgradeSink, switched: Socket): Tunnel {
+    const tunnel = new Tunnel(sink, switched, this.#tunnelIdleMs)
     this.#tunnels.add(tunnel)
-    void tunnel.closed.then(() => this.#tunnels.delete(tunnel))
-    if (this.#isDraining) tunnel.close('drain')
-  }
-
-  /** Ends tunnels that were idle for too long or whose caller has lost the right to them. Must be called about twice a second. */
-  review(judge: (caller: Caller) => OwnEnd | undefined): void {
-    const nowMs = performance.now()
-    for (const tunnel of this.#tunnels) tunnel.review(nowMs, this.#tunnelIdleMs, judge)
-  }
-
-  /** Sends a close frame on every tunnel, including those opened later. */
-  drain(): void {
-    this.#isDraining = true
-    for (const tunnel of this.#tunnels) tunnel.close('drain')
-  }
-
-  override close(): void {
-    for (const tunnel of this.#tunnels) tunnel.cut()
-    super.close()
+    return tunnel
   }
 
   protected attempt(job: ForwardJob, sink: UpgradeSink, pool: ConnectionPool): Handshake {
@@ -91,8 +79,6 @@ class Handshake extends ProxiedAttempt<UpgradeSink> {
     this.connection = undefined
     const switched = connection.detach()
     if (head.length > 0) switched.unshift(head)
-    const tunnel = new Tunnel(this.sink, switched)
-    this.#engine.opened(tunnel)
-    void tunnel.closed.then(() => this.onAnswerEnd())
+    void this.#engine.join(this.sink, switched).closed.then(() => this.onAnswerEnd())
   }
 }

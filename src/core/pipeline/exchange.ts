@@ -53,8 +53,6 @@ export interface Arrival {
 /** The part of its configuration that a request needs after the decision. It is kept small, since a WebSocket keeps it for days. */
 export interface Terms {
   readonly server: Config['server']
-  /** Upstream that the request may use until it is over. */
-  readonly upstream: object
   /** Value of Strict-Transport-Security over TLS; undefined: none. */
   readonly hsts: string | undefined
   /** Short name of the configuration. */

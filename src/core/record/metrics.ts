@@ -118,9 +118,9 @@ function connectionMetrics(registry: MetricRegistry) {
 }
 
 function backendMetrics(registry: MetricRegistry) {
-  /** undefined: there is no balancer yet. */
-  let view: BackendsView | undefined
-  const backends = () => view?.backends ?? []
+  /** Returns undefined as long as there is no balancer. */
+  let view: () => BackendsView | undefined = () => undefined
+  const backends = () => view()?.backends ?? []
   registry.gauge(
     'min',
     'tollgate_backend_up',
@@ -145,11 +145,11 @@ function backendMetrics(registry: MetricRegistry) {
     'sum',
     'tollgate_backend_waiting',
     'Requests that wait for a connection to a backend.',
-    () => view?.waiting ?? 0,
+    () => view()?.waiting ?? 0,
   )
   return {
     backends,
-    watchBackends: (of: BackendsView) => void (view = of),
+    watchBackends: (of: () => BackendsView) => void (view = of),
     backendFailed: registry.countBy(
       'tollgate_backend_failures_total',
       'Requests that failed at the backend.',

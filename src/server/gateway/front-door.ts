@@ -7,6 +7,7 @@ import {
   roomForConnections,
 } from '../../core/http/connection-room.ts'
 import { Connections } from '../../core/http/connections.ts'
+import type { Tunnels } from '../../core/forwarding/tunnel.ts'
 import type { Log } from '../../core/record/log.ts'
 import { PublicServer } from '../../core/http/public-server.ts'
 import type { ServerEvents } from '../../core/http/server-parts.ts'
@@ -20,37 +21,31 @@ import { refuse } from '../../core/rules/refusals.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
-import type { Upstreams } from './upstream.ts'
 
-/** A tunnel whose caller is no longer admitted ends within a second, as does an upstream that nothing uses any more. */
+/** A tunnel whose caller is no longer admitted ends within a second. */
 const REVIEW_EVERY_MS = 500
 
 export class FrontDoor {
   /** Parts that a request uses whatever its policy. */
   readonly #parts: PipelineParts
   readonly #server: PublicServer
-  readonly #upstreams: Upstreams
+  readonly #tunnels: Tunnels
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
   /** Written by use() alone; each request reads it once and keeps it. */
   #policy: RequestPolicy
 
   /** policy: the first one. Throws an Error that names key, file and remedy when TLS cannot be served. */
-  constructor(config: Config, policy: RequestPolicy, lasting: LastingParts, upstreams: Upstreams) {
+  constructor(config: Config, policy: RequestPolicy, lasting: LastingParts) {
     const { log, metrics } = lasting
     const connections = new Connections(roomFor(config, log), metrics.connectionDisplaced)
     metrics.watchConnections(() => connections.size)
     lasting.load.arrivals = connections.arrivals
     this.#parts = { ...lasting, connections, isDraining: false }
     this.#policy = policy
-    this.#upstreams = upstreams
+    this.#tunnels = lasting.tunnels
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
-    const isNeeded = (upstream: object) =>
-      connections.inFlight.some(({ terms }) => terms.upstream === upstream)
-    this.#reviews = setInterval(() => {
-      upstreams.review(judge)
-      upstreams.closeUnused(isNeeded)
-    }, REVIEW_EVERY_MS).unref()
+    this.#reviews = setInterval(() => this.#tunnels.review(judge), REVIEW_EVERY_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
     this.#server = new PublicServer(config, {
       connections,
@@ -111,7 +106,7 @@ export class FrontDoor {
    */
   async drain({ timeoutMs, idleMs }: { timeoutMs: number; idleMs: number }): Promise<number> {
     this.#parts.isDraining = true
-    this.#upstreams.drain()
+    this.#tunnels.drain()
     // The last answer of each connection says so. What came behind it is answered as well.
     for (const { connection, response } of this.#parts.connections.inFlight)
       if (!response.headersSent && connection.protocol?.hasMore !== true)

@@ -22,6 +22,7 @@ import { Lessee } from '../../core/quota/lessee.ts'
 import { createSteadyClock } from '../../core/rules/steady-clock.ts'
 import { Shadow } from '../../core/record/shadow.ts'
 import { Tally } from '../../core/record/tally.ts'
+import { Tunnels } from '../../core/forwarding/tunnel.ts'
 import type { OwnState, State } from '../../state/contract.ts'
 
 export type LastingParts = ReturnType<typeof createLastingParts>
@@ -58,6 +59,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     tracing,
     addresses,
     turns: new TurnsOfClients(),
+    tunnels: new Tunnels(),
     usedKeys: new Map<string, true>(),
     /** Secret of the day from which the keys of TLS tickets are made. */
     ticketSecret,

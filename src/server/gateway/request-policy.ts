@@ -4,7 +4,7 @@ import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import { createKeyRing } from '../../core/credentials/key-ring.ts'
 import { createTokenCallers } from '../../core/credentials/token-callers.ts'
 import type { Config } from '../../config/config.ts'
-import type { Policy, Terms } from '../../core/pipeline/exchange.ts'
+import type { Policy } from '../../core/pipeline/exchange.ts'
 import { createCors } from '../../core/rules/cors.ts'
 import { createClientAddress } from '../../core/rules/client-address.ts'
 import { anonymousHeaders } from '../../core/rules/quota-headers.ts'
@@ -22,7 +22,6 @@ export type DecidingParts = Pick<
   Policy,
   'lessee' | 'tally' | 'timestamps' | 'epochMs' | 'bans' | 'turns' | 'load' | 'keyRing' | 'verifier'
 > &
-  Pick<Terms, 'upstream'> &
   Pick<LastingParts, 'addresses'> &
   Partial<Pick<LastingParts, 'shadow'>>
 
@@ -35,7 +34,7 @@ export function createRequestPolicy(
   const { clients, server } = config
   const keyRing = createKeyRing(clients, parts.usedKeys, server.structuredQuotaHeaders)
   return Object.freeze({
-    ...createPolicy(config, { ...parts, keyRing, upstream, verifier }),
+    ...createPolicy(config, { ...parts, keyRing, verifier }),
     carrier: upstream,
     /** Returns why a caller who was admitted earlier would be refused now. */
     unwelcome(caller: Caller): OwnEnd | undefined {
@@ -68,7 +67,6 @@ export function createPolicy(config: Config, parts: DecidingParts): Policy {
     anonymous,
     terms: {
       server,
-      upstream: parts.upstream,
       hsts: hstsMs === undefined ? undefined : `max-age=${Math.floor(hstsMs / 1000)}`,
       revision: config.revision.slice(0, 6),
     },

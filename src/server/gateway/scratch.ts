@@ -33,7 +33,6 @@ const NOTHING = {
   keyRing: { find: () => undefined },
   verifier: undefined,
   load: { shed: 'nothing' },
-  upstream: {},
 } as const
 const SEED = 'seed'
 

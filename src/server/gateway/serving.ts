@@ -1,6 +1,7 @@
 /** Serves requests, alone or as one of several workers. */
 import { pid } from 'node:process'
 import type { WorkerState } from '../../admin/operation.ts'
+import type { Balancer } from '../../core/backends/balancer.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
@@ -18,7 +19,7 @@ import { FrontDoor } from './front-door.ts'
 import { createLastingParts, type LastingParts, type LastingPartsOptions } from './lasting-parts.ts'
 import type { Prepared } from './reloader.ts'
 import { createRequestPolicy, type RequestPolicy } from './request-policy.ts'
-import { upstreamFor, Upstreams, type Upstream } from './upstream.ts'
+import { upstreamFor, type Upstream } from './upstream.ts'
 import type { WorkerCalls, WorkerFacts, WorkerLink } from './worker-link.ts'
 
 export class Serving implements WorkerLink {
@@ -43,7 +44,6 @@ export class Serving implements WorkerLink {
   }
   readonly #stores: LastingPartsOptions['stores']
   readonly parts: LastingParts
-  readonly upstreams: Upstreams
   readonly #door: FrontDoor
   /** Returns what happened since the last call; at: Unix time of the second that it is reported as. */
   readonly takeSecond: (at: number) => Second
@@ -56,18 +56,23 @@ export class Serving implements WorkerLink {
     this.#stores = stores
     this.parts = createLastingParts(options)
     this.#revision = new Revision(config, this.parts)
-    this.upstreams = new Upstreams(this.#revision.upstream)
+    this.#revision.upstream.checks.start()
     const { tally, recent, bans } = this.parts
-    metrics.watchBackends(this.upstreams)
+    metrics.watchBackends(() => this.balancer)
     metrics.watchBans(() => bans.runningCount)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     this.takeSecond = createSecondSampler(metrics, tally, recent)
-    this.#door = new FrontDoor(config, this.#revision.policy, this.parts, this.upstreams)
+    this.#door = new FrontDoor(config, this.#revision.policy, this.parts)
   }
 
   get now(): ProcessNow {
     return processNow(this.parts.metrics)
+  }
+
+  /** That of the configuration in force. */
+  get balancer(): Balancer {
+    return this.#revision.upstream.balancer
   }
 
   get facts(): WorkerFacts {
@@ -77,7 +82,7 @@ export class Serving implements WorkerLink {
       keySetFault: this.#revision.verifier?.fault,
       logFault: this.parts.log.fault(),
       shed: this.parts.load.shed,
-      backends: this.upstreams.backends.map(healthOf),
+      backends: this.balancer.backends.map(healthOf),
     }
   }
 
@@ -137,21 +142,25 @@ export class Serving implements WorkerLink {
     this.#revision.verifier?.close()
     this.#door.close()
     this.parts.load.close()
-    this.upstreams.close()
+    this.parts.tunnels.cut()
+    this.#revision.upstream.close()
     await this.parts.bans.close().catch(() => {})
     await this.parts.tracing.close()
     await this.#stores.close()
   }
 
   probeBackends(): Promise<readonly BackendHealth[]> {
-    return this.upstreams.current.checks.probe()
+    return this.#revision.upstream.checks.probe()
   }
 
   #take(next: Revision, letIn: () => void): void {
     const before = this.#revision
     this.#revision = next
     this.parts.use(next.config)
-    this.upstreams.use(next.upstream)
+    if (next.upstream !== before.upstream) {
+      next.upstream.checks.start()
+      before.upstream.close()
+    }
     this.#door.use(next.policy, next.config)
     letIn()
     if (before.verifier !== next.verifier) before.verifier?.retire()
@@ -178,7 +187,7 @@ class Revision {
   /** Throws an Error that names key and file when a file for TLS, or jwt.jwksFile, cannot be used; then nothing of it is left. */
   constructor(config: Config, parts: LastingParts, before?: Revision) {
     this.config = config
-    this.upstream = upstreamFor(config, parts.log, before?.upstream)
+    this.upstream = upstreamFor(config, parts, before?.upstream)
     try {
       const { upstream } = this
       this.verifier = verifierFor(config, parts, before?.verifier)

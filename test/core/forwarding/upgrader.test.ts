@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { forward, type Carrier } from '../../../src/core/pipeline/forward.ts'
+import { Tunnels } from '../../../src/core/forwarding/tunnel.ts'
 import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
@@ -87,7 +88,9 @@ async function startFront(
   const engine = { send: () => expect.unreachable(), close: () => {} }
   const timeouts = { connectMs: 2_000, responseMs, idleMs: 10_000 }
   const limits = { connections: 8, connectionUses: 1_000_000, connectionAgeMs: 600_000 }
-  const upgrades = new UpgradeEngine({ timeouts, ...limits }, balancer, tunnelIdleMs)
+  const tunnels = new Tunnels()
+  const options = { timeouts, ...limits }
+  const upgrades = new UpgradeEngine(options, balancer, tunnels, tunnelIdleMs)
   const settings = { upstream: { host: 'preserve', timeouts } } as Carrier['settings']
   const carrier = { balancer, retries: retriesOf(balancer), engine, upgrades, settings }
   const passages: Passage[] = []
@@ -109,16 +112,17 @@ async function startFront(
   // Not for tunnels.
   server.timeout = 300
   const front = { judge: (): OwnEnd | undefined => undefined }
-  const reviews = setInterval(() => upgrades.review(() => front.judge()), 20)
+  const reviews = setInterval(() => tunnels.review(() => front.judge()), 20)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
   gatewayEnds(() => {
     clearInterval(reviews)
+    tunnels.cut()
     upgrades.close()
     for (const { socket } of passages) socket.destroy()
     server.close()
   })
-  return Object.assign(front, { port, passages, upgrades })
+  return Object.assign(front, { port, passages, tunnels })
 }
 
 /** Until the first passage of the front is over. */
@@ -277,7 +281,7 @@ describe('an upgrade', () => {
 
   it('is cut by close', async () => {
     const { backend, front, client } = await openTunnel()
-    front.upgrades.close()
+    front.tunnels.cut()
     await client.waitFor(({ closed }) => closed)
     await closedBy(backend)
   })
@@ -394,7 +398,7 @@ describe('a tunnel that the gateway ends', () => {
     client.send(own)
     await until(() => atBackend() === own, 'the close of the client')
     expect(passage?.end).toBe('client')
-    front.upgrades.drain()
+    front.tunnels.drain()
     const answered = `${text('one')}\x88\x02\x03\xe8`
     backend.socket.write(Buffer.from(answered, 'latin1'))
     await until(() => atClient() === answered, 'the answer of the backend')
@@ -407,7 +411,7 @@ describe('a tunnel that the gateway ends', () => {
     const front = await startFront(backend.url)
     const client = await openClient(front.port, handshake)
     await until(() => backend.requests.length === 1, 'the handshake')
-    front.upgrades.drain()
+    front.tunnels.drain()
     await client.waitFor(({ raw }) => raw.includes('the gateway goes away'))
     expect(front.passages[0]?.end).toBe('drain')
   })

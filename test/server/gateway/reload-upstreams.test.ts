@@ -61,14 +61,11 @@ describe('backends under another configuration', () => {
   it('keep their connections and standing where nothing is said otherwise of them', async () => {
     const a = await startNamed('a')
     const door = await openServing([a.url])
-    const { balancer } = door.serving.upstreams.current
+    const { balancer } = door.serving
     expect(await ask(door)).toBe('a')
     await door.take({ ...onlyPro, unmatched: 'unmatched: forward' })
     expect(await ask(door)).toBe('a')
-    expect([a.seen.connections, door.serving.upstreams.current.balancer === balancer]).toEqual([
-      1,
-      true,
-    ])
+    expect([a.seen.connections, door.serving.balancer === balancer]).toEqual([1, true])
     // What is counted of a backend goes on under its name.
     await door.take(upstream(a.url, ', connections: 7'))
     expect([await ask(door), a.seen.connections]).toEqual(['a', 2])
@@ -107,9 +104,7 @@ describe('backends under another configuration', () => {
     })
     const door = await openServing([], settings([a.url, b.url], 128))
     const knownOf = (url: string) => {
-      const backend = door.serving.upstreams.current.balancer.backends.find(
-        ({ name }) => name === url,
-      )
+      const backend = door.serving.balancer.backends.find(({ name }) => name === url)
       const { fault, faultSinceMs, ejectedUntilMs = 0 } = backend?.standing ?? {}
       return { fault, faultSinceMs, ejectedUntilMs }
     }
@@ -153,9 +148,7 @@ describe('backends under another configuration', () => {
       expect(names.map(({ name }) => name)).toEqual(usable)
     }
     await door.take(upstream(silent.url))
-    expect(
-      door.serving.upstreams.current.balancer.backends.map(({ standing }) => standing.isClear),
-    ).toEqual([true])
+    expect(door.serving.balancer.backends.map(({ standing }) => standing.isClear)).toEqual([true])
     expect(await ask(door)).toBe('silent')
   })
 
