@@ -28,6 +28,7 @@ const noHandlers: CallHandlers<SharedCalls> = {
   take: refuse,
   beat: refuse,
   addStrikes: refuse,
+  resetStrikes: refuse,
   countAddress: refuse,
   loadBans: refuse,
   saveBan: refuse,

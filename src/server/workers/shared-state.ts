@@ -8,7 +8,6 @@ import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
 import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
 import type { State } from '../../state/contract.ts'
-import { isBanEarned } from '../../core/rules/ban-policy.ts'
 import { whenKnown } from '../../core/rules/when-known.ts'
 
 export type SharedState = ReturnType<typeof createSharedState>
@@ -26,8 +25,7 @@ interface SharedStateParts {
 export function createSharedState(parts: SharedStateParts) {
   const { config, addresses } = parts
   const { embedded, bans: banStore, clock } = parts.stores
-  let policy = config.bans
-  const strikes = createMemoryCounter(policy.withinMs)
+  const strikes = createMemoryCounter(config.bans.withinMs)
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded
@@ -35,9 +33,8 @@ export function createSharedState(parts: SharedStateParts) {
   const table = new BanTable({
     store: banStore,
     clock,
-    forgetAfterMs: policy.forgetAfterMs,
+    forgetAfterMs: config.bans.forgetAfterMs,
     onChange: (keyId, ban) => embedded && parts.onBan(keyId, ban),
-    onLift: (keyId) => strikes.reset(keyId),
   })
   return {
     /** Answers the calls of one worker. onNotice: passes a notice on to the others. */
@@ -51,11 +48,8 @@ export function createSharedState(parts: SharedStateParts) {
           return reply
         }),
       beat: (beat) => authority().beat(beat),
-      addStrikes: ({ keyId, points: added }) => {
-        const counted = strikes.add(keyId, added, Date.now())
-        if (isBanEarned(counted.total, policy)) strikes.reset(keyId)
-        return counted
-      },
+      addStrikes: ({ keyId, points }) => strikes.add(keyId, points, Date.now()),
+      resetStrikes: (keyId) => strikes.reset(keyId),
       countAddress: (count) => addresses.add(count),
       loadBans: () => table.all,
       saveBan: ({ keyId, ban }) => {
@@ -67,7 +61,6 @@ export function createSharedState(parts: SharedStateParts) {
     operatorBans: table,
     /** Applies the ban policy to strikes and bans after this call. */
     use({ bans: next }: Config): void {
-      policy = next
       strikes.useTime(next.withinMs)
       table.forgetAfterMs = next.forgetAfterMs
     },
