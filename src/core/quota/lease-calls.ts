@@ -5,6 +5,7 @@
  * decides them, and the next request asks again.
  */
 import type { Limits } from '../../config/config.ts'
+import { MINUTE_MS } from '../../config/time.ts'
 import { StoreUnavailable } from '../../state/contract.ts'
 import type {
   Authority,
@@ -150,7 +151,7 @@ export class LeaseCalls {
     if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
     measurePace(pace, nowMs)
     // A minute that has ended leaves the whole length of the next one.
-    const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : minute.lengthMs
+    const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : MINUTE_MS
     return leaseSize(pace, { limits, need, minuteLeftMs })
   }
 
@@ -173,17 +174,15 @@ export class LeaseCalls {
     const isForgotten = request.heard !== undefined && request.day.index === reply.day.index
     if (reply.notice === 'unknown' && isForgotten) onLoss()
     if (reply.status === 'lost') return undefined
-    lease.trust()
     this.#callMs += CALL_WEIGHT * (receivedMs - sentMs - this.#callMs)
-    const tokens = lease.credit(request, reply, this.#callMs)
+    const tokens = lease.settle(request, reply, this.#callMs)
     // The earliest moment at which the minute of the reply can end.
-    const endsMs = sentMs + lease.minute.lengthMs * (reply.minute.index + 1) - reply.nowMs
+    const endsMs = sentMs + MINUTE_MS * (reply.minute.index + 1) - reply.nowMs
     const isLate = awaited instanceof Promise && receivedMs >= endsMs
-    const isShort = reply.status === 'short'
     const isReclaimed =
-      isShort && !isLate && lease.rememberRefusal(reply, request.limits, receivedMs)
-    if (isShort) lease.applyNotice('short')
-    else if (tokens > 0 || reply.notice === 'free') lease.applyNotice('free')
+      reply.status === 'short' &&
+      !isLate &&
+      lease.rememberRefusal(reply, request.limits, receivedMs)
     return { tokens: isLate ? 0 : tokens, isReclaimed, receivedMs }
   }
 

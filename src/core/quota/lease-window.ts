@@ -1,6 +1,6 @@
 /** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
-import type { FixedWindow, LimitKey, WindowName } from '../../config/time.ts'
+import type { FixedWindow } from '../../config/time.ts'
 import type { ChargedWindow, Statement, TakeReply, Totals, WindowView } from '../../state/quota.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
@@ -9,11 +9,9 @@ const SPEND_GUARD_MS = 5
 const ROUNDING_MS = 1
 
 export class LeaseWindow {
-  readonly name: WindowName
-  readonly lengthMs: number
-  readonly #limit: LimitKey
+  readonly kind: FixedWindow
   /**
-   * index: floor(store time / lengthMs); a new lease begins in window 0, which ended in 1970. resetMs: when, by its own clock,
+   * index: floor(store time / length); a new lease begins in window 0, which ended in 1970. resetMs: when, by its own clock,
    * the authority last set the use back to 0, as far as this process knows; 0: never.
    */
   charged: ChargedWindow = { index: 0, resetMs: 0 }
@@ -40,10 +38,8 @@ export class LeaseWindow {
    */
   #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
 
-  constructor({ name, lengthMs, limit }: FixedWindow) {
-    this.name = name
-    this.lengthMs = lengthMs
-    this.#limit = limit
+  constructor(kind: FixedWindow) {
+    this.kind = kind
   }
 
   get index(): number {
@@ -51,7 +47,7 @@ export class LeaseWindow {
   }
 
   limitOf(limits: Limits): number {
-    return limits[this.#limit]
+    return limits[this.kind.limit]
   }
 
   /** Tokens that this process may spend without asking. */
@@ -74,7 +70,7 @@ export class LeaseWindow {
     return {
       limit,
       remaining: this.remaining(limit, awaited),
-      resetAtSeconds: ((this.index + 1) * this.lengthMs) / 1000,
+      resetAtSeconds: ((this.index + 1) * this.kind.lengthMs) / 1000,
       resetAfterSeconds: this.secondsLeft(nowMs),
     }
   }
@@ -132,8 +128,8 @@ export class LeaseWindow {
     reply: TakeReply,
     at: { limit: number; fresh: number; sentMs: number; receivedMs: number },
   ): void {
-    const { index, held, taken, resetMs } = reply[this.name]
-    const leftMs = (index + 1) * this.lengthMs - reply.nowMs
+    const { index, held, taken, resetMs } = reply[this.kind.name]
+    const leftMs = (index + 1) * this.kind.lengthMs - reply.nowMs
     const known = this.charged
     if (index !== known.index) this.#open(index)
     else if (resetMs > known.resetMs) {
@@ -148,7 +144,7 @@ export class LeaseWindow {
     this.grantedLimit = at.limit
     this.spendUntilMs = at.sentMs + leftMs - SPEND_GUARD_MS
     // More than a whole window is left only where the authority's clock went back, as it keeps the later window.
-    const atMostMs = leftMs > this.lengthMs ? Infinity : this.lengthMs
+    const atMostMs = leftMs > this.kind.lengthMs ? Infinity : this.kind.lengthMs
     this.endsByMs = at.receivedMs + Math.min(leftMs + ROUNDING_MS, atMostMs)
     const refusedUntilMs = this.taken < at.limit ? -Infinity : this.spendUntilMs
     this.refusedUntilMs = Math.min(this.refusedUntilMs, refusedUntilMs)
@@ -181,9 +177,9 @@ export class LeaseWindow {
   /** Opens the present window without the authority, once the window before has certainly ended. */
   rollOver(nowMs: number, storeNowMs: number): void {
     if (nowMs < this.endsByMs) return
-    const index = Math.max(this.index + 1, Math.floor(storeNowMs / this.lengthMs))
+    const index = Math.max(this.index + 1, Math.floor(storeNowMs / this.kind.lengthMs))
     this.#open(index)
-    this.endsByMs = nowMs + (index + 1) * this.lengthMs - storeNowMs
+    this.endsByMs = nowMs + (index + 1) * this.kind.lengthMs - storeNowMs
     this.spendUntilMs = this.endsByMs
   }
 

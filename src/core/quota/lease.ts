@@ -6,8 +6,8 @@
  * | --------- | ----------------------------------------------------------- | ---------------------------------------------- |
  * | settled   | the authority knows the use, or will with the next call     | inFlight: asking; doubt: uncertain             |
  * | asking    | a call is under way; requests and notices wait for its end  | its end: settled; doubt: restating             |
- * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; trust: settled            |
- * | restating | both: the call under way states the use                     | trust: asking; its end: uncertain              |
+ * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; settle: settled           |
+ * | restating | both: the call under way states the use                     | settle: asking; its end: uncertain             |
  *
  * A lease in any state may be wanted: some process refuses requests, so that tokens refunded here are returned without a wait
  * for idleness. That begins with a notice or reply `short`, and ends with a notice `free` or `reset` or a reply with tokens.
@@ -64,7 +64,7 @@ export class Lease {
   inFlight: Promise<void> | undefined
   /** Notices that arrived during the call, each once, the latest last: the reply under way may be older. Written by lessee.ts. */
   deferred: readonly Notice[] = []
-  /** Some process refuses requests of the client for lack of tokens. Written here. */
+  /** Some process refuses requests of the client for lack of tokens. Written here and by lessee.ts. */
   isWanted = false
   readonly #calls: Pick<LeaseCalls, 'followedFrom' | 'uncertain'>
   /** The day's use that the authority knows. */
@@ -98,21 +98,12 @@ export class Lease {
     return this.#calls.uncertain.has(this)
   }
 
-  /** The authority knows all that was used. */
-  trust(): void {
-    this.#calls.uncertain.delete(this)
-  }
-
   /**
    * The authority may have lost what was stated to it. Or a call was not sent, or had no useful answer in time: the authority may
    * have carried it out, or may still do so.
    */
   doubt(): void {
     this.#calls.uncertain.add(this)
-  }
-
-  applyNotice(notice: Notice): void {
-    if (notice !== 'unknown') this.isWanted = notice === 'short'
   }
 
   /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */
@@ -173,7 +164,7 @@ export class Lease {
       kind: 'refused',
       view: degraded ? undefined : this.view(limits, nowMs),
       degraded,
-      window: window.name,
+      window: window.kind.name,
       limit: window.limitOf(limits),
       retryAfterSeconds: window.secondsLeft(nowMs),
     }
@@ -198,8 +189,9 @@ export class Lease {
     this.#answeredMs = at.receivedMs
   }
 
-  /** Notes what the authority knows now, and when to call it next; returns the number of tokens for waiting requests. */
-  credit({ need, minute, day }: TakeRequest, reply: TakeReply, callMs: number): number {
+  /** Notes that the authority knows all that was used, and when to call it next; returns the number of tokens for waiting requests. */
+  settle({ need, minute, day }: TakeRequest, reply: TakeReply, callMs: number): number {
+    this.#calls.uncertain.delete(this)
     const granted = reply.minute.held - statedOf(minute, reply.minute).held
     const tokens = Math.min(need, granted)
     if (granted > 0) {
@@ -211,6 +203,8 @@ export class Lease {
     // A client that was granted nothing ahead of need gains nothing by a call before the next token is needed.
     const inHand = Math.min(this.minute.inHand, this.day.inHand)
     this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
+    const isShort = reply.status === 'short'
+    if (isShort || tokens > 0 || reply.notice === 'free') this.isWanted = isShort
     return tokens
   }
 
@@ -223,7 +217,7 @@ export class Lease {
   rememberRefusal(reply: TakeReply, limits: Limits, nowMs: number): boolean {
     let unspent = 0
     for (const window of this.windows) {
-      const { taken, used } = reply[window.name]
+      const { taken, used } = reply[window.kind.name]
       const limit = window.limitOf(limits)
       if (taken < limit) continue
       unspent = Math.max(unspent, taken - used)

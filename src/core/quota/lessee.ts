@@ -93,7 +93,7 @@ export class Lessee {
       const isOwn = notice === 'unknown' && by === processId
       if (lease === undefined || isOwn) return
       if (totals !== undefined)
-        for (const window of lease.windows) window.note(totals[window.name], by === processId)
+        for (const window of lease.windows) window.note(totals[window.kind.name], by === processId)
       this.#handleNotice(lease, notice)
       if (notice === 'unknown' && lease.knowsDay(clock.nowMs())) this.#recoverLoss()
     }, follow)
@@ -144,7 +144,7 @@ export class Lessee {
   refund(id: string, admission: Admission): void {
     const lease = this.#leases.get(id)
     if (lease === undefined) return
-    for (const window of lease.windows) window.refund(admission[window.name])
+    for (const window of lease.windows) window.refund(admission[window.kind.name])
     if (this.#calls.isImmediate && !lease.isCalling) this.#calls.call(lease, RETURNING)
     else this.#watch(lease)
   }
@@ -190,7 +190,7 @@ export class Lessee {
       lease.deferred = [...lease.deferred.filter((other) => other !== notice), notice]
       return
     }
-    lease.applyNotice(notice)
+    if (notice !== 'unknown') lease.isWanted = notice === 'short'
     const isAsked = notice === 'unknown' || notice === 'reset'
     const isForgotten = isAsked && lease.knowsDay(this.#options.clock.nowMs())
     const isHolding = notice !== 'free' && lease.isHolding()
