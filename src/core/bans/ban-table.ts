@@ -103,9 +103,7 @@ export class BanTable {
   /** How many bans run that this process knows. */
   get runningCount(): number {
     const { nowMs } = this
-    let count = 0
-    for (const ban of this.#bans.values()) if (isBanned(ban, nowMs)) count++
-    return count
+    return [...this.#bans.values()].filter((ban) => isBanned(ban, nowMs)).length
   }
 
   /** Running bans that this process knows, in the order of their ends. */
