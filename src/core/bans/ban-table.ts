@@ -63,6 +63,8 @@ export class BanTable {
   readonly #rounds: NodeJS.Timeout
   /** Resolves when all rounds and writes so far have ended. Written by #run and save. */
   #work = Promise.resolve()
+  /** A round has been asked for that has not begun. Written by #run and #round. */
+  #isAsked = false
   /** Failures in a row. One is normal at a start: a store signals changes shortly before it can be read. Written by #failed and #round. */
   #failures = 0
   /** Written by close alone. */
@@ -186,13 +188,16 @@ export class BanTable {
     await this.#work
   }
 
-  /** Runs a round after those asked for before, and again a second after anything failed, until one succeeds. */
+  /** Runs a round, one at a time, and again a second after anything failed, until one succeeds. */
   #run(): void {
-    if (this.#isClosed) return
-    this.#work = this.#work.then(() => this.#round()).catch((cause: unknown) => this.#failed(cause))
+    if (this.#isClosed || this.#isAsked) return
+    this.#isAsked = true
+    const round = this.#work.then(() => this.#round())
+    this.#work = round.catch((cause: unknown) => this.#failed(cause))
   }
 
   async #round(): Promise<void> {
+    this.#isAsked = false
     const kept = await this.#read()
     this.#forgetOld()
     this.#loaded.resolve()
