@@ -77,7 +77,7 @@ export const drawnFrom: Record<PropertyName, { readonly numRuns: number; readonl
     faults: { numRuns: 34, seed: 14 },
     crashes: { numRuns: 10, seed: 89 },
     late: { numRuns: 20, seed: 3 },
-    'late workers': { numRuns: 16, seed: 8 },
+    'late workers': { numRuns: 10, seed: 15 },
     resets: { numRuns: 24 },
     'changed limits': { numRuns: 60, seed: 8 },
     'one process': { numRuns: 10, seed: 11 },
