@@ -94,7 +94,6 @@ const kinds = {
 interface Details {
   /** In place of that of the kind. */
   readonly message?: string
-  /** Header fields of the answer. */
   readonly fields?: Answer['fields']
   /** Further fields of its body. */
   readonly [name: string]: unknown

@@ -32,7 +32,6 @@ export type ClientConfig = WrittenClient &
   Pick<PlanConfig, 'concurrent'> & { readonly limits: Limits }
 export type KeyConfig = ClientConfig['keys'][number]
 
-/** A key and its client. */
 export interface OwnedKey {
   readonly client: ClientConfig
   readonly key: KeyConfig

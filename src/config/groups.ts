@@ -17,7 +17,6 @@ export const list = <Item extends z.ZodType>(
   fault = 'is not a list; write [A, B], or lines that start with "- "',
 ) => z.array(item, faultOr(fault))
 
-/** A list with at least one item. */
 export const filledList = <Item extends z.ZodType>(item: Item) =>
   list(item).min(1, { error: 'is empty; write at least one' })
 

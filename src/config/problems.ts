@@ -45,7 +45,6 @@ export interface ConfigProblem extends Place {
   readonly message: string
 }
 
-/** A problem of a file as a whole. */
 export const ofWholeFile = (message: string): ConfigProblem => ({
   line: 1,
   column: 1,

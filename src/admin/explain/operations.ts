@@ -5,7 +5,6 @@ import type { Decision } from '../../core/record/recent.ts'
 import { fault, json, type Answer } from '../answers.ts'
 import { checked, inquire, readJson, type ApiNeeds } from '../operation.ts'
 
-/** A hypothetical request. */
 export type HypotheticalRequest = Extract<ExplainQuery, { method: string }>
 
 /** An answer without asOf, which is added when it is sent. */
@@ -24,7 +23,6 @@ export interface ExplainNeeds {
 const FORM =
   'Send {"requestId":"ID"}, which stands alone, or {"method":"GET","target":"/v1/pets","keyId":"KEY_ID"}: in place of keyId a token or neither, and headers where they matter.'
 
-/** Most header fields of a request. */
 const MOST_HEADERS = 100
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}$/
 /** RFC 9110 5.5: visible characters, spaces and tabs; longer ones are refused by any gateway. */

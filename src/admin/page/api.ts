@@ -13,7 +13,6 @@ export interface How {
 
 /** Failure of an operation. */
 export class Fault extends Error {
-  /** Path of the request. */
   readonly path: string
   /** What the gateway has said; undefined: no answer has come. */
   readonly said: Said | undefined

@@ -122,7 +122,6 @@ export function pause(paused: boolean) {
   if (!paused) askViews()
 }
 
-/** Tries again at once. */
 export function reconnect() {
   askAgain()
   wake()

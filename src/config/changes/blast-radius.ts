@@ -54,7 +54,6 @@ export interface ChangedLimits {
   readonly to: Limits
 }
 
-/** A requested reload. */
 export interface ReloadWish {
   /** Reports what would change, and takes nothing. */
   readonly dryRun?: boolean

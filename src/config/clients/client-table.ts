@@ -17,7 +17,6 @@ export interface ClientTableParts {
 /** Comparing so many clients takes some tenths of a millisecond. */
 const COMPARED_AT_ONCE = 500
 
-/** The digest that is looked up. */
 const sought = Buffer.alloc(DIGEST_BYTES)
 
 export class ClientTable {
@@ -35,7 +34,6 @@ export class ClientTable {
     return this.parts.counts.clients
   }
 
-  /** Keys of all clients together. */
   get keyCount(): number {
     return this.parts.counts.keys
   }
@@ -95,7 +93,6 @@ export class ClientTable {
     return this.#owned(first)
   }
 
-  /** Number of clients per plan. */
   countByPlan(): ReadonlyMap<string, number> {
     const { clientPlan } = this.#columns
     const counts = this.parts.planNames.map(() => 0)

@@ -14,7 +14,6 @@ export interface Counts {
   readonly keySlots: number
 }
 
-/** Bytes of a SHA-256 digest. */
 export const DIGEST_BYTES = 32
 
 /**
@@ -47,7 +46,6 @@ const layout = {
 type Layout = typeof layout
 export const columnNames = Object.keys(layout) as (keyof Layout)[]
 
-/** Typed views of a buffer. */
 export type Columns = ReturnType<typeof columnsOf>
 
 export const columnsOf = (buffer: ArrayBuffer, counts: Counts) => {

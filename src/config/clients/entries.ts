@@ -56,7 +56,6 @@ const decoded = (bytes: Buffer): string | undefined => {
   }
 }
 
-/** Extensions of client files. */
 export const clientFileEndings = ['.jsonl', '.yaml', '.yml']
 
 export const isJsonLines = (path: string): boolean => extname(path) === '.jsonl'
@@ -158,7 +157,6 @@ export const readTree = (reading: Reading, reader: EntryReader): void => {
   for (const one of entriesAt(reading, path)) reader.entry(one)
 }
 
-/** The clients of the list at the path. */
 function* entriesAt(reading: Reading, list: Path): Generator<Entry> {
   const sound = { ...reading, faults: [] }
   for (const index of listAt(reading.tree, ...list).keys()) {

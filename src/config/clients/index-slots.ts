@@ -36,7 +36,6 @@ const startOf = ({ ids, width }: Entries, number: number): number =>
 const lengthOf = ({ ids, width }: Entries, number: number): number =>
   ids === undefined ? width : (ids.length[number] ?? 0)
 
-/** The text of an entry. */
 export const textOf = (of: Entries, number: number, encoding: 'latin1' | 'hex' = 'latin1') => {
   const start = startOf(of, number)
   return of.bytes.toString(encoding, start, start + lengthOf(of, number))
