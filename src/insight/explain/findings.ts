@@ -93,10 +93,10 @@ const authenticate: Finder = (
   // A client that comes with tokens is written nowhere.
   const location = known?.keyDigest === undefined ? null : { clientId: known.clientId }
   const ends = known === undefined || known.expiresAtMs === Infinity ? null : known.expiresAtMs
+  const numbers = { expiresAt: ends === null ? null : isoOf(ends) }
   if (refusal === undefined && known !== undefined) {
     const what = known.keyDigest === undefined ? 'token' : 'key'
     const until = ends === null ? 'without end' : `until ${dateOf(ends, atMs)}`
-    const numbers = { expiresAt: ends === null ? null : isoOf(ends) }
     return { rule: `${what} ${until}, plan ${known.plan}`, config: location, numbers }
   }
   if (refusal?.code === 'rate_limit_exceeded') {
@@ -119,14 +119,8 @@ const authenticate: Finder = (
   if (refusal?.code === 'overloaded')
     return { rule: causeOf(refusal), config: setting('server', 'overload', 'lag') }
   const change = refusal?.code === 'invalid_api_key' ? keyChange(config, known, refusal) : []
-  if (known !== undefined && ends !== null)
-    return {
-      rule: `key ended ${dateOf(ends, atMs)}`,
-      config: location,
-      numbers: { expiresAt: isoOf(ends) },
-      change,
-    }
-  return { rule: refusal?.cause ?? 'no such key', change }
+  if (ends === null) return { rule: refusal?.cause ?? 'no such key', change }
+  return { rule: `key ended ${dateOf(ends, atMs)}`, config: location, numbers, change }
 }
 
 function keyChange({ clients }: Config, known: Caller | undefined, { cause }: Refusal): string[] {

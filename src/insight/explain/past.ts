@@ -52,10 +52,7 @@ export function knownThen(past: PastRequest, ban: BanRecord | undefined, config:
 }
 
 /** The known ban, if it ran at that time. The request whose strike begins a ban is not refused by it. */
-function banThen(
-  { at, refusal }: PastRequest,
-  known: BanRecord | undefined,
-): BanRecord | undefined {
+function banThen({ at, refusal }: PastRequest, known: BanRecord | undefined) {
   if (refusal !== 'api_key_banned') return undefined
   const atMs = Date.parse(at)
   return known !== undefined && known.startedMs <= atMs && atMs < known.untilMs ? known : undefined

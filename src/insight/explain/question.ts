@@ -14,8 +14,6 @@ export interface Question {
   readonly keyId?: string | undefined
   /** Unix time in ms at which the request comes. */
   readonly atMs: number
-  /** Client address. Default: this machine. */
-  readonly address?: string | undefined
 }
 
 /** Everything is optional. Defaults: nobody is banned, nothing is shed, every backend is up. */
@@ -23,7 +21,7 @@ export interface Known {
   /** The request is over; it had its turn unless its record says otherwise. */
   readonly isOver?: boolean
   readonly shed?: Shed | undefined
-  /** Requests without a valid credential in this minute, from the same address. */
+  /** Requests without a valid credential in this minute, from the address of this machine. */
   readonly anonymousUsed?: number | undefined
   readonly backends?: readonly BackendHealth[]
   /** Returns what is known of the caller; called once the caller is authenticated. */

@@ -41,9 +41,8 @@ export async function walkThrough(
 ): Promise<Walked> {
   const request = requestOf(question)
   const framing = checkFraming(request, server.limits)
-  const address = question.address ?? '127.0.0.1'
   const proto = server.tls === undefined ? 'http' : 'https'
-  const origin = { address, isNamed: true, proto } as const
+  const origin = { address: '127.0.0.1', isNamed: true, proto } as const
   const arrival = {
     connection: new ClientConnection(NO_SOCKET, origin, undefined),
     request,

@@ -43,22 +43,10 @@ export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
   }
 }
 
-const questionOf = ({
-  method,
-  target,
-  keyId,
-  token,
-  headers = {},
-}: HypotheticalRequest): Question => ({
-  method,
-  target,
-  headers: [
-    ...Object.entries(headers).flat(),
-    ...(token === undefined ? [] : ['Authorization', `Bearer ${token}`]),
-  ],
-  keyId,
-  atMs: Date.now(),
-})
+function questionOf({ token, headers = {}, ...asked }: HypotheticalRequest): Question {
+  const credential = token === undefined ? [] : ['Authorization', `Bearer ${token}`]
+  return { ...asked, headers: [...Object.entries(headers).flat(), ...credential], atMs: Date.now() }
+}
 
 /** missing: receives what cannot be known. */
 function knownNow(gateway: Gateway, missing: string[]): Known {
@@ -89,11 +77,8 @@ function knownNow(gateway: Gateway, missing: string[]): Known {
 function unstated(counted: ClientCounters | undefined): readonly string[] {
   if (counted === undefined) return []
   const [minute, day] = [counted.minute, counted.day].map(({ taken, used }) => taken - used)
-  return minute === 0 && day === 0
-    ? []
-    : [
-        `use of which the store has not heard yet: at most ${minute} of the minute, ${day} of the day`,
-      ]
+  const most = `at most ${minute} of the minute, ${day} of the day`
+  return minute === 0 && day === 0 ? [] : [`use of which the store has not heard yet: ${most}`]
 }
 
 const worstShed = (sheds: readonly Shed[]): Shed =>

@@ -24,11 +24,8 @@ export interface ScratchOptions {
 }
 
 const NO_TIMERS: Timers = { every: () => () => undefined, after: () => Promise.resolve() }
-const NO_TALLY: Policy['tally'] = {
-  admitted: () => undefined,
-  refused: () => undefined,
-  refunded: () => undefined,
-}
+const nothing = (): void => undefined
+const NO_TALLY: Policy['tally'] = { admitted: nothing, refused: nothing, refunded: nothing }
 const NOTHING = {
   keyRing: { find: () => undefined },
   verifier: undefined,
@@ -51,7 +48,7 @@ export function createScratch({ config, now, countedAtMs = now }: ScratchOptions
   const addresses = createAddressCounter({ now })
   let turnsTaken = 0
   // No request waits for others of its client.
-  const turn = { take: (limit: number) => turnsTaken < limit, giveBack: () => {} }
+  const turn = { take: (limit: number) => turnsTaken < limit, giveBack: nothing }
   const turns = { of: () => turn }
   const charges = { lessee, tally: NO_TALLY, timestamps: { next: now } }
   const parts = { ...charges, ...NOTHING, epochMs: now, bans, addresses, turns }
@@ -63,9 +60,7 @@ export function createScratch({ config, now, countedAtMs = now }: ScratchOptions
       ban: (keyId: string, ban: BanRecord) => void bans.merge(keyId, ban),
       turns: (taken: number) => void (turnsTaken = taken),
       /** Adds requests of an address in the current minute. */
-      anonymous(address: string, requests: number): void {
-        addresses.add({ address, points: requests })
-      },
+      anonymous: (address: string, points: number) => void addresses.add({ address, points }),
     },
     close: () => bans.close(),
   }
@@ -90,7 +85,6 @@ function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number
 }
 
 function createBans(config: Config, now: () => number): BanBook {
-  const nothing = (): void => undefined
   return new BanBook({
     policy: config.bans,
     // No other process makes bans.
