@@ -68,14 +68,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they only go down. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_316,
-  tools: 4_613,
-  server: 3_241,
-  admin: 5_378,
-  insight: 3_464,
-  core: 15_251,
-  state: 4_742,
-  config: 4_336,
+  cli: 4_116,
+  tools: 4_597,
+  server: 3_123,
+  admin: 5_300,
+  insight: 3_401,
+  core: 14_303,
+  state: 4_614,
+  config: 4_245,
 }
 
 describe('the wings', () => {
