@@ -63,8 +63,7 @@ export class MetricRegistry {
   countBy<Value extends string>(
     name: string,
     help: string,
-    label: string,
-    values: readonly Value[],
+    [label, values]: readonly [label: string, values: readonly Value[]],
   ): (value: Value, more?: number) => void {
     const counts = zeros(values)
     this.counter(name, help, () => by(label, counts))

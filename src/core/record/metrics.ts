@@ -84,34 +84,29 @@ function connectionMetrics(registry: MetricRegistry) {
     connectionRefused: registry.countBy(
       'tollgate_connections_refused_total',
       'Connections of clients closed at once, by the bound that was reached.',
-      'reason',
-      connectionRefusals,
+      ['reason', connectionRefusals],
     ),
     connectionDisplaced: registry.countBy(
       'tollgate_connections_displaced_total',
       'Connections of clients closed for new ones, by the bound that was reached.',
-      'reason',
-      connectionBounds,
+      ['reason', connectionBounds],
     ),
     http2Abuse: registry.countBy(
       'tollgate_http2_abuse_total',
       'What clients of HTTP/2 may not do, by kind; most of it ends their connection.',
-      'kind',
-      http2Abuses,
+      ['kind', http2Abuses],
     ),
     handshakeFailed: registry.countBy(
       'tollgate_tls_handshakes_failed_total',
       'TLS handshakes of clients, by fault.',
-      'reason',
-      handshakeFaults,
+      ['reason', handshakeFaults],
     ),
     tunnelOpened: () => void tunnels++,
     /** Called once for every tunnelOpened, as is tunnelClosed. */
     tunnelEnded: registry.countBy(
       'tollgate_tunnels_closed_total',
       'WebSockets closed, by who or what ended them.',
-      'reason',
-      tunnelEnds,
+      ['reason', tunnelEnds],
     ),
     tunnelClosed: () => void tunnels--,
   }
@@ -153,8 +148,7 @@ function backendMetrics(registry: MetricRegistry) {
     backendFailed: registry.countBy(
       'tollgate_backend_failures_total',
       'Requests that failed at the backend.',
-      'kind',
-      backendFailureKinds,
+      ['kind', backendFailureKinds],
     ),
   }
 }
@@ -177,12 +171,10 @@ function quotaMetrics(registry: MetricRegistry) {
     Number(isUp),
   )
   registry.counter('tollgate_store_outages_total', 'Times the quota store was lost.', () => outages)
-  const countCall = registry.countBy(
-    'tollgate_store_calls_total',
-    'Calls to the quota store.',
+  const countCall = registry.countBy('tollgate_store_calls_total', 'Calls to the quota store.', [
     'outcome',
     ['ok', 'timeout', 'error'],
-  )
+  ])
   const observer: QuotaObserver = {
     decision: (window, outcome) => void decisions[window][outcome]++,
     storeCall(outcome, seconds) {
@@ -192,8 +184,7 @@ function quotaMetrics(registry: MetricRegistry) {
     degraded: registry.countBy<OutageMode>(
       'tollgate_degraded_decisions_total',
       'Decisions made without the store.',
-      'mode',
-      ['local', 'open', 'closed'],
+      ['mode', ['local', 'open', 'closed']],
     ),
   }
   return {
@@ -228,8 +219,7 @@ function credentialMetrics(registry: MetricRegistry) {
     credentialUnavailable: registry.countBy<UnavailableReason>(
       'tollgate_credential_unavailable_total',
       'Requests whose credential nobody could judge, by reason.',
-      'reason',
-      ['no_key_set', 'unknown_key', 'busy'],
+      ['reason', ['no_key_set', 'unknown_key', 'busy']],
     ),
     strike: registry.count('tollgate_strikes_total', 'Requests by keys that went on after a 429.'),
     banned: registry.count('tollgate_bans_total', 'Bans pronounced.'),
@@ -256,8 +246,7 @@ function processMetrics(registry: MetricRegistry, version: string) {
     spans: registry.countBy(
       'tollgate_trace_spans_total',
       'Spans of traces, by what became of them.',
-      'outcome',
-      ['exported', 'dropped'],
+      ['outcome', ['exported', 'dropped']],
     ),
   }
 }

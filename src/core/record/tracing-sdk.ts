@@ -21,7 +21,7 @@ import {
 import { text } from './safe-text.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import type { Span, Trace } from './trace.ts'
+import type { Span, Trace } from './tracing.ts'
 
 export interface SpanSinkParts {
   /** Version of the gateway. */

@@ -37,8 +37,9 @@ const WAITING_CHARS = 256 * 1024
 const KEEP_ALIVE_MS = 10_000
 
 export class Events {
+  /** Written by who sends notices. */
+  subscriber: EventSubscriber | undefined
   readonly #readers = new Set<Reader>()
-  readonly #subscribers: EventSubscriber[] = []
 
   get isFull(): boolean {
     return this.#readers.size >= READERS
@@ -46,27 +47,19 @@ export class Events {
 
   /** Whether anybody wants events of this type. */
   isWanted(type: EventType): boolean {
-    return (
-      [...this.#readers].some(({ types }) => types.has(type)) ||
-      this.#subscribers.some(({ wants }) => wants(type))
-    )
-  }
-
-  /** The subscription lasts as long as the process. */
-  subscribe(subscriber: EventSubscriber): void {
-    this.#subscribers.push(subscriber)
+    const isRead = [...this.#readers].some(({ types }) => types.has(type))
+    return isRead || this.subscriber?.wants(type) === true
   }
 
   publish<Type extends EventType>(type: Type, data: EventTypes[Type]): void {
-    for (const { wants, receive } of this.#subscribers) if (wants(type)) receive(type, data)
-    if (this.#readers.size === 0) return
+    if (this.subscriber?.wants(type) === true) this.subscriber.receive(type, data)
+    const readers = [...this.#readers].filter(({ types }) => types.has(type))
+    if (readers.length === 0) return
     const text = `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
     const of = 'client' in data ? data.client : undefined
-    for (const reader of this.#readers) {
-      const { types, client } = reader
-      if (types.has(type) && (client === undefined || of === undefined || of === client))
+    for (const reader of readers)
+      if (reader.client === undefined || of === undefined || of === reader.client)
         push(reader, text)
-    }
   }
 
   /** Ends the streams of all readers. */

@@ -12,8 +12,6 @@ import { TopClients } from './top.ts'
 /** Decisions sent as events each second, at most. */
 const DECISIONS_A_SECOND = 50
 
-export type SecondListener = (second: Second) => void
-
 export class Live {
   readonly startedAtMs = Date.now()
   readonly seconds = new Seconds()
@@ -23,12 +21,13 @@ export class Live {
   readonly shadow = new ShadowCounts()
   readonly changes = new ChangeWatch()
   readonly events = new Events()
+  /** Is called once for each second that is over and has reports, with the sum of all processes and every row. Written by who sends notices. */
+  onSecond: ((second: Second) => void) | undefined
   /** Figures of the last reported second. Written by close. */
   latest: Tick | null = null
   readonly #ending = new AbortController()
   /** Aborted when the gateway ends. */
   readonly ended = this.#ending.signal
-  readonly #listeners: SecondListener[] = []
   #standing: Watched | undefined
 
   /** Adds a second of one process; the same one must not be added twice. */
@@ -36,11 +35,6 @@ export class Live {
     this.seconds.add(second)
     if (second.deprecated !== undefined) this.deprecated.add(second.deprecated)
     this.shadow.add(second.rows, second.at * 1000)
-  }
-
-  /** The listener is called once for each second that is over and has reports, with the sum of all processes and every row. */
-  onSecond(listener: SecondListener): void {
-    this.#listeners.push(listener)
   }
 
   /** Has every later close(), one a second, check this state for changes. */
@@ -53,7 +47,7 @@ export class Live {
     for (const second of this.seconds.close(upTo)) {
       this.top.add(second.at, second.rows)
       this.clients.add(second.at, second.rows)
-      for (const listener of this.#listeners) listener(second)
+      this.onSecond?.(second)
       if (this.seconds.latest === undefined) continue
       const told = second.decisions.slice(0, DECISIONS_A_SECOND)
       for (const decision of told) this.events.publish('decision', decision)

@@ -47,14 +47,14 @@ export function startNotifier({ reloads, live, log, workers }: Gateway): void {
       outbox.add(noticeOf('quota', { ...data, until }, name), { name, untilMs })
     }
   }
-  live.onSecond((second) => {
+  live.onSecond = (second) => {
     const { at: wanted = [] } = config() ?? {}
     if (!wants('quota')) return
     marks.see(second, wanted)
     // No notices are sent while the store is away, as they might be false.
     for (const suspect of marks.due()) look(suspect, wanted).catch(() => marks.putBack(suspect))
-  })
-  live.events.subscribe({
+  }
+  live.events.subscriber = {
     wants: (type) => type !== 'tick' && type !== 'decision' && wants(type),
     receive: (type, data) => {
       if (type === 'tick' || type === 'decision') return
@@ -64,5 +64,5 @@ export function startNotifier({ reloads, live, log, workers }: Gateway): void {
       const untilMs = Math.max(Date.parse(data.until), Date.now() + 60_000)
       outbox.add(noticeOf(type, data, name), { name, untilMs })
     },
-  })
+  }
 }
