@@ -1,5 +1,5 @@
 /** What shadow limits, which are only tried, would have refused. */
-import type { ShadowCount } from '../../core/record/shadow-counts.ts'
+import type { ShadowCount } from '../../insight/live/shadow-counts.ts'
 import type { Shadow, ShadowCounts } from '../../insight/api/shadow.ts'
 import { iso, json, seen } from '../answers.ts'
 import { look, type Operation } from '../operation.ts'

@@ -76,7 +76,7 @@ export class ChangeWatch {
     else this.#bans = undefined
   }
 
-  /** Unix time in ms since which the backend has been as it is; undefined: since before the first look. */
+  /** Unix time in ms of the look since which the backend has been as it is; undefined: since before the first. */
   backendSinceMs(name: string): number | undefined {
     return this.#backends.get(name)?.sinceMs
   }
@@ -84,10 +84,7 @@ export class ChangeWatch {
   #lookAtBackends(backends: readonly BackendHealth[], nowMs: number, events: Events): void {
     const before = this.#backends
     this.#backends = new Map(
-      backends.map(({ name, state, since }) => {
-        const now = held(before.get(name), state, nowMs)
-        return [name, since === undefined ? now : { state, sinceMs: Date.parse(since) }]
-      }),
+      backends.map(({ name, state }) => [name, held(before.get(name), state, nowMs)]),
     )
     for (const { name, state, fault: cause = null } of backends)
       if (state !== (before.get(name)?.state ?? 'up'))

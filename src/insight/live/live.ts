@@ -6,7 +6,7 @@ import { SeenClients } from './seen-clients.ts'
 import type { Second } from './second.ts'
 import { Seconds } from './seconds.ts'
 import { DeprecatedCallers } from '../../core/record/deprecated-callers.ts'
-import { ShadowCounts } from '../../core/record/shadow-counts.ts'
+import { ShadowCounts } from './shadow-counts.ts'
 import { TopClients } from './top.ts'
 
 /** Decisions sent as events each second, at most. */

@@ -5,7 +5,7 @@ import type { Ban } from '../api/state.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
-import { refusedOf } from '../../core/record/shadow-counts.ts'
+import { refusedOf } from './shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { DayRow } from '../../state/day-totals.ts'
@@ -21,7 +21,7 @@ export interface OverviewParts extends CurrentState {
   readonly version: string
   readonly live: Live
   workers(): Overview['workers']
-  readonly admittedToday: AdmittedToday
+  readonly admittedToday: ReturnType<typeof createAdmittedToday>
   /** Seconds for which counters or history could not be saved. */
   unsavedSeconds(): number
   /** Why the log loses lines; undefined: it loses none. */
@@ -192,13 +192,11 @@ const WAIT_MS = 500
 const FRESH_MS = 1_000
 const REST = 20
 
-/** Requests admitted since 00:00Z, by plan, from the store; null: not known, or not yet. */
-export type AdmittedToday = (nowMs: number) => Promise<ReadonlyMap<string, number> | null>
-
-/** day: reads one row for each client and plan of a day, in pieces. */
-export function createAdmittedToday(
-  day: (day: number) => AsyncIterable<readonly DayRow[]>,
-): AdmittedToday {
+/**
+ * Returns what gives the requests admitted since 00:00Z, by plan, from the store; null: not known, or not yet. day: reads one row
+ * for each client and plan of a day, in pieces.
+ */
+export function createAdmittedToday(day: (day: number) => AsyncIterable<readonly DayRow[]>) {
   let known: { readonly day: number; readonly plans: ReadonlyMap<string, number> } | undefined
   let reading: Promise<void> | undefined
   let freshUntilMs = -Infinity
@@ -215,7 +213,7 @@ export function createAdmittedToday(
     freshUntilMs = endMs + Math.max(FRESH_MS, REST * (endMs - startMs))
     reading = undefined
   }
-  return async (nowMs) => {
+  return async (nowMs: number): Promise<ReadonlyMap<string, number> | null> => {
     const today = Math.floor(nowMs / DAY_MS)
     if (performance.now() > freshUntilMs) reading ??= read(today)
     await Promise.race([reading, sleep(WAIT_MS, undefined, { ref: false })])

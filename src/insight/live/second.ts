@@ -17,16 +17,10 @@ export interface BackendSecond {
   readonly attempts: readonly number[]
 }
 
-/** Current load of one process; plain data. */
-export interface ProcessNow {
-  readonly pid: number
-  readonly inFlight: number
-  readonly connections: number
-  readonly loopLagMs: number
-  readonly rssBytes: number
-}
+export type ProcessNow = ReturnType<typeof processNow>
 
-export const processNow = ({ inFlight, connections, eventLoopLagMs }: Metrics): ProcessNow => ({
+/** Current load of one process; plain data. */
+export const processNow = ({ inFlight, connections, eventLoopLagMs }: Metrics) => ({
   pid: process.pid,
   inFlight: inFlight(),
   connections: connections(),

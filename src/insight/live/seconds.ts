@@ -16,13 +16,6 @@ export const BACK_SECONDS = 2
 
 type MeasuredSecond = Omit<Tick, 'untold'>
 
-/** Traffic of a backend: rates per second. p99Ms is null where there was no attempt. */
-export interface Traffic {
-  readonly requestsPerSecond: number
-  readonly failuresPerSecond: number
-  readonly p99Ms: number | null
-}
-
 export class Seconds {
   /** Figures of the last second that is over; undefined before the first. Written by close, as are all fields below. */
   latest: MeasuredSecond | undefined
@@ -78,7 +71,8 @@ export class Seconds {
     }
   }
 
-  backend(name: string): Traffic {
+  /** Traffic of a backend: rates per second. p99Ms is null where there was no attempt. */
+  backend(name: string) {
     const own = this.#recent.flatMap(({ backends }) => backends.filter((one) => one.name === name))
     const [first, last] = [this.#recent[0], this.#recent.at(-1)]
     const seconds = first === undefined || last === undefined ? 1 : last.at - first.at + 1

@@ -24,10 +24,10 @@ interface SeenAt extends SeenUse {
 interface Entry {
   readonly client: string
   plan: string
-  minute: SeenAt | undefined
-  day: SeenAt | undefined
+  minute?: SeenAt | undefined
+  day?: SeenAt | undefined
   /** undefined: it was never refused for quota or a ban. */
-  refusals: RecentRefusals | undefined
+  refusals?: RecentRefusals | undefined
 }
 
 export interface SeenClient {
@@ -54,19 +54,6 @@ export interface SeenQuery {
   /** Cursor of the page before. */
   readonly cursor?: string | undefined
   readonly limit: number
-}
-
-export interface SeenPage {
-  readonly clients: readonly SeenClient[]
-  /** undefined: this is the last. */
-  readonly cursor: string | undefined
-}
-
-/** A client that is being refused. */
-export interface RefusedClient {
-  readonly client: string
-  readonly plan: string
-  readonly refusals: RecentRefusals
 }
 
 export class SeenClients {
@@ -102,8 +89,8 @@ export class SeenClients {
     return entry && seenOf(entry, now)
   }
 
-  /** A page in the requested order, then by id; one pass over all clients, whichever page it is. */
-  page(query: SeenQuery, now: number, planOf: PlanOf): SeenPage {
+  /** A page in the requested order, then by id; one pass over all clients, whichever page it is. cursor: undefined: it is the last. */
+  page(query: SeenQuery, now: number, planOf: PlanOf) {
     const { sort, plan, q, owner, cursor, limit } = query
     const order = orders[sort]
     const after = cursor === undefined ? undefined : placeOf(cursor)
@@ -129,13 +116,12 @@ export class SeenClients {
   }
 
   /** Clients that are being refused, the highest rate first. */
-  refusedNow(now: number, planOf: PlanOf): RefusedClient[] {
+  refusedNow(now: number, planOf: PlanOf) {
     const refused = [...this.#refused].flatMap(({ client, plan: seen, refusals }) => {
       const plan = refusals?.isNow(now) === true ? planOf(client, seen) : undefined
       return refusals && plan !== undefined ? [{ client, plan, refusals }] : []
     })
-    const rate = ({ refusals }: RefusedClient): number => refusals.perSecond(now)
-    return refused.sort((one, other) => rate(other) - rate(one))
+    return refused.sort((one, other) => other.refusals.perSecond(now) - one.refusals.perSecond(now))
   }
 
   /** Counts clients of each plan that have used more than this share of a window; tokens handed to other processes count as used. */
@@ -150,13 +136,7 @@ export class SeenClients {
 
   #add(at: number, row: TallyRow): void {
     const { client, key, plan, lastUsedMs } = row
-    const entry = this.#clients.get(client) ?? {
-      client,
-      plan,
-      minute: undefined,
-      day: undefined,
-      refusals: undefined,
-    }
+    const entry: Entry = this.#clients.get(client) ?? { client, plan }
     this.#clients.delete(client)
     this.#clients.set(client, entry)
     entry.plan = plan

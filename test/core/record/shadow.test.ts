@@ -7,7 +7,7 @@ import { createCaller } from '../../../src/core/rules/credentials.ts'
 import { DAY_MS } from '../../../src/config/time.ts'
 import { Shadow } from '../../../src/core/record/shadow.ts'
 import { shadowId } from '../../../src/state/memory/client-counters.ts'
-import { refusedOf, ShadowCounts } from '../../../src/core/record/shadow-counts.ts'
+import { refusedOf, ShadowCounts } from '../../../src/insight/live/shadow-counts.ts'
 import { Tally, type TallyRow } from '../../../src/core/record/tally.ts'
 import { row } from '../../insight/live/rows.ts'
 

@@ -1,8 +1,8 @@
 /** Sums up whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
 import type { PlanConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
-import { zeros } from './metric-registry.ts'
-import { addCounts, type TallyRow } from './tally.ts'
+import { zeros } from '../../core/record/metric-registry.ts'
+import { addCounts, type TallyRow } from '../../core/record/tally.ts'
 
 /** Clients kept for a day; those that come later count for their plan alone. */
 const KEPT_CLIENTS = 100_000
@@ -23,10 +23,8 @@ interface ShadowClient {
 
 const nothing = (): ShadowCount => ({ ...zeros(summed), firstMs: Infinity })
 
-export const refusedOf = ({
-  shadowMinute,
-  shadowDay,
-}: Pick<ShadowCount, 'shadowMinute' | 'shadowDay'>) => shadowMinute + shadowDay
+export const refusedOf = (count: Pick<ShadowCount, 'shadowMinute' | 'shadowDay'>): number =>
+  count.shadowMinute + count.shadowDay
 
 function addTo(sum: ShadowCount, row: TallyRow): void {
   addCounts(summed, sum, row)
