@@ -106,6 +106,8 @@ export class Trace implements TraceParent {
   #spans = NO_SPANS
   /** The fields of the request to the backend. */
   #fields: string[] = []
+  /** Where the value of traceparent stands in them; others may be added behind it. */
+  #parentAt = 0
 
   constructor(parent: TraceParent | undefined, state: string | undefined, isSampled: boolean) {
     this.traceId = parent?.traceId ?? newId(16)
@@ -122,6 +124,7 @@ export class Trace implements TraceParent {
   /** Returns the fields of the request to a backend, flat, with the context of this trace. */
   along(fields: readonly string[]): string[] {
     this.#fields = withTraceContext(fields, writeTraceParent(this), this.state)
+    this.#parentAt = this.#fields.length - 1
     return this.#fields
   }
 
@@ -139,8 +142,7 @@ export class Trace implements TraceParent {
       'server.port': Number(port || (protocol === 'https:' ? 443 : 80)),
       'tollgate.backend': backend,
     })
-    // along() has put the value of traceparent last.
-    this.#fields[this.#fields.length - 1] = writeTraceParent({ traceId, flags, spanId })
+    this.#fields[this.#parentAt] = writeTraceParent({ traceId, flags, spanId })
   }
 
   /** Ends the latest attempt, if there is one. */
