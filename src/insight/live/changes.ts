@@ -128,11 +128,7 @@ type Health = Pick<StoreHealth, 'available' | 'cause' | 'refusal'>
 export const storeStateOf = ({ available, refusal }: Health): Store['state'] =>
   refusal !== undefined ? 'refused' : available ? 'up' : 'away'
 
-const held = <State>(
-  before: Held<State> | undefined,
-  state: State,
-  nowMs: number,
-): Held<State> => ({
-  state,
-  sinceMs: before === undefined || before.state === state ? before?.sinceMs : nowMs,
-})
+function held<State>(before: Held<State> | undefined, state: State, nowMs: number): Held<State> {
+  const isAsBefore = before === undefined || before.state === state
+  return { state, sinceMs: isAsBefore ? before?.sinceMs : nowMs }
+}

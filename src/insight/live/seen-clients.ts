@@ -152,11 +152,7 @@ export class SeenClients {
 }
 
 /** The later view of a window; within one second, that of the process that knows of more use. */
-function latest(
-  before: SeenAt | undefined,
-  seen: SeenUse | undefined,
-  at: number,
-): SeenAt | undefined {
+function latest(before: SeenAt | undefined, seen: SeenUse | undefined, at: number) {
   if (seen === undefined || (before?.at === at && before.used > seen.used)) return before
   return { ...seen, at }
 }
