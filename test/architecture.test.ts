@@ -72,8 +72,8 @@ const budgets: Readonly<Record<string, number>> = {
   tools: 4_597,
   server: 3_123,
   admin: 5_300,
-  insight: 3_401,
-  core: 14_303,
+  insight: 3_451,
+  core: 14_181,
   state: 4_614,
   config: 4_245,
 }
