@@ -28,7 +28,6 @@ const noHandlers: CallHandlers<SharedCalls> = {
   take: refuse,
   beat: refuse,
   addStrikes: refuse,
-  resetStrikes: refuse,
   countAddress: refuse,
   loadBans: refuse,
   saveBan: refuse,

@@ -8,6 +8,7 @@ import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
 import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { ClientNotice, SharedCalls } from './messages.ts'
 import type { State } from '../../state/contract.ts'
+import { isBanEarned } from '../../core/rules/ban-policy.ts'
 import { whenKnown } from '../../core/rules/when-known.ts'
 
 export type SharedState = ReturnType<typeof createSharedState>
@@ -25,7 +26,8 @@ interface SharedStateParts {
 export function createSharedState(parts: SharedStateParts) {
   const { config, addresses } = parts
   const { embedded, bans: banStore, clock } = parts.stores
-  const strikes = createMemoryCounter(config.bans.withinMs)
+  let policy = config.bans
+  const strikes = createMemoryCounter(policy.withinMs)
   const authority = (): EmbeddedAuthority => {
     if (embedded === undefined) throw new Error('the quota authority is Redis')
     return embedded
@@ -33,8 +35,9 @@ export function createSharedState(parts: SharedStateParts) {
   const table = new BanTable({
     store: banStore,
     clock,
-    forgetAfterMs: config.bans.forgetAfterMs,
+    forgetAfterMs: policy.forgetAfterMs,
     onChange: (keyId, ban) => embedded && parts.onBan(keyId, ban),
+    onLift: (keyId) => strikes.reset(keyId),
   })
   return {
     /** Answers the calls of one worker. onNotice: passes a notice on to the others. */
@@ -48,8 +51,11 @@ export function createSharedState(parts: SharedStateParts) {
           return reply
         }),
       beat: (beat) => authority().beat(beat),
-      addStrikes: ({ keyId, points }) => strikes.add(keyId, points, Date.now()),
-      resetStrikes: (keyId) => strikes.reset(keyId),
+      addStrikes: ({ keyId, points: added }) => {
+        const counted = strikes.add(keyId, added, Date.now())
+        if (isBanEarned(counted.total, policy)) strikes.reset(keyId)
+        return counted
+      },
       countAddress: (count) => addresses.add(count),
       loadBans: () => table.all,
       saveBan: ({ keyId, ban }) => {
@@ -61,6 +67,7 @@ export function createSharedState(parts: SharedStateParts) {
     operatorBans: table,
     /** Applies the ban policy to strikes and bans after this call. */
     use({ bans: next }: Config): void {
+      policy = next
       strikes.useTime(next.withinMs)
       table.forgetAfterMs = next.forgetAfterMs
     },

@@ -21,9 +21,8 @@ export interface BanCalls {
 
 /** The calls of a worker's counters to the supervisor. */
 export interface CounterCalls {
-  /** Adds strikes to a key for all workers. */
+  /** Adds strikes to a key for all workers; the count begins anew once the key has earned a ban. */
   addStrikes(strikes: { readonly keyId: string; readonly points: number }): Count
-  resetStrikes(keyId: string): void
   /** Adds requests without a valid credential to an address. */
   countAddress(count: Omit<AddressCount, 'limit'>): CountedAddress
 }
@@ -53,14 +52,11 @@ export function openSupervisorState(
       const own = createMemoryCounter(withinMs)
       return {
         ...own,
+        // The supervisor itself resets the count once a ban is earned, so that no strike in between is lost.
         add: (keyId, points, nowMs) =>
           calls.available
             ? calls.call('addStrikes', { keyId, points }).catch(() => own.add(keyId, points, nowMs))
             : own.add(keyId, points, nowMs),
-        reset: (keyId) => {
-          own.reset(keyId)
-          return calls.call('resetStrikes', keyId)
-        },
       }
     },
     ready: () => Promise.resolve(),

@@ -22,6 +22,26 @@ import { storeClock } from '../../support/store-clock.ts'
 import { readBlocks } from '../../support/serving.ts'
 
 describe('what the supervisor keeps for all workers', () => {
+  it('counts strikes on under another configuration, by its policy', async () => {
+    const withStrikes = (strikes: number) =>
+      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { strikes: ${strikes}, within: 1m }` })
+    const state = createSharedState({
+      config: withStrikes(50),
+      addresses: createAddressCounter(),
+      stores: { embedded: undefined, clock: storeClock(), bans: createMemoryBanStore() },
+      onBan: () => undefined,
+    })
+    const { addStrikes } = state.handlers(() => undefined)
+    const totals: number[] = []
+    for (const strikes of [50, 50, 3, 3]) {
+      state.use(withStrikes(strikes))
+      totals.push((await addStrikes({ keyId: 'a', points: 1 })).total)
+    }
+    // The third has earned a ban, and the count begins anew.
+    expect(totals).toEqual([1, 2, 3, 1])
+    await state.close()
+  })
+
   it('remembers bans that operators ask Redis for as long as the configuration in force says', async () => {
     const forgetAfter = (text: string) =>
       readBlocks(['http://127.0.0.1:1'], { bans: `bans: { forgetAfter: ${text} }` })
