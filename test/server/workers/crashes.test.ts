@@ -2,7 +2,6 @@
 import { once } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { watchWorkers } from '../../../src/server/workers/supervisor.ts'
@@ -16,7 +15,6 @@ import {
   startRawBackend,
   startTollgate,
   times,
-  withOrigins,
   type GatewayProcess,
 } from '../../process/gateways.ts'
 import {
@@ -172,34 +170,10 @@ describe('a worker', () => {
   })
 })
 
-/** Workers report each second. */
-const [EVERY_MS, SILENT_MS] = [1_000, 4_000]
-const sources = join(import.meta.dirname, '../../..', 'src')
-
-/** A gateway of two workers whose watchdog has shorter bounds than `tollgate start` gives it. */
-async function watched(upstream: string): Promise<GatewayProcess> {
-  const file = configFile(upstream, workerBlocks(2, [wide]))
-  const main = temporaryFile(
-    'main.mjs',
-    `import { loadConfig } from '${sources}/config/clients/load.ts'
-    import { createSupervisor } from '${sources}/server/workers/supervisor.ts'
-    import { createLog } from '${sources}/core/record/log.ts'
-    const config = await loadConfig('${file}', process.env)
-    const supervisor = createSupervisor(config, {
-      log: createLog(config.log),
-      version: '1',
-      entry: '${sources}/main.ts',
-      watchdog: { everyMs: ${EVERY_MS}, silentMs: ${SILENT_MS} },
-    })
-    const { listen, admin } = await supervisor.listen()
-    console.log('tollgate listening on http://127.0.0.1:' + listen.port)
-    console.log('admin listening on http://127.0.0.1:' + admin.port)`,
-  )
-  return withOrigins(startTollgate([], { main }))
-}
-
 it('a worker whose event loop hangs is killed and started again, while the others serve', async () => {
-  const gateway = await watched((await startRawBackend()).url)
+  const gateway = await gatewayProcess(
+    configFile((await startRawBackend()).url, workerBlocks(2, [wide])),
+  )
   await eventually('both workers', () => workerPids(gateway).size === 2)
   const [pid, other] = [pidOf(gateway, 1), pidOf(gateway, 2)]
   // Kept-alive connections, so that callers stay with the worker they have.
@@ -208,7 +182,7 @@ it('a worker whose event loop hangs is killed and started again, while the other
   process.kill(pid, 'SIGSTOP')
   await eventually('the finding', () => gateway.logged('workerHung').length === 1)
   expect(gateway.logged('workerHung')).toMatchObject([
-    { level: 'error', worker: 1, pid, silentMs: SILENT_MS },
+    { level: 'error', worker: 1, pid, silentMs: 10_000 },
   ])
   await eventually('worker 1 again', () => pidOf(gateway, 1) !== pid)
   expect(gateway.logged('workerCrashed')).toMatchObject([
