@@ -75,6 +75,8 @@ async function valuesOf(
   if (asked.argChoices !== undefined) return asked.argChoices.map((word) => [word, ''])
   const [, name] = /\b(client|key-id)\b/.exec('flags' in asked ? asked.flags : asked.name()) ?? []
   if (name === undefined || !command.options.some(({ long }) => long === '--admin')) return []
+  // What loading takes is no fault of the gateway's, and on a busy machine it takes longer than the answer.
+  await import('node:http')
   const call = { signal: AbortSignal.timeout(WITHIN_MS) }
   try {
     if (command.name() === 'lift') {
