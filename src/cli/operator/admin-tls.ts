@@ -19,8 +19,9 @@ export function tlsOf(env: Environment) {
   try {
     return readNamedFiles((file) => `TOLLGATE_ADMIN_${file.toUpperCase()}`, files)
   } catch (cause) {
-    const [message = '', remedy] = (cause as Error).message.split('; ')
-    throw new Fault('usage', message, { remedy, cause })
+    const { message } = cause as Error
+    const end = message.lastIndexOf('; ')
+    throw new Fault('usage', message.slice(0, end), { remedy: message.slice(end + 2), cause })
   }
 }
 

@@ -159,9 +159,13 @@ export class BanBook extends BanTable {
 
   /** Forgets what led to the key's ban, as an operator has lifted it, and answers of the counter that are still to come. */
   #forgetCauses(keyId: string, { startedMs }: BanRecord): void {
-    this.#refused.delete(keyId)
-    // An older lift clears nothing: strikes from before it have ended by themselves, and those still counted came after it.
-    if (this.nowMs - startedMs < this.#policy.withinMs) void this.#reset(keyId)
+    const key = this.#refused.get(keyId)
+    if (this.nowMs - startedMs < this.#policy.withinMs) {
+      this.#refused.delete(keyId)
+      void this.#reset(keyId)
+    }
+    // An older lift clears no strikes: those from before it have ended by themselves, and those still counted came after it.
+    else if (key !== undefined) key.windowEndMs = -Infinity
   }
 }
 

@@ -107,8 +107,11 @@ export class ConnectionPool {
       this.#waiting = this.#waiting.filter(({ settled }) => !settled)
     }
     for (const connection of this.#open.slice()) {
-      if (nowMs < connection.deadlineMs) connection.user?.onTick(nowMs)
-      else if (connection.connected) connection.close()
+      const { connected, user } = connection
+      // Its client has left: until the backend takes it, it would keep the place of a connection for others.
+      if (!connected && user?.settled === true) connection.close()
+      else if (nowMs < connection.deadlineMs) user?.onTick(nowMs)
+      else if (connected) connection.close()
       else
         connection.lose(fault('ECONNECT_TIMEOUT', 'no connection within upstream.timeouts.connect'))
     }
@@ -119,7 +122,7 @@ export class ConnectionPool {
   close(): void {
     this.#isClosed = true
     for (const connection of this.#open.slice())
-      if (connection.user === undefined) connection.close()
+      if (connection.user === undefined || connection.user.settled) connection.close()
   }
 
   #connect(waiting: Attempt): void {

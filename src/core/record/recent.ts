@@ -58,6 +58,7 @@ export interface Decision {
 class Noted {
   id = ''
   atMs = 0
+  endedMs = 0
   method = ''
   path: string | undefined
   route: string | undefined
@@ -96,6 +97,7 @@ export class RecentDecisions {
     const noted = this.#ringOf(one).next()
     noted.id = one.id
     noted.atMs = nowMs - totalMs
+    noted.endedMs = nowMs
     noted.method = one.request.method ?? ''
     const path = one.path ?? one.request.url
     const isShort = (one.request.url ?? '').length <= TARGET_CHARS
@@ -114,11 +116,11 @@ export class RecentDecisions {
     noted.revision = one.terms.revision
   }
 
-  /** Returns the latest decisions since the last call, oldest first. */
+  /** Returns the latest decisions since the last call, in the order in which their requests ended. */
   take(): Decision[] {
     return this.#rings
       .flatMap((ring) => ring.take())
-      .sort((one, other) => one.atMs - other.atMs)
+      .sort((one, other) => one.endedMs - other.endedMs)
       .slice(-TAKEN_DECISIONS)
       .map((one) => this.#decision(one))
   }

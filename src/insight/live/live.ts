@@ -49,7 +49,11 @@ export class Live {
       this.clients.add(second.at, second.rows)
       this.onSecond?.(second)
       if (this.seconds.latest === undefined) continue
-      const told = second.decisions.slice(0, DECISIONS_A_SECOND)
+      const { decisions } = second
+      // Evenly from all processes, each of which has reported so many.
+      const most = Math.min(decisions.length, DECISIONS_A_SECOND)
+      const before = (at: number): number => Math.floor((at * most) / decisions.length)
+      const told = decisions.filter((_, at) => before(at + 1) > before(at))
       for (const decision of told) this.events.publish('decision', decision)
       this.latest = { ...this.seconds.latest, untold: second.requests - told.length }
       this.events.publish('tick', this.latest)

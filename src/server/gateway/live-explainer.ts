@@ -16,17 +16,18 @@ const STORE_AWAY = 'the store is away: what take-quota would say cannot be foret
 export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
   const { reloads, workers } = gateway
   const verifier = tokenVerifier((token) => readTokenIn(workers.links, token))
-  let latest = { second: 0, asked: 0 }
+  let latest = { second: 0, begun: 0 }
   return {
     mayAsk() {
       const second = Math.floor(performance.now() / 1000)
-      if (second !== latest.second) latest = { second, asked: 0 }
-      return (latest.asked += 1) <= PER_SECOND
+      if (second !== latest.second) latest = { second, begun: 0 }
+      return latest.begun < PER_SECOND
     },
     async hypothetical(query) {
       const { config } = reloads
       const { keyId } = query
       if (keyId !== undefined && config.clients.keyById(keyId) === undefined) return undefined
+      latest.begun += 1
       const missing: string[] = []
       const known = knownNow(gateway, missing)
       const explanation = await explain(config, questionOf(query), known, config.jwt && verifier)
@@ -37,6 +38,7 @@ export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
       }
     },
     async recorded(decision) {
+      latest.begun += 1
       const ban = decision.key === null ? undefined : workers.operatorBans.all.get(decision.key)
       return { scope: 'gateway', explanation: await explainPast(reloads.config, decision, ban) }
     },

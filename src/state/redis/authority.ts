@@ -101,7 +101,7 @@ export function createRedisCounters(store: RedisStore, prefix: string): CounterS
   const run = async (client: string, reset: readonly WindowName[], channel: string) => {
     const flags = windowNames.map((name) => (reset.includes(name) ? 1 : 0))
     const reply = await script([quotaKey(prefix, client)], [channel, ...flags])
-    const at = (position: number): number => Number(reply[position])
+    const at = numbersOf(reply, 1 + 6 * windows.length)
     const counters = (start: number): ClientCounters => ({
       nowMs: at(0),
       ...byWindow(start, 3, (of) => ({ index: at(of), taken: at(of + 1), used: at(of + 2) })),
@@ -186,6 +186,14 @@ function parseBeats(reply: ScriptReply): Beats {
   return beats
 }
 
+/** Returns the number at each position of a script's reply. By a reply that is something else, limits would be wrong without an error. */
+function numbersOf(reply: ScriptReply, length: number): (position: number) => number {
+  const numbers = reply.map(Number)
+  if (numbers.length !== length || !numbers.every(Number.isSafeInteger))
+    throw new StoreUnavailable('error', 'a script answered something else')
+  return (position) => numbers[position] ?? 0
+}
+
 /** Reads the numbers of each window: `width` of them, one window after the other. */
 const byWindow = <Value>(
   start: number,
@@ -194,7 +202,7 @@ const byWindow = <Value>(
 ): PerWindow<Value> => perWindow((_, number) => valueAt(start + number * width))
 
 function parseReply(reply: ScriptReply): TakeReply {
-  const at = (position: number): number => Number(reply[position])
+  const at = numbersOf(reply, NOTICE_AT + 1 + 5 * windows.length)
   const status = statuses[at(0)]
   if (status === undefined) throw new StoreUnavailable('error', 'unknown status of the take script')
   const replies = byWindow(NOTICE_AT + 1, 5, (of) => ({

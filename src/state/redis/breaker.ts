@@ -109,10 +109,9 @@ export class StoreBreaker {
       this.#isProbing = false
       this.#become(state)
     }
-    this.#probe().then(
-      () => ended('up'),
-      () => ended('down'),
-    )
+    void this.#probe()
+      .then(() => ended('up'))
+      .catch(() => ended('down'))
   }
 
   close(): void {

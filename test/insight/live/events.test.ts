@@ -38,11 +38,17 @@ describe('events', () => {
     const live = new Live()
     const listener = reader(live.events)
     await listener.take()
-    const decisions = Array.from({ length: 30 }, () => decision('a'))
-    for (let worker = 0; worker < 2; worker++) live.add(second(7, { requests: 40, decisions }))
+    for (const client of ['a', 'b']) {
+      const decisions = Array.from({ length: 50 }, () => decision(client))
+      live.add(second(7, { requests: 60, decisions }))
+    }
     live.close(7)
-    expect((await listener.take())?.match(/^event: decision/gm)).toHaveLength(50)
-    expect(live.latest?.untold).toBe(30)
+    const said = (await listener.take())?.match(/"client":"\w"/g)
+    expect(said?.toSorted()).toEqual([
+      ...Array(25).fill('"client":"a"'),
+      ...Array(25).fill('"client":"b"'),
+    ])
+    expect(live.latest?.untold).toBe(70)
   })
 
   it('are kept up to 256 Ki characters for a reader that stalls, which is then let go', async () => {
