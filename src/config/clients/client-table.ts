@@ -17,6 +17,7 @@ export interface ClientTableParts {
 /** Comparing so many clients takes some tenths of a millisecond. */
 const COMPARED_AT_ONCE = 500
 
+/** One buffer serves all look-ups, as each is over before the next begins. */
 const sought = Buffer.alloc(DIGEST_BYTES)
 
 export class ClientTable {
@@ -112,7 +113,7 @@ export class ClientTable {
     for (let client = from; client < Math.min(to, this.size); client++) yield this.#client(client)
   }
 
-  /** Clients that the other lacks or has differently, in this order; undefined now and then, so that the caller can pause. */
+  /** Clients that the other lacks or has differently, be it by their plan; undefined now and then, so that the caller can pause. */
   *notIn(other: ClientTable): Generator<ClientConfig | undefined> {
     const [ids, others] = [this.#columns.clientIds, other.#columns.clientIds]
     for (let client = 0; client < this.size; client++) {
@@ -120,18 +121,18 @@ export class ClientTable {
       // Most clients have the same number as before.
       const isThere = client < other.size && isSame(ids, client, others, client)
       const found = isThere ? client : findSame(ids, client, others)
-      if (found === undefined || !this.#isAs(client, other, found)) yield this.#client(client)
+      if (found === undefined || !this.#equals(client, other, found)) yield this.#client(client)
     }
   }
 
   /** Whether all but the id is the same. */
-  #isAs(client: number, other: ClientTable, found: number): boolean {
+  #equals(client: number, other: ClientTable, found: number): boolean {
     const [was, is] = [other.#planOf(found), this.#planOf(client)]
     const isPlan = was.name === is.name && was.concurrent === is.concurrent
     const [from, to] = this.#keysOf(client)
     const [otherFrom, otherTo] = other.#keysOf(found)
     if (!isPlan || to - from !== otherTo - otherFrom) return false
-    const [a, b] = [this.#limits(client) ?? is.limits, other.#limits(found) ?? was.limits]
+    const [a, b] = [this.#ownLimits(client) ?? is.limits, other.#ownLimits(found) ?? was.limits]
     if (limitKeys.some((key) => a?.[key] !== b?.[key])) return false
     for (let key = 0; key < to - from; key++)
       if (!this.#isSameKey(from + key, other, otherFrom + key)) return false
@@ -162,7 +163,7 @@ export class ClientTable {
 
   #client(client: number): ClientConfig {
     const plan = this.#planOf(client)
-    const limits = this.#limits(client) ?? plan.limits
+    const limits = this.#ownLimits(client) ?? plan.limits
     if (limits === undefined) throw new Error('a client without limits passed the checks')
     const [from, to] = this.#keysOf(client)
     return {
@@ -187,7 +188,8 @@ export class ClientTable {
     return [clientFirstKey[client] ?? 0, isLast ? this.keyCount : (clientFirstKey[client + 1] ?? 0)]
   }
 
-  #limits(client: number) {
+  /** The client's own limits; undefined: those of its plan apply. */
+  #ownLimits(client: number) {
     const { clientLimits, limits } = this.#columns
     const own = clientLimits[client] ?? 0
     if (own === 0) return undefined

@@ -18,9 +18,9 @@ export interface ClientFailure {
 }
 
 export class Standing {
-  /** The backend fails every client and is reported as down. */
+  /** Requests or checks have failed so often that the backend is reported as down; it need not be ejected (`atMost`). */
   isDown = false
-  /** Cause of the last failure; undefined: it has answered since. */
+  /** Cause of the latest failure; undefined: nothing has failed, or an answer has cleared it. */
   fault: string | undefined
   /** Time of the first failure since the last answer, on the clock of the arguments. */
   faultSinceMs = 0
@@ -49,9 +49,9 @@ export class Standing {
   /** Number of ejections in close succession. */
   #ejections = 0
   #ejectedForMs = 0
-  /** Time at which the backend last came back; undefined: it is down, or never was. */
+  /** Time at which the backend last came back; undefined: it is down, or it was never down. */
   #backSinceMs: number | undefined
-  /** A check or a request has found the backend healthy; until then a single check decides. */
+  /** A check has passed, or nothing had failed when checks were configured; until then a single check decides. */
   #wasSeenWell = false
   /** Number of equal check results in a row; negative for failures. */
   #checksInARow = 0
@@ -79,7 +79,7 @@ export class Standing {
     this.ejectedUntilMs ??= nowMs
   }
 
-  /** Nothing has failed since the last answer. */
+  /** Nothing has failed, or an answer has cleared it. */
   get isClear(): boolean {
     return this.fault === undefined
   }
@@ -101,9 +101,10 @@ export class Standing {
   }
 
   /**
-   * A client's request has failed, perhaps because of the request itself. The backend counts as down if it has answered
-   * nobody for a second, every client's latest request failed, `failures` requests failed, and those are the requests of
-   * that many clients or of all active clients. all: the standings of all backends, this one's included.
+   * A client's request has failed, perhaps because of the request itself. The backend goes down when all of this holds: it has
+   * answered nobody for a second; `failures` requests have failed since it came back; within `eject.within` it has served no
+   * client whose latest request has not failed, and has failed `failures` clients, or all that were active at any backend.
+   * all: the standings of all backends, this one's included.
    */
   failed(
     { cause, clientId, isAnswer }: ClientFailure,
@@ -180,7 +181,10 @@ export class Standing {
     return this.failsChecks || this.isEjected(nowMs)
   }
 
-  /** The backend is ejected for failed requests. Afterwards one request or a check decides whether it comes back. */
+  /**
+   * Whether the backend is ejected for failed requests. This call also ends an ejection whose time is over, so that the next request
+   * decides; with health checks the ejection lasts until a check has passed.
+   */
   isEjected(nowMs: number): boolean {
     if (this.ejectedUntilMs === undefined) return false
     if (nowMs < this.ejectedUntilMs || this.#checks !== undefined) return true

@@ -1,6 +1,7 @@
 /**
  * All connections share a turn of the event loop: this limits what they start and take in together, for every protocol.
- * The excess waits: connections with parsed requests take turns, other bytes stay unread in their connections.
+ * The excess waits: connections with a request to begin take turns (HTTP/1.1 keeps its bytes, HTTP/2 the parsed request), and other
+ * bytes stay unread.
  */
 import { refuse } from '../rules/refusals.ts'
 import type { ClientConnection } from './connections.ts'
@@ -9,7 +10,7 @@ import type { ClientConnection } from './connections.ts'
 const REQUESTS = 64
 /** Requests of one connection that may begin in one turn. */
 const OWN_REQUESTS = 8
-/** Limit of parsed requests that wait to begin; at the limit reading stops. */
+/** Limit of parsed requests of all connections that wait to begin; at the limit reading stops. */
 const MAX_PARSED = 128
 /** A piece of a body (chunk, DATA frame) below this size costs more than its bytes. */
 const SMALL_BYTES = 256
@@ -65,7 +66,7 @@ export class SharedTurn {
   #hasStopped = false
   readonly #sharers = new Set<Sharer>()
   readonly #waiting = new Set<Sharer>()
-  /** Connections whose reading is stopped and resumes in order; heavy ones wait in #late for a turn without any stop. */
+  /** Connections whose reading is stopped and resumes in order; heavy ones wait in #late for a turn in which #stopMost was not needed. */
   #stopped: Sharer[] = []
   #late: Sharer[] = []
 
@@ -89,7 +90,7 @@ export class SharedTurn {
     this.#renew(share)
     share.begun += 1
     this.#begun += 1
-    // The count ends before its limit, so that the requests of a client that waits for each answer fall into several counts.
+    // A new count is due at half a limit: the requests of a client that waits for each answer then fall into several counts.
     if (share.begun === OWN_REQUESTS / 2 || this.#begun === REQUESTS / 2) this.#endSoon()
   }
 
@@ -99,12 +100,12 @@ export class SharedTurn {
     this.#parsed += more
   }
 
-  /** Calls goOn() when the sharer's turn has come. */
+  /** Calls goOn() when the sharer's turn has come; where too many requests wait, reading stops until then. */
   wait(sharer: Sharer): void {
     this.#waiting.add(sharer)
     const { share } = sharer
     if (share.parsed >= OWN_REQUESTS) this.#stop(sharer)
-    if (this.#parsed >= MAX_PARSED) this.#stopOthers()
+    if (this.#parsed >= MAX_PARSED) this.#stopMost()
     this.#endSoon()
   }
 
@@ -121,7 +122,7 @@ export class SharedTurn {
       (before < PIECES / 2 && share.pieces >= PIECES / 2)
     )
       this.#endSoon()
-    if (this.#smallPieces >= SMALL_PIECES) this.#stopOthers()
+    if (this.#smallPieces >= SMALL_PIECES) this.#stopMost()
     return share.pieces < PIECES || share.bytes + CUT_BYTES >= PIECE_BYTES_AT_LEAST * share.pieces
   }
 
@@ -166,8 +167,8 @@ export class SharedTurn {
     }
   }
 
-  /** Stops all connections but the proven ones that have used little: who sends too much shows only after reading. */
-  #stopOthers(): void {
+  /** Stops all connections, the present one too, but not proven ones that have used little: who sends too much shows only after reading. */
+  #stopMost(): void {
     if (this.#hasStopped) return
     this.#hasStopped = true
     for (const sharer of this.#sharers)

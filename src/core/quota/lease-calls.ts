@@ -16,7 +16,7 @@ import type {
 } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 import { leaseSize, measurePace } from './lease-size.ts'
-import { isSame, type Lease } from './lease.ts'
+import { haveSameLimits, type Lease } from './lease.ts'
 import type { Outage } from './outage.ts'
 
 const ASK_AGAIN_AFTER_LOSS_MS = 16
@@ -242,7 +242,7 @@ export class LeaseCalls {
     const [first] = lease.waiting
     if (first === undefined) return
     const { limits } = first
-    const need = lease.waiting.filter((other) => isSame(other.limits, limits)).length
+    const need = lease.waiting.filter((other) => haveSameLimits(other.limits, limits)).length
     const sent = this.#send(lease, { need, ahead: true, limits })
     if (sent === undefined) return this.#lose(lease, true)
     lease.inFlight = this.#follow(lease, sent, losses)

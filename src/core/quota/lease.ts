@@ -4,11 +4,12 @@
  *
  * | state     | what it means                                               | what ends it                                   |
  * | --------- | ----------------------------------------------------------- | ---------------------------------------------- |
- * | settled   | the authority knows the use, or will with the next call     | inFlight: asking; doubt: uncertain             |
- * | asking    | a call is under way; requests and notices wait for its end  | its end: settled; doubt: restating             |
- * | uncertain | the authority may believe something else: a call is due     | inFlight: restating; settle: settled           |
- * | restating | both: the call under way states the use                     | settle: asking; its end: uncertain             |
+ * | settled   | the authority knows the use, or will with the next call     | a call begins: asking; doubt(): uncertain      |
+ * | asking    | a call is under way; requests and notices wait for its end  | its end: settled; doubt(): restating           |
+ * | uncertain | the authority may believe something else: a call is due     | a call begins: restating; settle(): settled    |
+ * | restating | both: the call under way states the use                     | settle(): asking; its end: uncertain           |
  *
+ * No field holds the state: `inFlight` says whether a call is under way, `calls.uncertain` what the authority may believe.
  * A lease in any state may be wanted: some process refuses requests, so that tokens refunded here are returned without a wait
  * for idleness. That begins with a notice or reply `short`, and ends with a notice `free` or `reset` or a reply with tokens.
  */
@@ -37,7 +38,7 @@ export interface Waiter {
 }
 
 /** Whether two requests have the same limits, as a client's JWTs may name different plans. */
-export const isSame = (one: Limits, other: Limits): boolean =>
+export const haveSameLimits = (one: Limits, other: Limits): boolean =>
   one.perMinute === other.perMinute && one.perDay === other.perDay
 
 export class Lease {
@@ -50,7 +51,7 @@ export class Lease {
   limits: Limits
   /** See Pace for its writers. */
   readonly pace: Pace
-  /** The next call begins with so many tokens in hand or fewer; undefined: when a token is needed. Written here. */
+  /** The next call is made once so many tokens or fewer are in hand; undefined: once a token is needed. Written here. */
   prefetchAt: number | undefined
   /** Number of this process's latest call before the first for this lease. Written by lease-calls.ts. */
   since: number | undefined
@@ -75,7 +76,7 @@ export class Lease {
   #isHolder = false
   /** How long the next indefinite refusal is remembered. */
   #retryMs = RETRY_FIRST_MS
-  /** Unspent tokens of other processes, which were already asked to return them; tokens that stay are with processes that have died. */
+  /** Unspent tokens at the latest refusal, when their holders were asked to return them: only a higher number is worth another wait. */
   #stranded = 0
 
   constructor(client: string, limits: Limits, nowMs: number, calls: LeaseCalls) {
@@ -99,8 +100,8 @@ export class Lease {
   }
 
   /**
-   * The authority may have lost what was stated to it. Or a call was not sent, or had no useful answer in time: the authority may
-   * have carried it out, or may still do so.
+   * Marks the lease as uncertain. The authority may have lost what was stated to it; or a call was not sent, or had no useful
+   * answer in time: the authority may have carried it out, or may still do so.
    */
   doubt(): void {
     this.#calls.uncertain.add(this)
@@ -127,14 +128,14 @@ export class Lease {
     let left = tokens
     const others: Waiter[] = []
     for (const waiter of waiting) {
-      if (left === 0 || !isSame(waiter.limits, limits)) {
+      if (left === 0 || !haveSameLimits(waiter.limits, limits)) {
         others.push(waiter)
         continue
       }
       left -= 1
       waiter.resolve(this.spend(limits, nowMs))
     }
-    // They come after all of these: until then memory would take a token that is meant for another request for a free one.
+    // The others are decided last: before, `decide` would mistake a token meant for another waiting request for a free one.
     for (const waiter of others) {
       const decision = this.decide(waiter.limits, nowMs)
       if (decision === undefined) this.waiting.push(waiter)
@@ -144,7 +145,7 @@ export class Lease {
 
   /**
    * Spends one token of both windows, which the caller knows to be held. degraded: the outage mode admits the request, whether
-   * they are held or not. isTrue: the remainder may be reported, as the authority has just reported it, or would again.
+   * they are held or not. isTrue: the client may be given the remainder, as the authority has just reported it or would report the same.
    */
   spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
     this.minute.used += 1

@@ -29,19 +29,19 @@ const NEWLINE = 0x0a
  */
 export class DescriptorDestination {
   readonly #fd: number
-  /** Writes a line that names the number of lines lost, as soon as there may be room again. */
-  readonly #dropped: (lines: number) => void
+  /** Names the lost lines in a line, which it queues by write() before it returns; it queues none where that level is off. */
+  readonly #sayLost: (lines: number) => void
   /** Most bytes of one write, unless a single line is longer. */
   readonly #mostBytes: number
   /** Lines that no batch has taken yet. */
   #pending = ''
   /** Lines lost since the start: there was no room in memory, or the descriptor refused them. Written by #lose and #fail. */
   lostLines = 0
-  /** How many of them lines of the log name: those that were written, and then that on its way as well. */
+  /** How many lost lines the log has named: `written` by lines that stand in it, `all` by the line under way as well. */
   #namedLines = { written: 0, all: 0 }
   /** Writes one batch after the other; undefined: none is under way. */
   #running: Promise<void> | undefined
-  /** What is pending is written after the batch under way, though it fills none. */
+  /** What is pending is written after the batch under way, even if it does not fill a batch. */
   #isDue = false
   /** When the batch under way began; undefined: there is none. A batch of flushSync does not count. */
   #writingSinceMs: number | undefined
@@ -56,7 +56,7 @@ export class DescriptorDestination {
   /** isShared: other processes write lines to it as well. */
   constructor(fd: number, isShared: boolean, dropped: (lines: number) => void) {
     this.#fd = fd
-    this.#dropped = dropped
+    this.#sayLost = dropped
     this.#isShared = isShared
     this.#mostBytes = isShared && !isFile(fd) ? WHOLE_BYTES : Infinity
   }
@@ -101,7 +101,7 @@ export class DescriptorDestination {
     this.#lose(rest.toString())
   }
 
-  /** Resolves when everything is written, or after a second if the descriptor does not take it. */
+  /** Resolves when everything is written, or after a second if the descriptor, which stays open, does not take it. */
   async close(): Promise<void> {
     const late = Promise.withResolvers<void>()
     const timer = setTimeout(late.resolve, GIVE_UP_AFTER_MS)
@@ -218,7 +218,7 @@ export class DescriptorDestination {
     if (this.lostLines === all || all > written) return
     this.#namedLines.all = this.lostLines
     const before = this.#pending
-    this.#dropped(this.lostLines - all)
+    this.#sayLost(this.lostLines - all)
     // Lines of this level may be switched off.
     if (this.#pending === before) this.#namedLines.written = this.#namedLines.all
   }

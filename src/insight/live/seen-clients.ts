@@ -42,6 +42,7 @@ export interface SeenClient {
   readonly refusedLately: number
 }
 
+/** nearest: to the end of a window's limit. */
 export type SeenSort = 'nearest' | 'used' | 'refused'
 
 export interface SeenQuery {
@@ -60,7 +61,7 @@ export class SeenClients {
   /** Clients in the order in which they were seen last. */
   readonly #clients = new Map<string, Entry>()
   readonly #lastUsedMs = new Map<string, number>()
-  /** Clients that may be refused now. */
+  /** Clients that were refused in the latest seconds. */
   readonly #refused = new Set<Entry>()
 
   add(at: number, rows: readonly TallyRow[]): void {
@@ -89,7 +90,7 @@ export class SeenClients {
     return entry && seenOf(entry, now)
   }
 
-  /** A page in the requested order, then by id; one pass over all clients, whichever page it is. cursor: undefined: it is the last. */
+  /** A page in the requested order, then by id; one pass over all clients, whichever page it is. The last page has no cursor. */
   page(query: SeenQuery, now: number, planOf: PlanOf) {
     const { sort, plan, q, owner, cursor, limit } = query
     const order = orders[sort]
@@ -147,7 +148,9 @@ export class SeenClients {
       entry.refusals.add(at, row)
       this.#refused.add(entry)
     }
-    this.#lastUsedMs.set(key, Math.max(this.#lastUsedMs.get(key) ?? 0, lastUsedMs))
+    const before = this.#lastUsedMs.get(key) ?? 0
+    this.#lastUsedMs.delete(key)
+    this.#lastUsedMs.set(key, Math.max(before, lastUsedMs))
   }
 }
 

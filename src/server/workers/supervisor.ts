@@ -38,7 +38,7 @@ export const createSupervisor = (config: Config, options: SupervisorOptions): Ga
   new Gateway(config, options, (gateway) => new Supervisor(gateway, options))
 
 class Supervisor implements Workers {
-  /** The supervisor has a Redis connection of its own: what operators ask and do does not wait for a worker. */
+  /** The embedded store, which the workers ask through this process, or a connection to Redis of its own: no operator waits for a worker. */
   readonly stores: OwnState
   readonly operatorBans: BanTable
   readonly #options: SupervisorOptions
@@ -46,13 +46,13 @@ class Supervisor implements Workers {
   readonly #state: SharedState
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
-  /** Used where no worker has reported the state of the backends. Written by prepare. */
+  /** Answers for readiness: by the workers' reports where `health` is set, else by trying the backends itself. Written by prepare. */
   #probe: BackendProbe
   /** One for each worker. Written by listen, as are the next two. */
   #slots: readonly Slot[] = []
   #sockets: ListenSockets | undefined
   #stopWatching: (() => void) | undefined
-  /** Settled when the round that is under way is over; a worker that starts meanwhile begins with what is in force then. Written by prepare. */
+  /** Settled when the reload under way is over, by commit or abort; a worker that starts meanwhile begins with what is in force then. */
   #round: Promise<void> = Promise.resolve()
   /** Written by #end. */
   #isDraining = false
@@ -102,7 +102,7 @@ class Supervisor implements Workers {
     }
   }
 
-  /** All workers build it aside; rejects with why one of them cannot, and then none has changed. */
+  /** All listening workers build the configuration aside; rejects with the reason of one that cannot, and then none has changed. */
   async prepare(config: Config): Promise<Prepared> {
     const probe = createProbe(config)
     const { promise, resolve: endRound } = Promise.withResolvers<void>()
@@ -286,7 +286,7 @@ function oncePerTurn(
   }
 }
 
-/** Requests are the workers'; this probe only finds out whether connections can be made. */
+/** Requests are the workers'; this probe connects to a backend, and asks it OPTIONS * where a worker reports failures. */
 function createProbe({ upstream }: Config): BackendProbe {
   const backends = createBackends(upstream, readBackendTls(upstream))
   return new BackendChecks(new Balancer(backends, upstream), upstream).probe

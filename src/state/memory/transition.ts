@@ -67,7 +67,7 @@ export class ClientState implements PerWindow<WindowCounts> {
    * for the day too, of which no more is taken at a time, and which has the larger limit.
    */
   minuteAnnounced = 0
-  /** Notices `free` sent in this minute. */
+  /** Notices `free` sent in this minute; the first call of a minute comes alone, and begins at 0. */
   minuteNews = 0
   processes: Map<string, ProcessRecord> = new Map()
 }
@@ -87,7 +87,7 @@ const SETTLING_MS = 15
 /**
  * Applies one call to the client's counters, changing `state` in place; a stale or repeated call changes nothing.
  * nowMs: the authority's own clock in ms; may have a fraction.
- * losesData: others may know what the authority has lost, so that it waits for their statements.
+ * losesData: true for an authority that may lose what others know, as Redis does (take.lua): it waits for their statements.
  */
 export function transition(
   state: ClientState,
@@ -158,6 +158,7 @@ function spendableIn(
   { held, used }: Holding,
   { need, want, shares }: { need: number; want: number; shares: number },
 ): number {
+  // A caller that wants nothing is granted nothing, whatever it holds.
   if (want <= 0) return -Infinity
   const wished = Math.max(need, Math.min(want, Math.floor(left / shares)))
   return held - used + Math.min(wished, left)
@@ -230,12 +231,12 @@ function applyStatement(
   return stated
 }
 
-/** Notes a loss of data. isLost: the call shows that others may have used more than is known. The first of such calls is the loss. */
-function noteLoss(state: ClientState, isLost: boolean, atMs: number) {
+/** Notes a loss of data. showsLoss: the call shows that others may have used more than is known; the first such call begins it. */
+function noteLoss(state: ClientState, showsLoss: boolean, atMs: number) {
   const nowMs = Math.floor(atMs)
   const knownLeftMs = state.learningUntilMs - nowMs
   // More time is left only after the clock has gone back.
-  const isLoss = isLost && !(knownLeftMs > 0 && knownLeftMs <= LEARNING_MS)
+  const isLoss = showsLoss && !(knownLeftMs > 0 && knownLeftMs <= LEARNING_MS)
   if (isLoss) state.learningUntilMs = nowMs + LEARNING_MS
   const leftMs = state.learningUntilMs - nowMs
   const isLearning = leftMs > 0 && leftMs <= LEARNING_MS

@@ -1,6 +1,7 @@
 /**
  * Finds where the log's answers differ from the replay's, and why. A cause is given only where the log shows it, for the client and
- * the windows that the answer depends on. What the log itself counts beyond a limit is never explained by what others held of it.
+ * the windows that the answer depends on. Where the log itself has admitted more than a limit, tokens that other processes held are
+ * no excuse.
  */
 import { DAY_MS, MINUTE_MS, perWindow, type FixedWindow } from '../../config/time.ts'
 import type { RequestRow } from '../log-files/row.ts'
@@ -87,7 +88,7 @@ class WindowCounts {
     return this.#charged > limits[this.#window.limit] && this.isRunning(atMs)
   }
 
-  /** Whether the log counts more than the limit in decisions with the store alone. */
+  /** Whether the decisions that were made with the store already exceed the limit. */
   isBeyondStore({ limits }: LoggedRequest): boolean {
     return this.#charged - this.#degraded > limits[this.#window.limit]
   }
@@ -120,7 +121,10 @@ export class Differences {
     return this.facts.during('start', -Infinity, this.#firstMs) !== undefined
   }
 
-  /** Compares the answers to a request. It is called for each request of a known client, in order. */
+  /**
+   * Compares the answers to a request; called for each request of a known client, in order. Equal answers differ, too, where the log
+   * has admitted more than the limit and nothing explains it.
+   */
   compare(request: LoggedRequest, replayed: Decided): void {
     const { atMs, keyId, logged } = request
     this.#firstMs = Math.min(this.#firstMs, atMs)
@@ -206,7 +210,7 @@ export class Differences {
     const { atMs, client, logged, minuteLeft, dayLeft } = request
     const isRefusedNow = replayed === 'minute' || replayed === 'day'
     const reset = isRefusedNow && this.facts.during(`reset of ${replayed} ${client}`, sinceMs, atMs)
-    const isLost = this.#wasLost(history, sinceMs, atMs)
+    const isLost = this.#wasStoreAway(history, sinceMs, atMs)
     if (history.foreignRevisionMs >= sinceMs || reset || isLost) return 'limits'
     if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     const counts = isOfDay(request, replayed) ? history.day : history.minute
@@ -216,7 +220,7 @@ export class Differences {
     const followed = isFollowing ? counts.cause : undefined
     const isUsedUp = minuteLeft === 0 || dayLeft === 0
     const byOthers = counts.isShared && (replayed === 'admitted' ? isUsedUp : logged !== 'admitted')
-    // If the log begins with the start, the use that a client's first line reports may be what others held, or the use of later lines.
+    // If the log begins with the start, the use in a client's first line may be what others held, or requests whose lines come later.
     const isHeld = counts.isShared && isUsedBefore
     if (this.#isFromStart && (byOthers || isHeld)) return followed ?? 'limits'
     if (isUsedBefore && this.#firstMs > sinceMs) return 'missing'
@@ -235,7 +239,7 @@ export class Differences {
     const before = replayed === 'ban' || ban !== undefined ? this.#bans.get(keyId) : undefined
     if (before && before.cause !== 'unexplained' && before.atMs >= atMs - forgetAfterMs)
       return before.cause
-    if (this.#wasLost(history, sinceMs, atMs)) return 'strikes'
+    if (this.#wasStoreAway(history, sinceMs, atMs)) return 'strikes'
     if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
     // In the middle of a ban, other processes refuse the key, too.
     const isNews =
@@ -254,7 +258,7 @@ export class Differences {
     return gap !== undefined || lateMs >= sinceMs || this.#hasForgotten(sinceMs, atMs)
   }
 
-  #wasLost({ degradedMs }: History, sinceMs: number, atMs: number): boolean {
+  #wasStoreAway({ degradedMs }: History, sinceMs: number, atMs: number): boolean {
     return degradedMs >= sinceMs || this.facts.during('outage', sinceMs, atMs) !== undefined
   }
 
