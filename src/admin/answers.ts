@@ -108,7 +108,7 @@ export function fault(code: keyof typeof kinds, details: Details = {}): Answer {
 export const methodNotAllowed = (allow: string): Answer =>
   fault('method_not_allowed', { fields: { Allow: allow } })
 
-/** Thrown by an operation that cannot do what is asked; nothing but its answer is told. */
+/** Thrown by an operation that cannot do what is asked; the caller gets its answer and nothing else of the error. */
 export class Refused extends Error {
   override readonly name = 'Refused'
   readonly answer: Answer

@@ -50,12 +50,12 @@ export class Live {
       this.onSecond?.(second)
       if (this.seconds.latest === undefined) continue
       const { decisions } = second
-      // Evenly from all processes, each of which has reported so many.
       const most = Math.min(decisions.length, DECISIONS_A_SECOND)
-      const before = (at: number): number => Math.floor((at * most) / decisions.length)
-      const told = decisions.filter((_, at) => before(at + 1) > before(at))
-      for (const decision of told) this.events.publish('decision', decision)
-      this.latest = { ...this.seconds.latest, untold: second.requests - told.length }
+      // Each process has reported up to so many: they are left out at equal distances, so that some of each are sent.
+      const sentBefore = (index: number): number => Math.floor((index * most) / decisions.length)
+      const sent = decisions.filter((_, index) => sentBefore(index + 1) > sentBefore(index))
+      for (const decision of sent) this.events.publish('decision', decision)
+      this.latest = { ...this.seconds.latest, untold: second.requests - sent.length }
       this.events.publish('tick', this.latest)
     }
     if (this.#standing === undefined) return

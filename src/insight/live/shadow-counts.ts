@@ -36,7 +36,7 @@ export class ShadowCounts {
   /** Unix time in ms at which counting began. Written by #begin. */
   sinceMs: number
   readonly #plans = new Map<string, ShadowCount>()
-  /** By plan and client; no plan's name has a space. */
+  /** The key is plan and client with a space between them, which no name of a plan contains. */
   readonly #clients = new Map<string, ShadowClient>()
   #config: ReadonlyMap<string, PlanConfig> | undefined
 

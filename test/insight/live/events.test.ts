@@ -104,6 +104,10 @@ it('the latest decisions since the last look are 50 at most, oldest first, of al
   const latest = recent.take()
   expect(latest).toHaveLength(50)
   expect(Date.parse(latest.at(-1)?.at ?? '')).toBe(2_058)
+  // What has lasted long began before all others, and is not left out for it.
+  for (let at = 3_000; at < 3_100; at++) note(at)
+  recent.note(refused(callerOf('slow')), { ...times, nowMs: 3_100, totalMs: 3_000 })
+  expect(recent.take().at(-1)?.key).toBe('slow')
 })
 
 it('the latest decisions keep the refusal of a client whatever comes without a credential, and beside one key that goes on and on', () => {
