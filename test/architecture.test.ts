@@ -73,7 +73,7 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_132,
   admin: 5_300,
   insight: 3_458,
-  core: 14_198,
+  core: 14_200,
   state: 4_618,
   config: 4_247,
 }

@@ -93,6 +93,23 @@ describe('connections', () => {
     live.destroy()
   })
 
+  it('that make room lose nothing of an answer that their clients have yet to read', async () => {
+    const body = Buffer.alloc(1_000_000, 'a')
+    const wire = await openWire({
+      ...limited('connectionsPerAddress: 1'),
+      respond: () => answer(200, String(body)),
+    })
+    const slow = await wire.connect()
+    slow.socket.pause()
+    slow.send(request('GET', '/v1/pets'))
+    await wire.accessLines(1)
+    const other = await wire.connect(request('GET', '/v1/pets'))
+    await other.waitForResponses(1)
+    expect(await counted(wire, 'displaced', 'address')).toBe(1)
+    slow.socket.resume()
+    expect((await slow.waitForResponses(1)).responses[0]?.body).toEqual(body)
+  })
+
   it('of trusted proxies are not, as they are those of many', async () => {
     const wire = await openWire(
       limited('connectionsPerAddress: 5', 'trustedProxies: ["127.0.0.0/8"]'),

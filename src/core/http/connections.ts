@@ -222,7 +222,9 @@ export class Connections {
     const connection = group.oneToDisplace(most, nowMs)
     if (connection === undefined) return false
     this.leave(connection)
-    connection.transport.resetAndDestroy()
+    // A reset would discard what the client has not yet read of its latest answer.
+    if (connection.isProven) connection.transport.destroy()
+    else connection.transport.resetAndDestroy()
     this.#onDisplaced(bound)
     return true
   }

@@ -56,7 +56,10 @@ describe('connections', () => {
       sinceMs: nowMs,
       isProven: false,
       look: () => uses.shift() ?? 'idle',
-      transport: { resetAndDestroy: () => void closed.push(name) } as unknown as Socket,
+      transport: {
+        destroy: () => void closed.push(name),
+        resetAndDestroy: () => void closed.push(`${name}, reset`),
+      } as unknown as Socket,
     }
     return counted as ClientConnection
   }
@@ -86,7 +89,7 @@ describe('connections', () => {
     expect(bounded.enter(guest('third', 'a'))).toBeUndefined()
     expect(closed).toEqual([])
     expect(bounded.enter(guest('fourth', 'a'))).toBeUndefined()
-    expect(closed).toEqual(['second'])
+    expect(closed).toEqual(['second, reset'])
     expect(bounded.size).toBe(13)
   })
 
@@ -98,7 +101,7 @@ describe('connections', () => {
       bounded.enter(guest(name, name === 'of another' ? 'b' : 'a'))
     nowMs = 5_000
     for (let at = 1; at <= 3; at++) proven(bounded, guest(`new ${at}`, 'a', always('busy')))
-    expect(closed).toEqual(['silent 1', 'silent 2', 'idle'])
+    expect(closed).toEqual(['silent 1, reset', 'silent 2, reset', 'idle'])
     expect(displaced).toEqual(['address', 'address', 'address'])
     expect(bounded.enter(guest('too many', 'a'))).toBe('address')
     expect(bounded.size).toBe(5)
@@ -113,7 +116,7 @@ describe('connections', () => {
     nowMs = 5_000
     for (const name of ['new 1', 'new 2', 'new 3'])
       proven(bounded, guest(name, 'd', always('busy')))
-    expect(closed).toEqual(['silent', 'idle', 'used a moment ago'])
+    expect(closed).toEqual(['silent, reset', 'idle', 'used a moment ago'])
     expect(displaced).toEqual(['total', 'total', 'total'])
   })
 
@@ -136,7 +139,7 @@ describe('connections', () => {
     expect(closed).not.toContain('neighbour')
     nowMs = 1_000
     bounded.enter(guest('next', 'a'))
-    expect(closed.at(-1)).toBe('neighbour')
+    expect(closed.at(-1)).toBe('neighbour, reset')
   })
 
   it('without a key, however fast they come, take no idle connection from who has one', () => {
