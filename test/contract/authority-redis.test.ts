@@ -67,6 +67,17 @@ describe('the hash of a client in Redis', () => {
     expect(await authority.take(call('right'))).toMatchObject({ status: 'granted' })
   })
 
+  const windows = ', 1'.repeat(10)
+  it.each(['0, 1, 0', `0, 'now', 0${windows}`, `9, 1, 0${windows}`])(
+    'is an outage where a script answers {%s}, as limits would be wrong without an error',
+    async (reply) => {
+      const answering = { ...store, script: () => store.script(`return {${reply}}`) }
+      await expect(createRedisAuthority(answering, 'odd').take(call('odd'))).rejects.toThrow(
+        StoreUnavailable,
+      )
+    },
+  )
+
   it('keeps the time of the server itself outside of tests', async () => {
     const real = createRedisAuthority(store, 'real')
     const beforeMs = Date.now()

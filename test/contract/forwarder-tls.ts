@@ -1,11 +1,10 @@
 /** Backends with TLS: who is believed, what is shown to them, and how a fault is told. */
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import * as tls from 'node:tls'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { readTlsFiles } from '../../src/server/gateway/tls-files.ts'
-import { atEnd } from '../support/ending.ts'
+import { listening } from '../support/listening.ts'
 import { answer, startRawBackend, until } from '../support/raw-backend.ts'
 import { makeCertificates, type Certificate } from '../support/redis-tls.ts'
 import type { Stage } from './forwarding.ts'
@@ -24,13 +23,7 @@ async function startTlsBackend({ cert, key }: Certificate, options: tls.TlsOptio
     socket.on('data', () => socket.write(answer(200, String(socket.servername).padEnd(100_000))))
   })
   server.on('tlsClientError', () => {})
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  atEnd(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, sockets }
+  return { url: `https://127.0.0.1:${await listening(server)}`, sockets, server }
 }
 
 export function describeTls({ front: startFront }: Stage): void {
@@ -70,6 +63,23 @@ export function describeTls({ front: startFront }: Stage): void {
       await front.get('/')
       expect(sockets.at(-1)).not.toBe(last)
       expect(sockets.at(-1)?.isSessionReused()).toBe(true)
+    })
+
+    it('that stalls at the handshake keeps the place of a connection no longer than its client waits', async () => {
+      const { server } = await startTlsBackend(certificates.server)
+      let connections = 0
+      const stalling = createServer((socket) => {
+        if (++connections > 1) server.emit('connection', socket)
+      })
+      const front = startFront([`https://127.0.0.1:${await listening(stalling)}`], {
+        tls: trusting(),
+        connections: 1,
+        timeouts: { connectMs: 600_000 },
+      })
+      const gone = front.send('/gone')
+      await until(() => connections === 1, 'the handshake that stalls')
+      gone.handle?.abort()
+      expect((await front.get('/next')).status).toBe(200)
     })
 
     it('is believed by the authorities of Node.js where no other is named', async () => {

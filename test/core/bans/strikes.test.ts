@@ -45,7 +45,12 @@ describe('strikes in memory', () => {
     strike(book, 'a', now + 3_000)
     expect(book.strikesOf('a', now + 4_000)).toBe(2)
     expect(book.strikesOf('a', now + 63_000)).toBe(0)
-    book.merge('a', { startedMs: now, untilMs: now, count: 0, epochMs: now, by: 'operator' })
+    const lift = (atMs: number) =>
+      book.merge('a', { startedMs: atMs, untilMs: atMs, count: 0, epochMs: atMs, by: 'operator' })
+    // Strikes from before it have ended by themselves: those counted came after it.
+    lift(now - 120_000)
+    expect(book.strikesOf('a', now + 4_000)).toBe(2)
+    lift(now)
     expect(book.strikesOf('a', now + 4_000)).toBe(0)
   })
 
