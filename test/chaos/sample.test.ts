@@ -11,14 +11,14 @@ import { startWorld } from './world.ts'
 const plain = { obeys: true, isBystander: false, meetsNoKill: true }
 const greedy = { ...plain, obeys: false }
 const callers = [
-  { ...plain, id: 'bystander', perMinute: 6_000, perSecond: 20, isBystander: true },
-  { ...plain, id: 'small', perMinute: 10, perSecond: 8 },
+  { ...plain, id: 'bystander', perMinute: 6_000, perSecond: 10, isBystander: true },
+  { ...plain, id: 'small', perMinute: 10, perSecond: 4 },
   { ...plain, id: 'talker', perMinute: 300, perSecond: 3, talks: true },
-  { ...greedy, id: 'soon-used-up', perMinute: 90, perSecond: 60, meetsNoKill: false },
+  { ...greedy, id: 'soon-used-up', perMinute: 60, perSecond: 30, meetsNoKill: false },
   // Go on to the end, from one lease to the next.
-  { ...greedy, id: 'goes-on', perMinute: 60_000, perSecond: 40, meetsNoKill: false },
+  { ...greedy, id: 'goes-on', perMinute: 60_000, perSecond: 20, meetsNoKill: false },
   // Of these, which come to no gateway that is killed, nothing at all is left behind.
-  { ...greedy, id: 'careful', perMinute: 60_000, perSecond: 40 },
+  { ...greedy, id: 'careful', perMinute: 60_000, perSecond: 20 },
 ]
 const places = [
   { workers: 1, engine: 'direct', isNeverKilled: false },
