@@ -10,7 +10,7 @@ import { formatPath } from '../config/problems.ts'
 import { KeySource } from '../core/credentials/key-source.ts'
 import { readAdminTls, readServerTls, readTlsFiles } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
-import { connectRedis } from '../state/redis/redis.ts'
+import { RedisStore } from '../state/redis/redis.ts'
 import { addressesOf, nameOf, nameServers } from '../config/hosts.ts'
 import { inspectServer } from '../state/redis/servers.ts'
 import { DAY_MS } from '../config/time.ts'
@@ -82,7 +82,7 @@ async function tryRedis(
       return { what, fault: refusal === undefined ? undefined : inWords(refusal) }
     }),
   )
-  const store = connectRedis({ servers: redis, tls, timeoutMs, prefix })
+  const store = new RedisStore({ servers: redis, tls, timeoutMs, prefix })
   // A refusal has words of its own.
   const refusal = await store.ready().then(() => undefined, messageOf)
   const away = `${store.cause}; see that it answers within store.timeout`

@@ -71,10 +71,10 @@ describe('the hash of a client in Redis', () => {
   it.each(['0, 1, 0', `0, 'now', 0${windows}`, `9, 1, 0${windows}`])(
     'is an outage where a script answers {%s}, as limits would be wrong without an error',
     async (reply) => {
-      const answering = { ...store, script: () => store.script(`return {${reply}}`) }
-      await expect(createRedisAuthority(answering, 'odd').take(call('odd'))).rejects.toThrow(
-        StoreUnavailable,
-      )
+      const script = () => store.script(`return {${reply}}`)
+      const answering: Partial<RedisStore> = { script }
+      const odd = createRedisAuthority(answering as RedisStore, 'odd')
+      await expect(odd.take(call('odd'))).rejects.toThrow(StoreUnavailable)
     },
   )
 

@@ -1,5 +1,5 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
-import { connectRedis, type RedisStore } from '../../src/state/redis/redis.ts'
+import { RedisStore } from '../../src/state/redis/redis.ts'
 import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
 import { createRedisAuthority } from '../../src/state/redis/authority.ts'
 import type { Authority } from '../../src/state/quota.ts'
@@ -24,7 +24,7 @@ export function controlledMemoryAuthority(time: Time, losesData = false): Author
 
 /** In use, and closed with the file. */
 export async function connectedStore(url: string): Promise<RedisStore> {
-  const store = connectRedis({ servers: serversAt(url), timeoutMs: 20_000 })
+  const store = new RedisStore({ servers: serversAt(url), timeoutMs: 20_000 })
   gatewayEnds(() => store.close())
   await until(() => store.available)
   return store
@@ -32,16 +32,9 @@ export async function connectedStore(url: string): Promise<RedisStore> {
 
 const TIME_LINE = "local time = redis.call('TIME')"
 
-/** Its scripts have the time of the test. */
+/** Its scripts have the time of the test; they and notices are all that it has. */
 export function controlledStore(store: RedisStore, time: Time): RedisStore {
-  return {
-    refusal: store.refusal,
-    cause: store.cause,
-    warning: store.warning,
-    get available() {
-      return store.available
-    },
-    ready: () => store.ready(),
+  const controlled: Partial<RedisStore> = {
     script: (text) => {
       // Signs of life have the time of the server.
       if (text.includes('beats')) return store.script(text)
@@ -54,11 +47,10 @@ export function controlledStore(store: RedisStore, time: Time): RedisStore {
         return run(keys, [...args, seconds, microseconds])
       }
     },
-    hgetall: (key) => store.hgetall(key),
     subscribe: (channel, subscription) => store.subscribe(channel, subscription),
     onRecovered: (listener) => store.onRecovered(listener),
-    close: () => store.close(),
   }
+  return controlled as RedisStore
 }
 
 export function controlledRedisAuthority(

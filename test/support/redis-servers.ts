@@ -2,7 +2,7 @@
 import type { RedisConfig } from '../../src/config/config.ts'
 import { parseRedisUrl } from '../../src/config/redis.ts'
 import type { RedisOptions } from '../../src/state/redis/connections.ts'
-import { connectRedis, type RedisStore } from '../../src/state/redis/redis.ts'
+import { RedisStore } from '../../src/state/redis/redis.ts'
 import { gatewayEnds } from './ending.ts'
 
 const systemTrust = {
@@ -25,7 +25,7 @@ export function redisAt(
   servers: string | RedisConfig,
   options: Omit<RedisOptions, 'servers'>,
 ): RedisStore {
-  const store = connectRedis({
+  const store = new RedisStore({
     ...options,
     servers: typeof servers === 'string' ? serversAt(servers) : servers,
   })

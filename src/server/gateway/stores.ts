@@ -2,7 +2,7 @@
 import type { Log } from '../../core/record/log.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
 import { readTlsFiles } from './tls-files.ts'
-import { connectRedis } from '../../state/redis/redis.ts'
+import { RedisStore } from '../../state/redis/redis.ts'
 import { nameServers } from '../../config/hosts.ts'
 import { openRedisState } from '../../state/redis/home.ts'
 import { openSqliteState } from '../../state/sqlite/home.ts'
@@ -38,7 +38,7 @@ export function openSharedStore(parts: StoreParts): OwnState | undefined {
   const { config, log } = parts
   const { redis: servers, timeoutMs, prefix } = config.store
   if (servers === undefined) return undefined
-  const redis = connectRedis({
+  const redis = new RedisStore({
     servers,
     tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
     timeoutMs,

@@ -80,30 +80,6 @@ export function describeFault(fault: unknown): { word: string; what: string | un
   }
 }
 
-/** A refusal repeats with each attempt to connect; one that does not for so long has become an outage. */
-const STANDS_MS = 5_000
-
-/** Keeps why a store cannot be used, and whether waiting may help: a server that refuses this gateway needs an operator. */
-export class KnownFaults {
-  /** The latest fault. Written by note alone. */
-  word = 'connection lost'
-  #refusal: { readonly word: string; readonly text: string; readonly atMs: number } | undefined
-
-  note(fault: unknown, server: string): void {
-    const { word, what } = describeFault(fault)
-    this.word = word
-    if (what === undefined) return
-    const text = `store.redis: ${server}: ${word}: ${what}`
-    this.#refusal = { word, text, atMs: performance.now() }
-  }
-
-  /** word: of the fault. text: server, fault and remedy. */
-  get refusal(): { readonly word: string; readonly text: string } | undefined {
-    const refusal = this.#refusal
-    return refusal && performance.now() - refusal.atMs <= STANDS_MS ? refusal : undefined
-  }
-}
-
 function textOf(fault: unknown): string {
   if (fault instanceof Error && 'code' in fault && typeof fault.code === 'string')
     return `${fault.code} `

@@ -7,10 +7,11 @@ import type { HostPort } from '../../config/config.ts'
 import { nameOf } from '../../config/hosts.ts'
 import { isUnresolved, serverFault } from './faults.ts'
 
-/** Describes the risks of all masters; undefined: there are none, as far as the servers report. Rejects where they may not be asked. */
+/** Describes the risks of all masters; undefined: there are none, or the servers may not be asked. Never rejects. */
 export async function findRisks(client: Redis | Cluster): Promise<string | undefined> {
   const nodes = 'slots' in client ? client.nodes('master') : [client]
-  const risks = (await Promise.all(nodes.map(risksOf))).flat()
+  const found = await Promise.all(nodes.map(risksOf)).catch(() => [])
+  const risks = found.flat()
   return risks.length === 0 ? undefined : risks.join('; ')
 }
 

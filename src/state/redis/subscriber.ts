@@ -1,5 +1,8 @@
 /** Subscriptions on a connection of their own, opened with the first channel and replaced whenever it is lost. */
 import type { Redis } from 'ioredis'
+import type { RedisConfig } from '../../config/config.ts'
+import { nameOf } from '../../config/hosts.ts'
+import type { createConnections } from './connections.ts'
 
 export interface Subscription {
   /** A message published on the channel. */
@@ -94,4 +97,33 @@ export class Subscriber {
       )
     }
   }
+}
+
+/** Opens the subscriber of the store, and one that leaves a master for the one that the sentinels have named in its place. */
+export function openSubscribers(
+  connections: ReturnType<typeof createConnections>,
+  servers: RedisConfig,
+  note: (fault: unknown, server?: string) => void,
+): [Subscriber, Subscriber?] {
+  const { client, openSubscriber, openSentinel } = connections
+  // In a cluster this reports faults that the library hides, such as a certificate that is not trusted.
+  const subscriber = new Subscriber(openSubscriber, (fault, { options }) =>
+    note(fault, servers.kind === 'sentinels' ? undefined : nameOf(options)),
+  )
+  if (openSentinel === undefined || servers.kind !== 'sentinels') return [subscriber]
+  const watch = new Subscriber(openSentinel, (fault, { options }) => note(fault, nameOf(options)))
+  // The connection itself does not report it, and an old master that no sentinel reaches goes on taking writes that will be lost.
+  watch.add('+switch-master', {
+    message: (text) => {
+      const [name, , , host, port] = text.split(' ')
+      const { remoteAddress, remotePort } = client.stream ?? {}
+      const isThere = remoteAddress === host && String(remotePort) === port
+      if (name !== servers.name || isThere) return
+      // A connection that is not yet there asks the sentinels by itself.
+      if (client.status === 'ready' || client.status === 'connect') client.disconnect(true)
+      subscriber.renew()
+    },
+    subscribed: () => undefined,
+  })
+  return [subscriber, watch]
 }

@@ -6,7 +6,7 @@ import type { Caller } from '../../../src/core/rules/credentials.ts'
 import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
 import { createMemoryBanStore, type BanStore } from '../../../src/state/bans.ts'
 import { serversAt } from '../../support/redis-servers.ts'
-import { connectRedis, type RedisStore } from '../../../src/state/redis/redis.ts'
+import { RedisStore } from '../../../src/state/redis/redis.ts'
 import { storeClock } from '../../support/store-clock.ts'
 import { banPolicy as policy, strikeCounter } from '../../support/strike-counter.ts'
 import { startRedisServer } from '../../support/redis-server.ts'
@@ -147,7 +147,7 @@ describe('ban books on one Redis', async () => {
   })
 
   const gateway = async ({ clock = { nowMs: startMs } } = {}) => {
-    const redis: RedisStore = connectRedis({ servers: serversAt(server.url), timeoutMs: 200 })
+    const redis = new RedisStore({ servers: serversAt(server.url), timeoutMs: 200 })
     closings.push(() => redis.close())
     await until(() => expect(redis.available).toBe(true))
     const opened = open(createRedisBanStore(redis, 't', storeClock()), { clock })
@@ -258,7 +258,7 @@ describe('ban books on one Redis', async () => {
 
   it('start without a Redis that is down, and merge what it holds when it is there', async () => {
     await server.kill()
-    const redis = connectRedis({ servers: serversAt(server.url), timeoutMs: 100 })
+    const redis = new RedisStore({ servers: serversAt(server.url), timeoutMs: 100 })
     closings.push(() => redis.close())
     const { book } = open(createRedisBanStore(redis, 't', storeClock()))
     await book.ready(50)

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createRedisCounter } from '../../../src/state/redis/counter.ts'
 import { serversAt } from '../../support/redis-servers.ts'
 import { storeClock } from '../../support/store-clock.ts'
-import { connectRedis, type RedisStore } from '../../../src/state/redis/redis.ts'
+import { RedisStore } from '../../../src/state/redis/redis.ts'
 import { createRedisBanStore } from '../../../src/state/redis/bans.ts'
 import { redisClaims } from '../../../src/state/redis/home.ts'
 import { StoreUnavailable } from '../../../src/state/contract.ts'
@@ -40,7 +40,7 @@ describe('a user with the rights that the configuration file lists', async () =>
     grant('reset', 'on', `>${PASSWORD}`, ...rights())
     const login = `${encodeURIComponent(USER)}:${encodeURIComponent(PASSWORD)}`
     states = []
-    store = connectRedis({
+    store = new RedisStore({
       servers: serversAt(`redis://${login}@127.0.0.1:${server.port}`),
       timeoutMs: 1_000,
       onState: (available, cause) => states.push(available ? 'up' : cause),

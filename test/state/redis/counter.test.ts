@@ -2,14 +2,14 @@ import { array, assert, asyncProperty, integer, nat, record } from 'fast-check'
 import { expect, it } from 'vitest'
 import { ADD_SCRIPT } from '../../../src/state/redis/counter.ts'
 import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
-import { connectRedis } from '../../../src/state/redis/redis.ts'
+import { RedisStore } from '../../../src/state/redis/redis.ts'
 import { atEnd } from '../../support/ending.ts'
 import { sharedRedis } from '../../support/redis-server.ts'
 import { serversAt } from '../../support/redis-servers.ts'
 import { until } from '../../support/until.ts'
 
 const { url, prefix } = sharedRedis()
-const redis = connectRedis({ servers: serversAt(url), timeoutMs: 5_000 })
+const redis = new RedisStore({ servers: serversAt(url), timeoutMs: 5_000 })
 await until(() => redis.available)
 atEnd(() => redis.close())
 

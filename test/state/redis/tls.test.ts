@@ -183,11 +183,11 @@ describe('a handshake that is given up before a certificate is shown that is not
     const all = links.map(({ kind, address }) => ({ ...kind(address), tls }))
     const script = `
       import { setTimeout as sleep } from 'node:timers/promises'
-      import { connectRedis } from '${new URL('../../../src/state/redis/redis.ts', import.meta.url).href}'
+      import { RedisStore } from '${new URL('../../../src/state/redis/redis.ts', import.meta.url).href}'
       import { readTlsFiles } from '${new URL('../../../src/server/gateway/tls-files.ts', import.meta.url).href}'
       const tls = readTlsFiles('store.redis.tls', ${JSON.stringify(tls)})
       for (let round = 0; round < 3; round++) {
-        const stores = ${JSON.stringify(all)}.map((servers) => connectRedis({ servers, tls, timeoutMs: 150 }))
+        const stores = ${JSON.stringify(all)}.map((servers) => new RedisStore({ servers, tls, timeoutMs: 150 }))
         for (const store of stores) store.subscribe('news', { message() {}, subscribed() {} })
         // Longer than the library waits for a sentinel by itself.
         await sleep(700)
