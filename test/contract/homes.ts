@@ -4,6 +4,7 @@ import type { OwnState, State } from '../../src/state/contract.ts'
 import { openMemoryState } from '../../src/state/memory/home.ts'
 import type { NoticeListener } from '../../src/state/quota.ts'
 import { openRedisState } from '../../src/state/redis/home.ts'
+import { openSqliteFile } from '../../src/state/sqlite/file.ts'
 import { openSqliteState } from '../../src/state/sqlite/home.ts'
 import { answerCalls, IpcCalls, type CallHandlers } from '../../src/state/calls.ts'
 import { openSupervisorState } from '../../src/state/supervisor/home.ts'
@@ -64,8 +65,8 @@ const file: Home = {
     const path = join(temporaryFolder(), 'store.db')
     // A disk that is late for a while, as on a busy machine, changes no answer.
     const onFault = (): void => undefined
-    const options = { timeoutMs: 1_000, onFileEvent: unexpected, onFault }
-    return { open: () => opened(openSqliteState(path, options)) }
+    const options = { timeoutMs: 1_000, onFault }
+    return { open: () => opened(openSqliteState(openSqliteFile(path, unexpected), options)) }
   },
 }
 

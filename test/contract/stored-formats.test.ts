@@ -11,6 +11,7 @@ import type { OwnState } from '../../src/state/contract.ts'
 import type { TakeRequest } from '../../src/state/quota.ts'
 import { createRedisCounters } from '../../src/state/redis/authority.ts'
 import { openRedisState } from '../../src/state/redis/home.ts'
+import { openSqliteFile } from '../../src/state/sqlite/file.ts'
 import { openSqliteState } from '../../src/state/sqlite/home.ts'
 import {
   controlledRedisAuthority,
@@ -115,8 +116,8 @@ describe('store.file', () => {
       throw new Error(JSON.stringify(fault))
     }
     const clock = { epochMs: () => START_MS }
-    const told = { onFileEvent: unexpected, onFault: unexpected }
-    const state = openSqliteState(path, { clock, timeoutMs: 1_000, ...told })
+    const options = { clock, timeoutMs: 1_000, onFault: unexpected }
+    const state = openSqliteState(openSqliteFile(path, unexpected), options)
     gatewayEnds(() => state.close())
     await state.ready()
     return state

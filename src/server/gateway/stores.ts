@@ -5,6 +5,7 @@ import { readTlsFiles } from './tls-files.ts'
 import { RedisStore } from '../../state/redis/redis.ts'
 import { nameServers } from '../../config/hosts.ts'
 import { openRedisState } from '../../state/redis/home.ts'
+import { openSqliteFile } from '../../state/sqlite/file.ts'
 import { openSqliteState } from '../../state/sqlite/home.ts'
 import { openMemoryState } from '../../state/memory/home.ts'
 import type { OwnState } from '../../state/contract.ts'
@@ -25,9 +26,8 @@ export function openStores(parts: StoreParts): OwnState {
   if (shared !== undefined) return shared
   if (file === undefined)
     return openMemoryState(({ warning }) => log.countersNotKept(new Error(warning)))
-  return openSqliteState(file, {
+  return openSqliteState(openSqliteFile(file, log.storeFile), {
     timeoutMs,
-    onFileEvent: log.storeFile,
     onFault: log.countersNotKept,
     onRecovered: log.countersKept,
   })

@@ -28,7 +28,7 @@ export const noClaims: Claims = {
 export function embeddedState({
   authority,
   ...kept
-}: Pick<OwnState, 'bans' | 'usage'> & { readonly authority: EmbeddedAuthority }): OwnState {
+}: Pick<OwnState, 'bans' | 'usage'> & { readonly authority: EmbeddedAuthority }) {
   // Listeners receive what an operator does; a supervisor itself passes on what calls cause.
   const listeners: NoticeListener[] = []
   const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
@@ -45,5 +45,5 @@ export function embeddedState({
     health: embeddedHealth,
     ready: () => Promise.resolve(),
     close: () => authority.close(),
-  }
+  } satisfies OwnState
 }

@@ -8,17 +8,7 @@ import type { Change, FileCalls, FileEvent, Parameter, Row } from './thread.ts'
 export type OnFileEvent = (event: FileEvent) => void
 
 /** Every call is answered, or rejects with an Error of fault and remedy, in bounded time, even if the disk hangs. */
-export interface SqliteFile {
-  /** The path that the file was opened by. */
-  readonly name: string
-  /** Returns all rows of a query; a change has none. */
-  read(sql: string, ...parameters: Parameter[]): Promise<readonly Row[]>
-  write(sql: string, ...parameters: Parameter[]): Promise<void>
-  /** Runs each statement once per row, one after the other, all of them in one transaction or none. */
-  writeRows(...changes: Change[]): Promise<void>
-  /** Resolves when all calls are answered. May be called again. */
-  close(): Promise<void>
-}
+export type SqliteFile = ReturnType<typeof openSqliteFile>
 
 /** Bound of a call: one that takes longer has met a disk that hangs. A start may read many counters. */
 const ANSWER_TIMEOUT_MS = 10_000
@@ -30,7 +20,7 @@ const loader = `
 `
 
 /** Opens the file with the first call, as openOrSetAside does, in a thread of its own. Where that fails the call rejects with the reason. */
-export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
+export function openSqliteFile(file: string, onEvent: OnFileEvent) {
   // The program is next to this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
   const worker = new Worker(loader, { eval: true, workerData: { file, program } })
@@ -62,13 +52,17 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent): SqliteFile {
       throw faultOf(error) ?? ended ?? silence(file)
     })
   }
-  const writeRows: SqliteFile['writeRows'] = (...changes) => ask(() => calls.call('write', changes))
+  const writeRows = (...changes: Change[]): Promise<void> => ask(() => calls.call('write', changes))
   return {
-    name: file,
-    read: (sql, ...parameters) => ask(() => calls.call('read', { sql, parameters })),
-    write: (sql, ...parameters) => writeRows({ sql, columns: parameters.map((one) => [one]) }),
+    /** Returns all rows of a query; a change has none. */
+    read: (sql: string, ...parameters: Parameter[]): Promise<readonly Row[]> =>
+      ask(() => calls.call('read', { sql, parameters })),
+    write: (sql: string, ...parameters: Parameter[]): Promise<void> =>
+      writeRows({ sql, columns: parameters.map((one) => [one]) }),
+    /** Runs each statement once per row, one after the other, all of them in one transaction or none. */
     writeRows,
-    close: async () => {
+    /** Resolves when all calls are answered. May be called again. */
+    close: async (): Promise<void> => {
       const last = ask(() => calls.call('close', undefined))
       ended ??= closed
       await last.catch(() => undefined)

@@ -2,7 +2,7 @@ import { copyFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { openSqliteFile, type SqliteFile } from '../../../src/state/sqlite/file.ts'
-import { openEmbeddedAuthority } from '../../../src/state/sqlite/home.ts'
+import { openSqliteState } from '../../../src/state/sqlite/home.ts'
 import {
   createEmbeddedAuthority,
   type EmbeddedAuthority,
@@ -38,7 +38,7 @@ authorityContract('a file', async (time) => {
   const file = openSqliteFile(join(directory, 'contract.db'), unexpected)
   const clock = { epochMs: () => time.ms }
   const options = { timeoutMs: 100, clock, onFault: unexpected }
-  const { authority, ready } = openEmbeddedAuthority(file, options)
+  const { embedded: authority, ready } = openSqliteState(file, options)
   gatewayEnds(() => authority.close())
   await ready()
   return authority
@@ -59,14 +59,14 @@ describe('the counters of the embedded authority', () => {
   /** The file of the latest authority. */
   let disk: SqliteFile
   const start = async (
-    options: Partial<Parameters<typeof openEmbeddedAuthority>[1]> = {},
+    options: Partial<Parameters<typeof openSqliteState>[1]> = {},
   ): Promise<EmbeddedAuthority> => {
     boots++
     const timers = {
       every: (_: number, task: () => void) => ((beginRound = task), () => undefined),
     }
     disk = openSqliteFile(file, unexpected)
-    const { authority, ready } = openEmbeddedAuthority(disk, {
+    const { embedded: authority, ready } = openSqliteState(disk, {
       timeoutMs: 100,
       clock: { epochMs: () => clock.ms },
       timers,
@@ -225,7 +225,7 @@ describe('the counters of the embedded authority', () => {
     const left = `${file}-left`
     for (const part of ['', '-wal']) copyFileSync(file + part, left + part)
     const options = { timeoutMs: 100, onFault: unexpected }
-    await openEmbeddedAuthority(openSqliteFile(left, unexpected), options).authority.close()
+    await openSqliteState(openSqliteFile(left, unexpected), options).close()
     const again = openSqliteFile(left, unexpected)
     expect(await again.read('SELECT ahead FROM quota')).toEqual([{ ahead: 1 }])
     await again.close()
