@@ -49,21 +49,19 @@ const BATCH_CALLS = 1_000
 /** Limit of open calls; further ones fail at once, as the caller is faster than the receiver. */
 const OPEN_CALLS = 20_000
 
-export interface IpcCallsOptions {
+interface IpcCallsOptions {
   send(batch: CallBatch): void
   /** Time that every call may take; one that is sent late may take up to a quarter more. */
   readonly timeoutMs: number
   /** The lane, which separates these calls from others on the same channel. */
   readonly lane: string
-  /** Called with false when the receiver is away, and with true when it answers again. */
-  onState?(available: boolean): void
 }
 
 export class IpcCalls<Calls> {
-  /** false: calls fail at once, as the receiver is away or gone. Written by #expire, receive and close. */
+  /** false: calls fail at once, as the receiver is away or gone. Written by #become and close. */
   available = true
   readonly #options: IpcCallsOptions
-  readonly #recovered: (() => void)[] = []
+  readonly #listeners: ((available: boolean) => void)[] = []
   /** Calls to be sent. */
   readonly #queue = new Set<Pending>()
   /** Calls sent, by id, until their outcomes are known, even where nobody waits for them any more: the receiver still has them. */
@@ -96,9 +94,9 @@ export class IpcCalls<Calls> {
     return promise as Promise<Result<Calls[Name]>>
   }
 
-  /** The listener is called each time the receiver answers again after it was away. */
-  onRecovered(listener: () => void): void {
-    this.#recovered.push(listener)
+  /** Calls the listener with false when the receiver is away, and with true when it answers again. */
+  onState(listener: (available: boolean) => void): void {
+    this.#listeners.push(listener)
   }
 
   /** Settles the calls that are answered; ignores the answers of another lane. */
@@ -115,11 +113,7 @@ export class IpcCalls<Calls> {
     this.#awaited = undefined
     if (!this.#isLate || !this.available) this.#silence.end()
     this.#isLate = false
-    if (!this.available) {
-      this.available = true
-      this.#options.onState?.(true)
-      for (const listener of this.#recovered) listener()
-    }
+    if (!this.available) this.#become(true)
     this.#flush()
   }
 
@@ -158,9 +152,13 @@ export class IpcCalls<Calls> {
     if (!isUnanswered || !this.available) return
     this.#isLate = true
     if (!this.#silence.goesOn(performance.now(), this.#options.timeoutMs)) return
-    this.available = false
+    this.#become(false)
     this.#rejectAll('timeout')
-    this.#options.onState?.(false)
+  }
+
+  #become(available: boolean): void {
+    this.available = available
+    for (const listener of this.#listeners) listener(available)
   }
 
   #rejectAll(reason: 'timeout' | 'error'): void {

@@ -1,11 +1,9 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
-import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { answerCalls, IpcCalls, type CallBatch } from '../../state/calls.ts'
-import { openSupervisorState } from '../../state/supervisor/home.ts'
+import { createSharedAddressCounter, openSupervisorState } from '../../state/supervisor/home.ts'
 import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
-import { createSharedAddressCounter } from '../../state/supervisor/addresses.ts'
 import type { PlainConfig } from '../../config/clients/client-table.ts'
 import type { Config } from '../../config/config.ts'
 import { everySecond, packSecond } from '../../insight/live/second.ts'
@@ -95,12 +93,8 @@ function createParts(
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret }
   const { calls, lanes, noticed, stores, bans } = connect(parts, channel)
-  const serving = new Serving({
-    ...parts,
-    number,
-    stores,
-    addresses: createSharedAddressCounter({ calls, own: createAddressCounter() }),
-  })
+  const addresses = createSharedAddressCounter(calls)
+  const serving = new Serving({ ...parts, number, stores, addresses })
   const taking = createTaking(serving, channel)
   const measure = async () => channel.send({ kind: 'measured', snapshot: await metrics.snapshot() })
   const handlers = { ...serving.answers, measure }
@@ -182,15 +176,14 @@ function sendSeconds(serving: Serving, channel: SupervisorChannel, measure: () =
 /** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
 function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
-  const report = redis === undefined ? createOutageReport(parts) : undefined
   const send = (batch: CallBatch): void => void channel.send(batch)
   const calls = new IpcCalls<QuotaCalls & CounterCalls>({
     lane: 'counts',
     send,
     // Twice as long as for a store on the network: a message is never lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
-    onState: (available) => report?.(available),
   })
+  if (redis === undefined) calls.onState(createOutageReport(parts))
   const banCalls = new IpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
   /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
   const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []

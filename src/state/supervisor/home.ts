@@ -1,7 +1,8 @@
 /** The state that all workers of a machine share, as their supervisor keeps it and as they reach it. */
 import type { BanRecord, BanStore, BanStoreListener } from '../bans.ts'
 import { StoreUnavailable, type Count, type State } from '../contract.ts'
-import type { AddressCount, CountedAddress } from '../memory/addresses.ts'
+import { createAddressCounter } from '../memory/addresses.ts'
+import type { AddressCount, AddressCounter, CountedAddress } from '../memory/addresses.ts'
 import { createMemoryCounter } from '../memory/counter.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 import { StoreClock } from '../store-clock.ts'
@@ -75,7 +76,7 @@ export function createIpcAuthority({ calls, onNotice }: QuotaOptions): Authority
       return calls.call('take', request)
     },
     beat: (beat) => calls.call('beat', beat),
-    onReturn: (listener) => calls.onRecovered(listener),
+    onReturn: (listener) => calls.onState((available) => available && listener()),
     onNotice,
   }
 }
@@ -85,7 +86,7 @@ function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
   return {
     watch: (newListener) => {
       listener = newListener
-      calls.onRecovered(() => listener?.stale())
+      calls.onState((available) => available && listener?.stale())
       listener.stale()
     },
     banned: (keyId, ban) => listener?.banned(keyId, ban),
@@ -94,5 +95,39 @@ function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
     save: (keyId, ban) => calls.call('saveBan', { keyId, ban }),
     // The supervisor forgets by itself.
     forget: () => Promise.resolve(),
+  }
+}
+
+/** Questions a second and worker that anonymous requests may cost the supervisor. */
+const ASKED_PER_SECOND = 5_000
+
+/**
+ * Counts requests of addresses without a credential over all workers. Anonymous callers must not be able to wear out the
+ * supervisor: an address at its limit is answered from what this worker knows alone until the window ends, and so are all others
+ * beyond a number of questions a second. Questions asked at once travel as one message.
+ */
+export function createSharedAddressCounter(
+  calls: IpcCalls<CounterCalls>,
+  now = Date.now,
+): AddressCounter {
+  const own = createAddressCounter({ now })
+  let budget = { second: 0, left: ASKED_PER_SECOND }
+  const mayAsk = (): boolean => {
+    const second = Math.floor(now() / 1000)
+    if (budget.second !== second) budget = { second, left: ASKED_PER_SECOND }
+    return calls.available && budget.left-- > 0
+  }
+  return {
+    add: async ({ address, points, limit }) => {
+      const known = (): CountedAddress => own.add({ address, points: 0 })
+      const isAsked = known().total < limit && mayAsk()
+      const asked = isAsked ? calls.call('countAddress', { address, points }) : undefined
+      const counted = await asked?.catch(() => undefined)
+      if (counted === undefined) return own.add({ address, points })
+      const { window, total } = known()
+      if (window === counted.window && total < counted.total)
+        own.add({ address, points: counted.total - total })
+      return counted
+    },
   }
 }
