@@ -1,16 +1,33 @@
-/** Reads and resets the authority's counters of clients. Both reject while it is away. */
+/**
+ * Reads the authority's counters of clients for operators, and sets them back to 0. counters.lua is the twin of `look` and
+ * `reset`.
+ */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Limits } from '../config/config.ts'
-import type { WindowName } from '../config/time.ts'
+import { perWindow, type PerWindow, type WindowName } from '../config/time.ts'
 import { mayBeDone } from './contract.ts'
-import { type ClientCounters, shadowId } from './memory/client-counters.ts'
+import type { EmbeddedAuthority } from './memory/authority.ts'
+import { rollOver, stateAt, type ClientState } from './memory/transition.ts'
+import type { NoticeListener, WindowReply } from './quota.ts'
+
+/**
+ * Returns the id under which the authority counts a client's shadow limits. No configuration or token can name a client with a
+ * space in it.
+ */
+export const shadowId = (client: string): string => `shadow ${client}`
+
+/** The authority's counters of the windows of a client. */
+export interface ClientCounters extends PerWindow<Pick<WindowReply, 'index' | 'taken' | 'used'>> {
+  /** Unix time in ms by the authority's clock. */
+  readonly nowMs: number
+}
 
 export interface CountedClient {
   readonly id: string
   readonly limits: Limits
 }
 
-/** The part of the authority that serves operators. */
+/** The part of the authority that serves operators. Both reject while it is away. */
 export interface CounterStore {
   /** Reads the counters, and in the same step sets the use of `windows` back to 0. */
   attend(
@@ -62,3 +79,58 @@ export class Counters {
     return done
   }
 }
+
+/** Reads the counters; charges and changes nothing. */
+export function look(state: ClientState, nowMs: number): ClientCounters {
+  const now = stateAt(state, nowMs)
+  const counters = perWindow(({ name }) => {
+    const { index, taken, used } = now[name]
+    return { index, taken, used }
+  })
+  return { nowMs: Math.floor(nowMs), ...counters }
+}
+
+/**
+ * Sets the use of these windows back to 0. Tokens that are held stay taken, and so does what a process's latest call brought:
+ * the requests that waited for it may be admitted only now. What a process has spent after that call it states with the next
+ * one, as new.
+ */
+export function reset(state: ClientState, windows: readonly WindowName[], nowMs: number): void {
+  // Nothing of this day is counted yet.
+  if (stateAt(state, nowMs).day.index !== state.day.index) return
+  rollOver(state, nowMs)
+  state.isExhausted = false
+  for (const window of windows) {
+    const counts = state[window]
+    let old = counts.used
+    for (const record of state.processes.values()) {
+      const holding = record.holdings[window]
+      if (holding.index !== counts.index) continue
+      record.status = 'stale'
+      holding.held = Math.max(0, holding.held - holding.used) + record.spent
+      holding.used = record.spent
+      old -= record.spent
+    }
+    counts.taken = Math.max(0, counts.taken - old)
+    counts.used = Math.max(0, counts.used - old)
+    counts.unstated = 0
+    // The time of a reset rises even if the clock goes back.
+    counts.resetMs = Math.max(Math.floor(nowMs), counts.resetMs + 1)
+  }
+}
+
+/** The counters that this process keeps itself. notify: sends a notice to all processes that take tokens from this authority. */
+export const createEmbeddedCounters = (
+  authority: Pick<EmbeddedAuthority, 'attend'>,
+  notify: NoticeListener,
+): CounterStore => ({
+  attend: async ({ id, limits }, windows) => {
+    const task = (state: ClientState, nowMs: number) => {
+      const before = look(state, nowMs)
+      reset(state, windows, nowMs)
+      return { before, after: look(state, nowMs) }
+    }
+    return authority.attend(id, limits, task, windows.length > 0)
+  },
+  announceReset: async (client) => notify(client, 'reset'),
+})

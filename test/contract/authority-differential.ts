@@ -8,7 +8,7 @@ import { createRedisCounters, quotaKey } from '../../src/state/redis/authority.t
 import { controlledRedisAuthority, controlledStore } from '../support/controlled-authority.ts'
 import { connectedStore, START_MS } from '../support/controlled-authority.ts'
 import { weighted, type Drawn } from '../support/drawn.ts'
-import { look, reset } from '../../src/state/memory/client-counters.ts'
+import { look, reset } from '../../src/state/counters.ts'
 import { sharedRedis } from '../support/redis-server.ts'
 
 /** One process as the sequence plays it: what it believes, and the calls it has sent. */

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { Shadow } from '../../src/insight/api/shadow.ts'
 import type { ClientsPage } from '../../src/insight/api/usage.ts'
-import { shadowId } from '../../src/state/memory/client-counters.ts'
+import { shadowId } from '../../src/state/counters.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import {

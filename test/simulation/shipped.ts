@@ -9,7 +9,7 @@ import * as faults from '../../src/state/redis/faults.ts'
 import * as timers from '../../src/state/timers.ts'
 import * as steadyClock from '../../src/core/rules/steady-clock.ts'
 import * as journal from '../../src/state/sqlite/quota-journal.ts'
-import * as counters from '../../src/state/memory/client-counters.ts'
+import * as counters from '../../src/state/counters.ts'
 
 const quota = { ...calls, ...ipc, ...memory, ...transition, ...lessee, ...journal }
 export const shipped = { ...quota, ...breaker, ...faults, ...timers, ...steadyClock, ...counters }

@@ -8,7 +8,7 @@ import type {
   ResetDone,
   WindowUse,
 } from '../../insight/api/usage.ts'
-import type { ClientCounters } from '../../state/memory/client-counters.ts'
+import type { ClientCounters } from '../../state/counters.ts'
 import { DAY_MS, MINUTE_MS, windowNames } from '../../config/time.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'

@@ -7,7 +7,7 @@ import type { WindowName } from '../../config/time.ts'
 import type { Lessee, LesseeOptions } from '../quota/lessee.ts'
 import type { Authority, QuotaDecision } from '../../state/quota.ts'
 import type { Caller } from '../rules/credentials.ts'
-import { shadowId } from '../../state/memory/client-counters.ts'
+import { shadowId } from '../../state/counters.ts'
 import type { Tally } from './tally.ts'
 
 /** Requests whose judgement is awaited, at most; further ones are not judged. */

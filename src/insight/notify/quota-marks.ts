@@ -6,7 +6,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { Second } from '../live/second.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
-import type { ClientCounters } from '../../state/memory/client-counters.ts'
+import type { ClientCounters } from '../../state/counters.ts'
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 
 export interface Reached {

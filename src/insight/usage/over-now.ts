@@ -8,8 +8,7 @@ import {
   SLICE_MS,
 } from '../../config/changes/blast-radius.ts'
 import type { Config } from '../../config/config.ts'
-import type { ClientCounters } from '../../state/memory/client-counters.ts'
-import type { Counters } from '../../state/counters.ts'
+import type { ClientCounters, Counters } from '../../state/counters.ts'
 
 interface Asking {
   readonly current: Config

@@ -2,7 +2,7 @@
 import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain/operations.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import type { Shed } from '../../core/rules/overload.ts'
-import type { ClientCounters } from '../../state/memory/client-counters.ts'
+import type { ClientCounters } from '../../state/counters.ts'
 import { explain, explainPast } from './explaining.ts'
 import type { Gateway } from './gateway.ts'
 import { tokenVerifier } from './read-token.ts'

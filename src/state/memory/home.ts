@@ -1,12 +1,11 @@
 /** All state in the memory of this process. */
 import { createMemoryBanStore } from '../bans.ts'
 import { embeddedHealth, type Claims, type OwnState, type UnsavedCounters } from '../contract.ts'
-import { Counters } from '../counters.ts'
+import { Counters, createEmbeddedCounters } from '../counters.ts'
 import type { NoticeListener } from '../quota.ts'
 import { StoreClock } from '../store-clock.ts'
 import { createMemoryUsageStore } from '../usage.ts'
 import { createEmbeddedAuthority, type EmbeddedAuthority } from './authority.ts'
-import { createEmbeddedCounters } from './client-counters.ts'
 import { createMemoryCounter } from './counter.ts'
 
 /** Nothing outlasts the process. onForgotten: called the first time that counters of a client are forgotten for lack of room. */

@@ -49,7 +49,7 @@ interface ProcessRecord {
   readonly spent: number
 }
 
-/** Everything the authority knows of one client. Written here, and by the reset of client-counters.ts. */
+/** Everything the authority knows of one client. Written here, and by the reset of counters.ts. */
 export class ClientState implements PerWindow<WindowCounts> {
   minute = windowAt(-1)
   /** Before the first call its index is -1: nothing is known of this client. */

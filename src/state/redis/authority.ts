@@ -8,8 +8,7 @@ import {
   type WindowName,
 } from '../../config/time.ts'
 import { StoreUnavailable } from '../contract.ts'
-import type { CounterStore } from '../counters.ts'
-import type { ClientCounters } from '../memory/client-counters.ts'
+import type { ClientCounters, CounterStore } from '../counters.ts'
 import type { ScriptReply } from './connections.ts'
 import type { RedisStore } from './redis.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'

@@ -10,7 +10,7 @@ import {
 import { StoreUnavailable } from '../../../src/state/contract.ts'
 import { Journal, type Row } from '../../../src/state/sqlite/quota-journal.ts'
 import type { Statement, TakeRequest } from '../../../src/state/quota.ts'
-import { createEmbeddedCounters } from '../../../src/state/memory/client-counters.ts'
+import { createEmbeddedCounters } from '../../../src/state/counters.ts'
 import { authorityContract } from '../../contract/authority.ts'
 import { START_MS, until } from '../../support/controlled-authority.ts'
 import { gatewayEnds } from '../../support/ending.ts'
