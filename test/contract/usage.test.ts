@@ -1,8 +1,8 @@
 /** One suite for all places where the totals of days are kept, and what only one of them can do. */
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { DayRow } from '../../src/state/day-totals.ts'
-import { createMemoryUsageStore, type Batch, type UsageStore } from '../../src/state/usage.ts'
+import { createMemoryUsageStore } from '../../src/state/usage.ts'
+import type { Batch, DayRow, UsageStore } from '../../src/state/usage.ts'
 import { createRedisUsageStore } from '../../src/state/redis/usage.ts'
 import { openSqliteFile } from '../../src/state/sqlite/file.ts'
 import { createSqliteUsageStore } from '../../src/state/sqlite/usage.ts'

@@ -8,7 +8,7 @@ import { planInForce } from './seen-clients.ts'
 import { refusedOf } from './shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { DAY_MS } from '../../config/time.ts'
-import type { DayRow } from '../../state/day-totals.ts'
+import type { DayRow } from '../../state/usage.ts'
 
 const SHOWN = 5
 const SHOWN_BACKENDS = 2

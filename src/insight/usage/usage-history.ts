@@ -6,9 +6,9 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { StoreUnavailable } from '../../state/contract.ts'
-import { DayTable, isSomething, type DayRow } from '../../state/day-totals.ts'
+import { DayTable, isSomething } from '../../state/usage.ts'
+import type { Batch, DayRow, UsageStore } from '../../state/usage.ts'
 import type { TallyRow } from '../../core/record/tally.ts'
-import type { Batch, UsageStore } from '../../state/usage.ts'
 
 export interface UsageHistoryOptions {
   readonly store: UsageStore

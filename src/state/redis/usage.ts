@@ -1,8 +1,7 @@
 /** Keeps the totals of days in Redis: several hashes a day with a field per client, which expire by themselves. */
 import { DAY_MS } from '../../config/time.ts'
 import type { RedisStore } from './redis.ts'
-import { DAY_COUNTS, rowWith, type DayRow } from '../day-totals.ts'
-import { KEPT_DAYS, type UsageStore } from '../usage.ts'
+import { DAY_COUNTS, KEPT_DAYS, rowWith, type DayRow, type UsageStore } from '../usage.ts'
 
 /**
  * Hashes per day. Each is read whole in one step, so that no client is read twice; with 30,000 clients a day Redis still stores

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import type { Admission } from '../../../src/state/quota.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
-import { DayTable } from '../../../src/state/day-totals.ts'
+import { DayTable } from '../../../src/state/usage.ts'
 import { Tally } from '../../../src/core/record/tally.ts'
 
 const limits = { perMinute: 60, perDay: 100 }
