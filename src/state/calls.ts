@@ -1,7 +1,7 @@
 /**
  * Calls of one process to another on the same machine, over the IPC channel between them, or to a thread of its own. Calls made
- * during one turn of the event loop travel as one message, and only one message of a lane is unanswered at a time: later calls
- * wait and go with the next. So a busy receiver gets fewer, larger messages. A call that the receiver cannot decide yet delays no
+ * during one turn of the event loop travel as one message, and only one message is unanswered at a time: later calls wait and
+ * go with the next. So a busy receiver gets fewer, larger messages. A call that the receiver cannot decide yet delays no
  * other. A late answer fails only the calls whose own time ran out while they waited for it.
  */
 import { Silence } from './silence.ts'
@@ -20,8 +20,6 @@ interface SentCall {
 
 export interface CallBatch {
   readonly kind: 'calls'
-  /** Separates callers that share a channel and must not wait for each other. */
-  readonly lane: string
   readonly calls: readonly SentCall[]
 }
 
@@ -32,7 +30,6 @@ export type CallOutcome = { readonly id: number } & (
 
 export interface AnswerBatch {
   readonly kind: 'answers'
-  readonly lane: string
   /** The first answer to a batch comes at once, so that no call waits for another; missing outcomes follow as they become known. */
   readonly isFirst: boolean
   readonly outcomes: readonly CallOutcome[]
@@ -53,8 +50,6 @@ interface IpcCallsOptions {
   send(batch: CallBatch): void
   /** Time that every call may take; one that is sent late may take up to a quarter more. */
   readonly timeoutMs: number
-  /** The lane, which separates these calls from others on the same channel. */
-  readonly lane: string
 }
 
 export class IpcCalls<Calls> {
@@ -99,9 +94,8 @@ export class IpcCalls<Calls> {
     this.#listeners.push(listener)
   }
 
-  /** Settles the calls that are answered; ignores the answers of another lane. */
-  receive({ lane, isFirst, outcomes }: AnswerBatch): void {
-    if (lane !== this.#options.lane) return
+  /** Settles the calls that are answered. */
+  receive({ isFirst, outcomes }: AnswerBatch): void {
     for (const outcome of outcomes) {
       const call = this.#open.get(outcome.id)
       this.#open.delete(outcome.id)
@@ -127,7 +121,7 @@ export class IpcCalls<Calls> {
 
   #flush(): void {
     if (this.#awaited !== undefined || this.#queue.size === 0) return
-    const { lane, timeoutMs, send } = this.#options
+    const { timeoutMs, send } = this.#options
     const calls = [...this.#queue].slice(0, BATCH_CALLS)
     const nowMs = performance.now()
     for (const call of calls) {
@@ -137,7 +131,7 @@ export class IpcCalls<Calls> {
       if (call.askedMs + timeoutMs - nowMs < timeoutMs / 4) this.#bound(call, timeoutMs / 4)
     }
     this.#awaited = new Set(calls)
-    send({ kind: 'calls', lane, calls: calls.map(({ sent }) => sent) })
+    send({ kind: 'calls', calls: calls.map(({ sent }) => sent) })
   }
 
   #bound(call: Pending, withinMs: number): void {
@@ -181,13 +175,13 @@ export type CallHandlers<Calls> = {
 /** Sends the outcomes known at once, and the others as they become known. A handler that throws fails its call alone. */
 export function answerCalls<Calls>(
   handlers: CallHandlers<Calls>,
-  { lane, calls }: CallBatch,
+  { calls }: CallBatch,
   send: (answers: AnswerBatch) => void,
 ): void {
   let isFirst = true
   let outcomes: CallOutcome[] = []
   const sendKnown = (): void => {
-    send({ kind: 'answers', lane, isFirst, outcomes })
+    send({ kind: 'answers', isFirst, outcomes })
     isFirst = false
     outcomes = []
   }

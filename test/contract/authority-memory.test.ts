@@ -13,7 +13,7 @@ authorityContract('memory', (time) => controlledMemoryAuthority(time, true), {
 authorityContract('the supervisor', (time) => {
   const authority = createMemoryAuthority({ clock: { epochMs: () => time.ms } })
   const take = (request: TakeRequest) => authority.take(request)
-  const calls = loop('counts', { take })
+  const calls = loop({ take })
   return createIpcAuthority({ calls, onNotice: () => undefined })
 })
 

@@ -7,8 +7,7 @@ import { openRedisState } from '../../src/state/redis/home.ts'
 import { openSqliteFile } from '../../src/state/sqlite/file.ts'
 import { openSqliteState } from '../../src/state/sqlite/home.ts'
 import { answerCalls, IpcCalls, type CallHandlers } from '../../src/state/calls.ts'
-import { openSupervisorState } from '../../src/state/supervisor/home.ts'
-import type { SharedCalls } from '../../src/server/workers/messages.ts'
+import { openSupervisorState, type SharedCalls } from '../../src/state/supervisor/home.ts'
 import { createAddressCounter } from '../../src/state/memory/addresses.ts'
 import { createSharedState } from '../../src/server/workers/shared-state.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -100,21 +99,14 @@ const supervisor: Home<State> = {
     })
     const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
     return {
-      open: () =>
-        opened(
-          openSupervisorState(
-            { calls: loop('counts', handlers), onNotice },
-            loop('bans', handlers),
-          ),
-        ),
+      open: () => opened(openSupervisorState({ calls: loop(handlers), onNotice })),
     }
   },
 }
 
 /** Calls that are answered by these handlers. */
-export function loop(lane: string, handlers: Partial<CallHandlers<SharedCalls>>) {
+export function loop(handlers: Partial<CallHandlers<SharedCalls>>) {
   const calls = new IpcCalls<SharedCalls>({
-    lane,
     timeoutMs: 5_000,
     send: (batch) =>
       void setImmediate(() =>

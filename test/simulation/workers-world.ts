@@ -89,7 +89,6 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
         beat: boss.authority.beat,
       }
       const calls: IpcCalls<QuotaCalls> = new quota.IpcCalls<QuotaCalls>({
-        lane: 'counts',
         timeoutMs: 2 * TIMEOUT_MS,
         send: (batch) => {
           const sent = structuredClone(batch)

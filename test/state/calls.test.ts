@@ -11,9 +11,9 @@ import {
   type CallHandlers,
 } from '../../src/state/calls.ts'
 import type { BanRecord } from '../../src/state/bans.ts'
-import type { SharedCalls } from '../../src/server/workers/messages.ts'
 import { StoreUnavailable } from '../../src/state/contract.ts'
 import { createSharedAddressCounter, openSupervisorState } from '../../src/state/supervisor/home.ts'
+import type { SharedCalls } from '../../src/state/supervisor/home.ts'
 
 const ports: MessagePort[] = []
 afterEach(() => {
@@ -40,7 +40,6 @@ function link(handlers: Partial<CallHandlers<SharedCalls>>, timeoutMs = 10_000) 
   const batches: CallBatch[] = []
   let held: CallBatch[] | undefined
   const calls = new IpcCalls<SharedCalls>({
-    lane: 'counts',
     send: (batch) => port1.postMessage(batch),
     timeoutMs,
   })
@@ -202,7 +201,7 @@ describe('strikes over all workers', () => {
   it('count at the supervisor, and for this worker alone while it is silent', async () => {
     const { handler, counts } = countAll()
     const { calls, freeze } = link({ addStrikes: handler }, 50)
-    const state = openSupervisorState({ calls, onNotice: () => undefined }, calls)
+    const state = openSupervisorState({ calls, onNotice: () => undefined })
     const strikes = state.strikes(60_000)
     const totals = async (...points: number[]) => {
       const counts = []

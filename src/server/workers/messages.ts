@@ -1,5 +1,4 @@
 /** Messages between a supervisor and its workers over IPC. Types only; plain data, cloned on the way. */
-import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
 import type { Notice, Totals } from '../../state/quota.ts'
 import type { AnswerBatch, CallBatch } from '../../state/calls.ts'
 import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
@@ -8,9 +7,6 @@ import type { SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { PackedSecond, ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { WorkerCalls, WorkerFacts } from '../gateway/worker-link.ts'
-
-/** All calls of a worker to its supervisor. */
-export type SharedCalls = QuotaCalls & CounterCalls & BanCalls
 
 /** All questions to a worker. */
 export type WorkerQuestions = WorkerCalls & { measure(nothing: undefined): void }

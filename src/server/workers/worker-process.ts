@@ -6,11 +6,11 @@ import type { Config } from '../../config/config.ts'
 import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
 import { unpackSecond, type ProcessNow, type Second } from '../../insight/live/second.ts'
 import { answerCalls, IpcCalls, type CallHandlers } from '../../state/calls.ts'
+import type { SharedCalls } from '../../state/supervisor/home.ts'
 import type { WorkerFacts, WorkerLink } from '../gateway/worker-link.ts'
 import {
   CLIENTS_FD,
   STDERR_FD,
-  type SharedCalls,
   type StartFault,
   type StartMessage,
   type ToSupervisor,
@@ -82,7 +82,6 @@ export class WorkerProcess implements WorkerLink {
   heardMs = performance.now()
   /** Questions are never dropped as notices are: one message of them is under way at a time, and a lost one would hold up all later. */
   readonly questions = new IpcCalls<WorkerQuestions>({
-    lane: 'questions',
     timeoutMs: ANSWER_AT_MOST_MS,
     send: (batch) => this.#send(batch),
   })

@@ -1,7 +1,7 @@
 /** The composition root of a worker: serves requests on a socket of its supervisor, and asks it for what workers share. */
-import { answerCalls, IpcCalls, type CallBatch } from '../../state/calls.ts'
+import { answerCalls, IpcCalls } from '../../state/calls.ts'
 import { createSharedAddressCounter, openSupervisorState } from '../../state/supervisor/home.ts'
-import type { BanCalls, CounterCalls, QuotaCalls } from '../../state/supervisor/home.ts'
+import type { SharedCalls } from '../../state/supervisor/home.ts'
 import { createLog } from '../../core/record/log.ts'
 import { createMetrics } from '../../core/record/metrics.ts'
 import type { PlainConfig } from '../../config/clients/client-table.ts'
@@ -92,7 +92,7 @@ function createParts(
   const log = createLog({ ...config.log, worker: number, ...ownOutput })
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret }
-  const { calls, lanes, noticed, stores, bans } = connect(parts, channel)
+  const { calls, noticed, stores, bans } = connect(parts, channel)
   const addresses = createSharedAddressCounter(calls)
   const serving = new Serving({ ...parts, number, stores, addresses })
   const taking = createTaking(serving, channel)
@@ -109,11 +109,9 @@ function createParts(
       await log.close()
     },
     /** Called when the supervisor is gone. */
-    orphan: () => {
-      for (const lane of lanes) lane.close()
-    },
+    orphan: () => calls.close(),
     receive: (message: ToWorker) => {
-      if (message.kind === 'answers') for (const lane of lanes) lane.receive(message)
+      if (message.kind === 'answers') calls.receive(message)
       else if (message.kind === 'quota') {
         for (const { client, notice, totals } of message.notices)
           for (const [listener] of noticed) listener(client, notice, undefined, totals)
@@ -173,22 +171,19 @@ function sendSeconds(serving: Serving, channel: SupervisorChannel, measure: () =
   }
 }
 
-/** Opens two lanes to the supervisor: bans wait for its disk, and quota must not wait with them. */
+/** Opens the store that gateways share, or what the supervisor keeps; addresses are counted by the supervisor in any case. */
 function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
   const { redis, timeoutMs } = parts.config.store
-  const send = (batch: CallBatch): void => void channel.send(batch)
-  const calls = new IpcCalls<QuotaCalls & CounterCalls>({
-    lane: 'counts',
-    send,
+  const calls = new IpcCalls<SharedCalls>({
+    send: (batch) => void channel.send(batch),
     // Twice as long as for a store on the network: a message is never lost here, only late when every core is busy.
     timeoutMs: 2 * timeoutMs,
   })
   if (redis === undefined) calls.onState(createOutageReport(parts))
-  const banCalls = new IpcCalls<BanCalls>({ lane: 'bans', send, timeoutMs })
   /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
   const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []
   const onNotice = (...receivers: (typeof noticed)[number]) => void noticed.push(receivers)
-  const own = openSupervisorState({ calls, onNotice }, banCalls)
+  const own = openSupervisorState({ calls, onNotice })
   const stores = openSharedStore(parts) ?? own
-  return { calls, lanes: [calls, banCalls], noticed, stores, bans: own.bans }
+  return { calls, noticed, stores, bans: own.bans }
 }

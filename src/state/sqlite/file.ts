@@ -26,7 +26,7 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent) {
   const worker = new Worker(loader, { eval: true, workerData: { file, program } })
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
   const send = (batch: CallBatch): void => worker.postMessage(batch)
-  const calls = new IpcCalls<FileCalls>({ lane: 'file', send, timeoutMs: ANSWER_TIMEOUT_MS })
+  const calls = new IpcCalls<FileCalls>({ send, timeoutMs: ANSWER_TIMEOUT_MS })
   const closed = new Error(`store.file ${file} is closed`)
   /** No further calls are taken, for this reason. */
   let ended: Error | undefined

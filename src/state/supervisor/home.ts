@@ -8,28 +8,22 @@ import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts
 import { StoreClock } from '../store-clock.ts'
 import type { IpcCalls } from '../calls.ts'
 
-/** The calls of a worker's lessee to the supervisor. */
-export interface QuotaCalls {
+/** The calls of a worker to its supervisor. */
+export interface SharedCalls {
   take(request: TakeRequest): TakeReply
   beat(beat: Beat): Beats
-}
-
-/** The calls of a worker's ban book to the supervisor. */
-export interface BanCalls {
   loadBans(nothing: undefined): ReadonlyMap<string, BanRecord>
   saveBan(kept: { readonly keyId: string; readonly ban: BanRecord }): void
-}
-
-/** The calls of a worker's counters to the supervisor. */
-export interface CounterCalls {
   /** Adds strikes to a key for all workers; the count begins anew once the key has earned a ban. */
   addStrikes(strikes: { readonly keyId: string; readonly points: number }): Count
   /** Adds requests without a valid credential to an address. */
   countAddress(count: Omit<AddressCount, 'limit'>): CountedAddress
 }
 
-interface QuotaOptions {
-  readonly calls: IpcCalls<QuotaCalls>
+export type QuotaCalls = Pick<SharedCalls, 'take' | 'beat'>
+
+interface Supervisor<Calls> {
+  readonly calls: IpcCalls<Calls>
   /** Registers a listener for the supervisor's notices. */
   readonly onNotice: NonNullable<Authority['onNotice']>
 }
@@ -37,16 +31,15 @@ interface QuotaOptions {
 /** Also receives news of bans through the supervisor: `banned` for one by another worker, `stale` where some could not be reported. */
 type IpcBanStore = BanStore & Pick<BanStoreListener, 'banned' | 'stale'>
 
-/** Bans wait for the supervisor's disk, and quota must not wait with them. The calls stay open, as they belong to the caller. */
+/** The calls stay open, as they belong to the caller. */
 export function openSupervisorState(
-  options: QuotaOptions & { readonly calls: IpcCalls<QuotaCalls & CounterCalls> },
-  banCalls: IpcCalls<BanCalls>,
+  supervisor: Supervisor<SharedCalls>,
 ): State & { readonly bans: IpcBanStore } {
-  const { calls } = options
+  const { calls } = supervisor
   return {
-    authority: createIpcAuthority(options),
+    authority: createIpcAuthority(supervisor),
     embedded: undefined,
-    bans: createIpcBanStore(banCalls),
+    bans: createIpcBanStore(calls),
     clock: new StoreClock(),
     strikes: (withinMs) => {
       // Counts for this worker alone while the supervisor is silent.
@@ -66,7 +59,7 @@ export function openSupervisorState(
 }
 
 /** take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it. */
-export function createIpcAuthority({ calls, onNotice }: QuotaOptions): Authority {
+export function createIpcAuthority({ calls, onNotice }: Supervisor<QuotaCalls>): Authority {
   // Thrown for every request while the supervisor does not answer. It is made once, since a stack trace costs more than the
   // decision.
   const away = new StoreUnavailable('error')
@@ -81,7 +74,7 @@ export function createIpcAuthority({ calls, onNotice }: QuotaOptions): Authority
   }
 }
 
-function createIpcBanStore(calls: IpcCalls<BanCalls>): IpcBanStore {
+function createIpcBanStore(calls: IpcCalls<SharedCalls>): IpcBanStore {
   let listener: BanStoreListener | undefined
   return {
     watch: (newListener) => {
@@ -107,7 +100,7 @@ const ASKED_PER_SECOND = 5_000
  * beyond a number of questions a second. Questions asked at once travel as one message.
  */
 export function createSharedAddressCounter(
-  calls: IpcCalls<CounterCalls>,
+  calls: IpcCalls<SharedCalls>,
   now = Date.now,
 ): AddressCounter {
   const own = createAddressCounter({ now })
