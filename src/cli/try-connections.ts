@@ -112,7 +112,7 @@ const tryBackends = (
 async function tryKeySet(jwt: NonNullable<Config['jwt']>): Promise<Tried> {
   const what = `jwt ${jwt.jwksUri ?? jwt.jwksFile}`
   try {
-    const keys = new KeySource(jwt, () => undefined)
+    const keys = new KeySource(jwt, { keySetFetched: () => undefined })
     await keys.ready
     keys.close()
     const cause = keys.fault?.cause

@@ -1,29 +1,38 @@
 /** Turns a signed token (JWT) into a caller. */
 import { hash } from 'node:crypto'
-import { isDeepStrictEqual } from 'node:util'
-import type { JwtConfig } from '../../config/config.ts'
 import { isJwtForm } from '../rules/credentials.ts'
-import { isRefusal, type Refusal } from '../rules/refusals.ts'
+import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { readToken, type TokenStatement } from '../rules/token-claims.ts'
 import { keepLatest } from '../../state/memory/recency-table.ts'
 import { CheckBudget } from './check-budget.ts'
 import { covers, isProven, type KeySet } from './key-set.ts'
-import { KeySource, type JwksTiming, type KeySetFault } from './key-source.ts'
+import { KeySource, type KeyObserver } from './key-source.ts'
 import type { TokenPolicy } from './token-callers.ts'
-import {
-  BAD_CLAIMS,
-  BAD_SIGNATURE,
-  NO_PLAN,
-  UNCHECKED,
-  UNKNOWN_KEY,
-  unavailable,
-  type UnavailableReason,
-} from './verdicts.ts'
 import { createWorkGate } from './work-gate.ts'
 
-export interface JwtObserver {
-  /** Called after each fetch of the key set; undefined: it went well. */
-  keySetFetched(fault: KeySetFault | undefined): void
+// The causes of these refusals are for the log alone.
+const invalid = (cause: string): Refusal => refuse('invalid_api_key', { cause })
+const notChecked = (cause: string, retryAfterSeconds = 1): Refusal =>
+  refuse('service_unavailable', { cause, retryAfterSeconds })
+
+export const BAD_CLAIMS = invalid(
+  'the token: its form, algorithm, issuer, audience, times or client',
+)
+export const NO_PLAN = invalid('the token: no plan with limits')
+const UNKNOWN_KEY = invalid('the token: the issuer has no such key')
+const BAD_SIGNATURE = invalid('the token: its signature')
+/** The address of the token is over the anonymous limit as well. */
+export const UNCHECKED = notChecked(
+  'the token: its address has used up its share of signature checks',
+)
+const unavailable = {
+  no_key_set: notChecked('no key set of the token issuer has come yet', 5),
+  unknown_key: notChecked('no key set has come since the token named an unknown key'),
+  busy: notChecked('too many tokens are being checked'),
+}
+export type UnavailableReason = keyof typeof unavailable
+
+interface JwtObserver extends KeyObserver {
   /** May be called very often. */
   unavailable(reason: UnavailableReason): void
 }
@@ -41,19 +50,10 @@ const maxRemembered = 10_000
 // 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
 const gateLimits = { running: 2, waiting: 1024 }
 
-export class JwtVerifier extends KeySource {
-  readonly #config: JwtConfig
-  readonly #observer: JwtObserver
+export class JwtVerifier extends KeySource<JwtObserver> {
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
   readonly #gate = createWorkGate(gateLimits)
   readonly #checks = new CheckBudget()
-
-  /** Throws an Error that names the fault when jwksFile cannot be used. */
-  constructor(config: JwtConfig, observer: JwtObserver, timing?: Partial<JwksTiming>) {
-    super(config, (fault) => observer.keySetFetched(fault), timing)
-    this.#config = config
-    this.#observer = observer
-  }
 
   /**
    * Returns the caller of a valid token by the policy given, at once if the token was seen before. Refuses any other token with
@@ -73,18 +73,13 @@ export class JwtVerifier extends KeySource {
     if (known && nowMs < known.expiresAtMs) return callerOf(known) ?? NO_PLAN
     let proof = this.#underway.get(digest)
     if (proof === undefined) {
-      const statement = readToken(token, this.#config, nowMs)
+      const statement = readToken(token, this.config, nowMs)
       if (!statement) return BAD_CLAIMS
       if (callerOf(statement) === undefined) return NO_PLAN
       proof = this.#prove({ token, digest, statement, address, policy })
       this.#underway.set(digest, proof)
     }
     return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
-  }
-
-  /** Whether a verifier for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
-  isFor(config: JwtConfig): boolean {
-    return isDeepStrictEqual(config, this.#config) && this.isOf(config.jwksFile)
   }
 
   async #prove(question: Question): Promise<TokenStatement | Refusal> {
@@ -96,7 +91,7 @@ export class JwtVerifier extends KeySource {
       const hasRoom = this.#checks.hasRoom(sender, performance.now())
       if (!hasRoom && (await policy.isOverLimit(address))) return UNCHECKED
       this.#checks.began(sender, performance.now())
-      const isGood = await this.#gate(address, () => isProven(token, keys, this.#config.algorithms))
+      const isGood = await this.#gate(address, () => isProven(token, keys, this.config.algorithms))
       this.#checks.ended(sender, isGood)
       if (isGood === undefined) return this.#refuseUnavailable('busy')
       if (!isGood) return BAD_SIGNATURE
@@ -116,7 +111,7 @@ export class JwtVerifier extends KeySource {
   }
 
   #refuseUnavailable(reason: UnavailableReason): Refusal {
-    this.#observer.unavailable(reason)
+    this.observer.unavailable(reason)
     return unavailable[reason]
   }
 }

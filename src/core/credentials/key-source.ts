@@ -1,5 +1,6 @@
 /** Keeps the keys of a token issuer: those of a file, or the last good set from an address, fetched in the background. */
 import { readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
 import type { JwtConfig } from '../../config/config.ts'
 import { parseKeySet, type KeySet } from './key-set.ts'
 import { AddressLines } from './work-gate.ts'
@@ -10,6 +11,11 @@ export interface KeySetFault {
   readonly cause: string
   /** An older set is there and stays in use. */
   readonly hasKeys: boolean
+}
+
+export interface KeyObserver {
+  /** Called after each fetch of the key set; undefined: it went well. */
+  keySetFetched(fault: KeySetFault | undefined): void
 }
 
 const defaultTiming = {
@@ -24,21 +30,21 @@ const defaultTiming = {
    */
   renewMs: 1_000,
 }
-export type JwksTiming = Readonly<typeof defaultTiming>
+type JwksTiming = Readonly<typeof defaultTiming>
 
 const maxRetryMs = 60_000
 const maxBodyBytes = 262_144
 const maxWaiting = 256
 
-export class KeySource {
+export class KeySource<Observer extends KeyObserver = KeyObserver> {
+  protected readonly config: JwtConfig
+  protected readonly observer: Observer
   /** Resolves when the first load has ended, well or not; without a set no token can be checked. */
   readonly ready: Promise<void>
   /** The last good set; undefined until the first has come. */
   current: KeySet | undefined
   /** Why the latest fetch failed; undefined: it did not. */
   fault: KeySetFault | undefined
-  readonly #uri: string | undefined
-  readonly #onFetched: (fault: KeySetFault | undefined) => void
   readonly #timing: JwksTiming
   readonly #closing = new AbortController()
   /** Text from which `current` was made. */
@@ -51,34 +57,28 @@ export class KeySource {
   #timer: NodeJS.Timeout | undefined
   #isRetired = false
 
-  /**
-   * onFetched: called after each fetch; undefined: it went well. Throws an Error that names the fault when jwksFile cannot be
-   * used.
-   */
-  constructor(
-    { jwksFile, jwksUri }: JwtConfig,
-    onFetched: (fault: KeySetFault | undefined) => void,
-    timing?: Partial<JwksTiming>,
-  ) {
-    this.#uri = jwksUri
-    this.#onFetched = onFetched
+  /** Throws an Error that names the fault when jwksFile cannot be used. */
+  constructor(config: JwtConfig, observer: Observer, timing?: Partial<JwksTiming>) {
+    this.config = config
+    this.observer = observer
     this.#timing = { ...defaultTiming, ...timing }
-    if (jwksFile !== undefined) {
-      const text = readText(jwksFile)
-      this.#text = text
-      this.current = inFile(jwksFile, () => parseKeySet(text))
-    }
+    const { jwksFile } = config
+    if (jwksFile !== undefined)
+      this.current = withText(jwksFile, (text) => parseKeySet((this.#text = text)))
     this.ready = this.#refresh()
   }
 
-  /** Whether this file, if there is one, has the text that is in use. Throws an Error that names the fault when it cannot be read. */
-  isOf(jwksFile: string | undefined): boolean {
-    return jwksFile === undefined || readText(jwksFile) === this.#text
+  /** Whether one for this configuration would be the same. Throws an Error that names the fault when jwksFile cannot be read. */
+  isFor(config: JwtConfig): boolean {
+    const { jwksFile } = config
+    if (!isDeepStrictEqual(config, this.config)) return false
+    return jwksFile === undefined || withText(jwksFile, (text) => text === this.#text)
   }
 
   /** Resolves when the fetch under way has ended, well or badly; the next one comes by itself. */
   #refresh(): Promise<void> {
-    return this.#uri === undefined ? Promise.resolve() : (this.#fetching ??= this.#fetch(this.#uri))
+    const { jwksUri } = this.config
+    return jwksUri === undefined ? Promise.resolve() : (this.#fetching ??= this.#fetch(jwksUri))
   }
 
   /**
@@ -87,7 +87,7 @@ export class KeySource {
    * wait or the issuer fails.
    */
   renew(address: string): Promise<boolean> {
-    if (this.#uri === undefined) return Promise.resolve(true)
+    if (this.config.jwksUri === undefined) return Promise.resolve(true)
     const isUnderWay = this.#fetching !== undefined
     if (this.#isRetired || (this.#failures > 0 && !isUnderWay)) return Promise.resolve(false)
     if (!isUnderWay) this.#fetchIn(this.#beganMs + this.#timing.renewMs - performance.now())
@@ -126,7 +126,7 @@ export class KeySource {
       this.#failures++
       this.fault = { cause: describe(error), hasKeys: this.current !== undefined }
     }
-    if (!signal.aborted) this.#onFetched(this.fault)
+    if (!signal.aborted) this.observer.keySetFetched(this.fault)
     this.#fetching = undefined
     this.#answer(this.fault === undefined)
     if (this.#isRetired) return
@@ -172,11 +172,9 @@ function describe(error: unknown): string {
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
 }
 
-const readText = (path: string): string => inFile(path, () => readFileSync(path, 'utf8'))
-
-function inFile<Result>(path: string, act: () => Result): Result {
+function withText<Result>(path: string, use: (text: string) => Result): Result {
   try {
-    return act()
+    return use(readFileSync(path, 'utf8'))
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw new Error(`jwt.jwksFile ${path}: ${reason}`, { cause })

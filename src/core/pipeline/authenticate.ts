@@ -1,5 +1,5 @@
 /** Turns the Authorization header into a caller; requests without a valid credential are counted by address. */
-import { UNCHECKED } from '../credentials/verdicts.ts'
+import { UNCHECKED } from '../credentials/jwt-verifier.ts'
 import type { Exchange, Policy } from './exchange.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
