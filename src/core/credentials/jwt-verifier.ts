@@ -7,7 +7,7 @@ import { keepLatest } from '../../state/memory/recency-table.ts'
 import { CheckBudget } from './check-budget.ts'
 import { covers, isProven, type KeySet } from './key-set.ts'
 import { KeySource, type KeyObserver } from './key-source.ts'
-import type { TokenPolicy } from './token-callers.ts'
+import type { TokenPolicy } from './callers.ts'
 import { createWorkGate } from './work-gate.ts'
 
 // The causes of these refusals are for the log alone.

@@ -1,5 +1,5 @@
 /** Reads the one credential of a request, and describes the caller that a valid one proves. */
-import type { Limits } from '../../config/config.ts'
+import type { ClientConfig, KeyConfig, Limits } from '../../config/config.ts'
 import { refuse, type Refusal } from './refusals.ts'
 import { policyHeader } from './quota-headers.ts'
 
@@ -21,10 +21,15 @@ export interface Caller {
   readonly policy: string | undefined
 }
 
-/** isStructured: server.structuredQuotaHeaders. */
-export function createCaller(caller: Omit<Caller, 'policy'>, isStructured: boolean): Caller {
-  const policy = isStructured ? policyHeader(caller.limits) : undefined
-  return Object.freeze({ ...caller, policy })
+/** key: a token has an id and an end alone. isStructured: server.structuredQuotaHeaders. */
+export function createCaller(
+  { id: clientId, plan, limits, concurrent }: Omit<ClientConfig, 'keys'>,
+  key: Pick<KeyConfig, 'id'> & Partial<KeyConfig>,
+  isStructured: boolean,
+): Caller {
+  const { id: keyId, sha256: keyDigest, expiresAtMs = Infinity } = key
+  const known = { clientId, plan, keyId, limits, concurrent, keyDigest, expiresAtMs }
+  return Object.freeze({ ...known, policy: isStructured ? policyHeader(limits) : undefined })
 }
 
 /** Longest credential that is read, in characters; longer ones are malformed. */

@@ -1,7 +1,7 @@
 /** Explains why a request is or was answered as it is: it runs the stages of a configuration on a scratch of the current state. */
 import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
-import { createKeyRing } from '../../core/credentials/key-ring.ts'
+import { createKeyRing } from '../../core/credentials/callers.ts'
 import { explanationOf } from '../../insight/explain/explanation.ts'
 import {
   knownThen,

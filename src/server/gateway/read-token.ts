@@ -1,6 +1,6 @@
 /** Reads what a signed token says, without any request: plain data, so that one process can ask another. */
 import { BAD_CLAIMS, NO_PLAN, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import type { TokenPolicy } from '../../core/credentials/token-callers.ts'
+import type { TokenPolicy } from '../../core/credentials/callers.ts'
 import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
 import type { TokenStatement } from '../../core/rules/token-claims.ts'
 

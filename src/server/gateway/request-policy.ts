@@ -1,8 +1,7 @@
 /** Everything a configuration decides about a request, built in one call. Nothing in it changes: a new configuration is a new policy. */
 import { createAnonymousLimiter } from '../../core/credentials/anonymous-limiter.ts'
 import type { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import { createKeyRing } from '../../core/credentials/key-ring.ts'
-import { createTokenCallers } from '../../core/credentials/token-callers.ts'
+import { createKeyRing, createTokenCallers } from '../../core/credentials/callers.ts'
 import type { Config } from '../../config/config.ts'
 import type { Policy } from '../../core/pipeline/exchange.ts'
 import { createCors } from '../../core/rules/cors.ts'

@@ -4,7 +4,7 @@ import { createScratch } from '../../server/gateway/scratch.ts'
 import type { Judged } from '../../core/pipeline/exchange.ts'
 import { judge } from '../../core/pipeline/pipeline.ts'
 import type { Admission } from '../../state/quota.ts'
-import { createTokenCallers } from '../../core/credentials/token-callers.ts'
+import { createTokenCallers } from '../../core/credentials/callers.ts'
 import { createCaller, type Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
 import { compileRoutes, type Route } from '../../core/rules/routes.ts'
@@ -114,13 +114,7 @@ function createCallers(config: Config) {
   return (name: string, planOfLine: string | undefined, isOwn: boolean): Caller | undefined => {
     const owned = clients.keyById(name)
     const client = owned?.client ?? (isOwn ? undefined : clients.get(name))
-    if (client !== undefined) {
-      const { id: clientId, plan, limits, concurrent } = client
-      const expiresAtMs = owned?.key.expiresAtMs ?? Infinity
-      const keyDigest = owned?.key.sha256
-      const known = { clientId, plan, limits, concurrent, keyId: name, expiresAtMs, keyDigest }
-      return createCaller(known, isStructured)
-    }
+    if (client !== undefined) return createCaller(client, owned?.key ?? { id: name }, isStructured)
     if (!name.startsWith(TOKEN_PREFIX) || config.jwt === undefined) return undefined
     const clientId = name.slice(TOKEN_PREFIX.length)
     return ofToken({ kid: undefined, clientId, plan: planOfLine, expiresAtMs: Infinity })

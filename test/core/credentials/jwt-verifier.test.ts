@@ -8,10 +8,7 @@ import { listening } from '../../support/listening.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { readBlocks } from '../../support/serving.ts'
 import { JwtVerifier } from '../../../src/core/credentials/jwt-verifier.ts'
-import {
-  createTokenCallers,
-  type TokenPolicy,
-} from '../../../src/core/credentials/token-callers.ts'
+import { createTokenCallers, type TokenPolicy } from '../../../src/core/credentials/callers.ts'
 import type { JwtConfig } from '../../../src/config/config.ts'
 import type { Caller } from '../../../src/core/rules/credentials.ts'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { createClients } from '../../support/clients.ts'
-import { createKeyRing, type UsedKeys } from '../../../src/core/credentials/key-ring.ts'
+import { createKeyRing, type UsedKeys } from '../../../src/core/credentials/callers.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const client = (id: string, keys: { id: string; key: string; expiresAtMs?: number }[]) => ({

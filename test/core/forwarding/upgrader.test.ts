@@ -36,15 +36,8 @@ const handshake =
   'GET /v1/live?x=%7C&y=a/../b HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n'
 
 const caller = createCaller(
-  {
-    clientId: 'acme',
-    plan: 'pro',
-    keyId: 'acme-1',
-    limits: { perMinute: 60, perDay: 60 },
-    concurrent: 8,
-    expiresAtMs: Infinity,
-    keyDigest: undefined,
-  },
+  { id: 'acme', plan: 'pro', limits: { perMinute: 60, perDay: 60 }, concurrent: 8 },
+  { id: 'acme-1' },
   false,
 )
 

@@ -95,18 +95,7 @@ it('is judged for no more requests at once than a thousand, hands back what is j
   expect(shadow.judgeFor(plansWith(undefined))).toBeUndefined()
   const judge = shadow.judgeFor(plansWith({ perMinute: 900, perDay: 900 }))
   const caller = (plan: string) =>
-    createCaller(
-      {
-        clientId: 'acme',
-        plan,
-        keyId: 'k',
-        limits,
-        concurrent: 1,
-        keyDigest: undefined,
-        expiresAtMs: Infinity,
-      },
-      false,
-    )
+    createCaller({ id: 'acme', plan, limits, concurrent: 1 }, { id: 'k' }, false)
   const live = { kind: 'unavailable' } as const
   expect(judge?.(caller('free'), live)).toBeUndefined()
   const charges = Array.from({ length: 1_100 }, () => judge?.(caller('pro'), live))

@@ -7,10 +7,7 @@ import { Tally } from '../../../src/core/record/tally.ts'
 
 const limits = { perMinute: 60, perDay: 100 }
 const callerOf = (clientId: string, plan = 'free', keyId = `${clientId}-1`) =>
-  createCaller(
-    { clientId, plan, keyId, limits, concurrent: 8, keyDigest: undefined, expiresAtMs: Infinity },
-    true,
-  )
+  createCaller({ id: clientId, plan, limits, concurrent: 8 }, { id: keyId }, true)
 const acme = callerOf('acme')
 const window = (limit: number, remaining: number) => ({
   limit,

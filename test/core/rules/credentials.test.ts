@@ -51,11 +51,10 @@ describe('isJwtForm', () => {
 describe('createCaller', () => {
   it('freezes the caller and adds the policy of its limits', () => {
     const limits = { perMinute: 60, perDay: 1000 }
-    const names = { clientId: 'acme', plan: 'free', keyId: 'acme-1' }
-    const who = { ...names, limits, concurrent: 32, expiresAtMs: 1, keyDigest: undefined }
-    const caller = createCaller(who, true)
+    const client = { id: 'acme', plan: 'free', limits, concurrent: 32 }
+    const caller = createCaller(client, { id: 'acme-1' }, true)
     expect(Object.isFrozen(caller)).toBe(true)
     expect(caller.policy).toBe('"minute";q=60;w=60, "day";q=1000;w=86400')
-    expect(createCaller(who, false).policy).toBeUndefined()
+    expect(createCaller(client, { id: 'acme-1' }, false).policy).toBeUndefined()
   })
 })

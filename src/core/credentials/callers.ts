@@ -1,8 +1,9 @@
-/** Finds the caller of an API key by the key's SHA-256 digest; plain keys are never kept. */
+/** Finds the callers of one configuration: by an API key's SHA-256 digest, as plain keys are never kept, or by what a proven token says. */
 import { hash } from 'node:crypto'
-import type { Clients } from '../../config/config.ts'
+import type { Clients, PlanConfig } from '../../config/config.ts'
 import { keepLatest } from '../../state/memory/recency-table.ts'
 import { createCaller, type Caller } from '../rules/credentials.ts'
+import type { TokenStatement } from '../rules/token-claims.ts'
 
 export type KeyRing = ReturnType<typeof createKeyRing>
 
@@ -28,10 +29,7 @@ export function createKeyRing(
   const make = (keyDigest: string): Caller | undefined => {
     const owned = clients.keyByDigest(keyDigest)
     if (owned === undefined) return undefined
-    const { id: clientId, plan, limits, concurrent } = owned.client
-    const { id: keyId, expiresAtMs = Infinity } = owned.key
-    const made = { clientId, plan, keyId, limits, concurrent, keyDigest, expiresAtMs }
-    const caller = createCaller(made, isStructured)
+    const caller = createCaller(owned.client, owned.key, isStructured)
     if (kept.size >= KEPT_CALLERS) kept.clear()
     kept.set(keyDigest, caller)
     keepLatest(used, keyDigest, true, KEPT_CALLERS)
@@ -45,5 +43,36 @@ export function createKeyRing(
       return findDigest(digest) ?? (used.has(digest) ? 'revoked' : undefined)
     },
     findDigest,
+  }
+}
+
+/** How one configuration treats the senders of tokens. Made: what the statement of a token becomes. */
+export interface TokenPolicy<Made = Caller> {
+  /** undefined: there is no plan with limits. */
+  readonly callerOf: (statement: TokenStatement) => Made | undefined
+  /** Whether the address has no room left for requests without a valid credential. */
+  isOverLimit(address: string): boolean | Promise<boolean>
+}
+
+/**
+ * Its function returns the same caller for the same statement. A token whose client is configured gets that client's plan, limits and
+ * quota. isStructured: see createCaller.
+ */
+export function createTokenCallers(
+  { clients, plans }: { clients: Pick<Clients, 'get'>; plans: ReadonlyMap<string, PlanConfig> },
+  isStructured: boolean,
+): TokenPolicy['callerOf'] {
+  const made = new WeakMap<TokenStatement, Caller>()
+  const make = ({ clientId: id, plan = '', expiresAtMs }: TokenStatement): Caller | undefined => {
+    const planned = plans.get(plan)
+    // A custom plan has no limits of its own, so only configured clients can be on it.
+    const other = planned?.limits && { ...planned, id, plan, limits: planned.limits }
+    const client = clients.get(id) ?? other
+    return client && createCaller(client, { id: `jwt:${id}`, expiresAtMs }, isStructured)
+  }
+  return (statement) => {
+    const caller = made.get(statement) ?? make(statement)
+    if (caller !== undefined) made.set(statement, caller)
+    return caller
   }
 }
