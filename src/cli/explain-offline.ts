@@ -48,8 +48,8 @@ function useOf(text = ''): { minute: number; day: number } {
 
 function checkCredentials({ jwt }: Config, headers: readonly (readonly [string, string])[]): void {
   const isToken = ([name, value]: readonly [string, string]): boolean => {
-    const bearer = readBearer(value, 1)
-    return name.toLowerCase() === 'authorization' && !isRefusal(bearer) && isJwtForm(bearer.token)
+    const token = readBearer(value, 1)
+    return name.toLowerCase() === 'authorization' && !isRefusal(token) && isJwtForm(token)
   }
   if (jwt !== undefined && headers.some(isToken))
     throw usageFault('a signed token is read by a running gateway alone: leave --config out')

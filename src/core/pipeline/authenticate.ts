@@ -12,19 +12,18 @@ export function authenticate(
 ): Caller | Refusal | Promise<Caller | Refusal> {
   const { verifier } = policy
   const { authorization, authorizationCount } = exchange.framing
-  const bearer = readBearer(authorization, authorizationCount)
-  if (isRefusal(bearer)) return refuseAnonymous(policy, exchange, bearer)
+  const token = readBearer(authorization, authorizationCount)
+  if (isRefusal(token)) return refuseAnonymous(policy, exchange, token)
   const nowMs = policy.epochMs()
-  const key = policy.keyRing.find(bearer.token)
+  const key = policy.keyRing.find(token)
   if (key === 'revoked') return refuseAnonymous(policy, exchange, REVOKED)
   if (key !== undefined) {
     if (nowMs < key.expiresAtMs) return (exchange.caller = key)
     exchange.refusedCaller = key
     return refuseAnonymous(policy, exchange, EXPIRED)
   }
-  if (verifier === undefined || !isJwtForm(bearer.token))
-    return refuseAnonymous(policy, exchange, INVALID)
-  const asked = verifier.verify(bearer.token, nowMs, policy.tokenPolicy, exchange.sender.key)
+  if (verifier === undefined || !isJwtForm(token)) return refuseAnonymous(policy, exchange, INVALID)
+  const asked = verifier.verify(token, nowMs, policy.tokenPolicy, exchange.sender.key)
   return whenKnown<Caller | Refusal, Caller | Refusal>(asked, (verdict) =>
     isRefusal(verdict) ? refuseAnonymous(policy, exchange, verdict) : (exchange.caller = verdict),
   )

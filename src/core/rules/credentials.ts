@@ -40,6 +40,7 @@ const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 /** Matches a token that stands without its scheme. */
 const bare = /^(?!bearer$)[A-Za-z0-9\-._~+/]+=*$/i
 
+const MISSING = refuse('missing_api_key')
 const NO_SCHEME = refuse('missing_api_key', {
   cause: 'no Bearer before the key',
   detail: 'Put "Bearer" before the key.',
@@ -53,17 +54,12 @@ const NOT_BEARER = refuse('invalid_api_key', { cause: 'not a Bearer token' })
  * Refuses with missing_api_key (no header, an empty one, or a token without its scheme)
  * or invalid_api_key (anything else that is not one Bearer token).
  */
-export function readBearer(
-  authorization: string | undefined,
-  count: number,
-): { readonly token: string } | Refusal {
+export function readBearer(authorization: string | undefined, count: number): string | Refusal {
   if (count > 1) return refuse('invalid_api_key', { cause: 'several Authorization headers' })
-  if (authorization === undefined || authorization.trim() === '') return refuse('missing_api_key')
+  if (authorization === undefined || authorization.trim() === '') return MISSING
   if (authorization.length > maxTokenLength + 'bearer '.length)
     return refuse('invalid_api_key', { cause: 'Authorization header too long' })
-  const token = bearer.exec(authorization)?.[1]
-  if (token !== undefined) return { token }
-  return bare.test(authorization) ? NO_SCHEME : NOT_BEARER
+  return bearer.exec(authorization)?.[1] ?? (bare.test(authorization) ? NO_SCHEME : NOT_BEARER)
 }
 
 const jwtForm = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/

@@ -70,15 +70,9 @@ export class Refusal {
   readonly fields: readonly string[] | undefined
   #answer: ReturnType<typeof answerOf> | undefined
 
-  constructor(code: RefusalCode, details: RefusalDetails) {
+  constructor(code: RefusalCode, details?: RefusalDetails) {
     this.code = code
-    this.cause = details.cause
-    this.detail = details.detail
-    this.retryAfterSeconds = details.retryAfterSeconds
-    this.window = details.window
-    this.limited = details.limited
-    this.allow = details.allow
-    this.fields = details.fields
+    Object.assign(this, details)
   }
 
   get answer(): ReturnType<typeof answerOf> {
@@ -89,9 +83,7 @@ export class Refusal {
 /** What makes one refusal of a code different from another. */
 type RefusalDetails = Partial<Omit<Refusal, 'code' | 'answer'>>
 
-const NO_DETAILS: RefusalDetails = {}
-
-export function refuse(code: RefusalCode, details: RefusalDetails = NO_DETAILS): Refusal {
+export function refuse(code: RefusalCode, details?: RefusalDetails): Refusal {
   return new Refusal(code, details)
 }
 

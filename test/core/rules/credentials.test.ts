@@ -5,7 +5,7 @@ import { words } from '../../support/words.ts'
 
 const outcome = (authorization?: string, count = authorization === undefined ? 0 : 1) => {
   const read = readBearer(authorization, count)
-  return isRefusal(read) ? read.code : `token ${read.token}`
+  return isRefusal(read) ? read.code : `token ${read}`
 }
 
 describe('readBearer', () => {
