@@ -1,5 +1,5 @@
 /** Whether this gateway should be sent requests, and why not. */
-import type { BackendHealth } from '../core/backends/health.ts'
+import type { BackendHealth } from '../core/backends/backend.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'

@@ -1,7 +1,7 @@
 /** Backends and a balancer with the defaults of the configuration. */
 import type { ConnectionOptions } from 'node:tls'
 import {
-  createBackend,
+  createBackends,
   type Backend,
   type BackendOptions,
 } from '../../src/core/backends/backend.ts'
@@ -23,8 +23,11 @@ export const eject: BackendOptions['eject'] = {
 
 type Options = Partial<BalancerOptions & BackendOptions> & { readonly tls?: ConnectionOptions }
 
-export const backendOf = (url: string, { tls, ...options }: Options = {}): Backend =>
-  createBackend(url, { eject, health: undefined, ...options }, tls)
+const backendsOf = (urls: readonly string[], { tls, ...options }: Options): Backend[] =>
+  createBackends({ eject, health: undefined, ...options, urls }, tls)
+
+export const backendOf = (url: string, options: Options = {}): Backend =>
+  backendsOf([url], options)[0] as Backend
 
 export const balancerOf = (
   urls: readonly string[],
@@ -32,7 +35,7 @@ export const balancerOf = (
   observer?: BackendObserver,
 ): Balancer =>
   new Balancer(
-    urls.map((url) => backendOf(url, options)),
+    backendsOf(urls, options),
     { balance: 'least-requests', breaker: { waiting: 1_000 }, connections: 128, ...options },
     observer,
   )

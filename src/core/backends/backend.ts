@@ -58,42 +58,35 @@ export interface Backend {
   readonly surplus: { connections: number; lastMs: number }
 }
 
-export type BackendOptions = Pick<Config['upstream'], 'eject' | 'health'>
+export type BackendOptions = Pick<Config['upstream'], 'urls' | 'eject' | 'health'>
 
-/** All backends of a configuration. earlier: one of the same origin passes on its state, and its outcomes are counted on. */
+/**
+ * All backends of a configuration. urls: scheme, host and port only. tls: the options of all backends. earlier: those of the
+ * configuration before; one of the same origin passes on its state, and its outcomes are counted on.
+ */
 export function createBackends(
-  upstream: Config['upstream'],
-  tls: ConnectionOptions | undefined,
+  { urls, eject, health }: BackendOptions,
+  tls: ConnectionOptions = {},
   earlier: readonly Backend[] = [],
 ): Backend[] {
-  const known = new Map(earlier.map((backend) => [backend.name, backend]))
-  return upstream.urls.map((url) =>
-    createBackend(url, upstream, tls, known.get(new URL(url).origin)),
-  )
-}
-
-/** url: scheme, host and port only. tls: the options of all backends. earlier: the same machine in the previous configuration. */
-export function createBackend(
-  url: string,
-  { eject, health }: BackendOptions,
-  tls: ConnectionOptions = {},
-  earlier?: Backend,
-): Backend {
-  const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
-  const isTls = protocol === 'https:'
-  const host = hostname.replace(/^\[|\]$/g, '')
-  return {
-    name: origin,
-    host,
-    port: port === '' ? (isTls ? 443 : 80) : Number(port),
-    hostHeader,
-    tls: isTls ? backendTls(host, tls) : undefined,
-    inUse: 0,
-    standing: earlier?.standing ?? new Standing(eject, health),
-    outcomes: earlier?.outcomes ?? noOutcomes(),
-    attemptSeconds: earlier?.attemptSeconds ?? new HistogramSeries(attemptBounds),
-    surplus: earlier?.surplus ?? { connections: 0, lastMs: -Infinity },
-  }
+  return urls.map((url) => {
+    const { origin, protocol, hostname, port, host: hostHeader } = new URL(url)
+    const before = earlier.find(({ name }) => name === origin)
+    const isTls = protocol === 'https:'
+    const host = hostname.replace(/^\[|\]$/g, '')
+    return {
+      name: origin,
+      host,
+      port: port === '' ? (isTls ? 443 : 80) : Number(port),
+      hostHeader,
+      tls: isTls ? backendTls(host, tls) : undefined,
+      inUse: 0,
+      standing: before?.standing ?? new Standing(eject, health),
+      outcomes: before?.outcomes ?? noOutcomes(),
+      attemptSeconds: before?.attemptSeconds ?? new HistogramSeries(attemptBounds),
+      surplus: before?.surplus ?? { connections: 0, lastMs: -Infinity },
+    }
+  })
 }
 
 function backendTls(host: string, tls: ConnectionOptions): BackendTls {
@@ -105,4 +98,49 @@ function backendTls(host: string, tls: ConnectionOptions): BackendTls {
     // All connections share one context: creating it is expensive.
     secureContext: createSecureContext(tls),
   }
+}
+
+/** Backend health as plain data: for readiness, and from a worker to its supervisor. */
+export interface BackendHealth {
+  readonly name: string
+  /** ejected: the backend gets no requests while others do. */
+  readonly state: 'up' | 'down' | 'ejected'
+  /** Cause of the last failure; undefined when up. */
+  readonly fault: string | undefined
+  /** Time of the first failure since it last answered, in ISO 8601. */
+  readonly since: string | undefined
+  /** Requests can be served through this backend; readiness needs one such backend. */
+  readonly isUsable: boolean
+  /** Unix time in ms at which a request tries it again; undefined: it is up, or a check decides. */
+  readonly nextTryAtMs?: number | undefined
+}
+
+export function healthOf({ name, standing }: Backend): BackendHealth {
+  const nowMs = performance.now()
+  const { fault, isUsable } = standing
+  const state = standing.isOut(nowMs)
+    ? 'ejected'
+    : standing.isDown || standing.isUnreachable
+      ? 'down'
+      : 'up'
+  if (state === 'up') return { name, state, fault: undefined, since: undefined, isUsable: true }
+  const epochMs = Date.now() - nowMs
+  const since = new Date(epochMs + standing.faultSinceMs).toISOString()
+  const tryMs = standing.ejectedUntilMs ?? standing.restsUntilMs
+  const nextTryAtMs =
+    tryMs === undefined || standing.failsChecks ? undefined : epochMs + Math.max(tryMs, nowMs)
+  return { name, state, fault, since, isUsable, nextTryAtMs }
+}
+
+const severity = { up: 0, down: 1, ejected: 2 } as const
+
+/** Returns the worst report on each backend. */
+export function worstOf(all: readonly (readonly BackendHealth[])[]): BackendHealth[] {
+  const worst = new Map<string, BackendHealth>()
+  for (const health of all.flat()) {
+    const other = worst.get(health.name)
+    if (other === undefined || severity[other.state] < severity[health.state])
+      worst.set(health.name, health)
+  }
+  return [...worst.values()]
 }

@@ -8,7 +8,6 @@ import {
 } from '../rules/backend-failure.ts'
 import type { Log } from '../record/log.ts'
 import { clockTickMs, CoarseClock } from './coarse-clock.ts'
-import { Line, type Asker, type Waiter } from './line.ts'
 import { countOutcome, type Backend, type Outcome, type Sender } from './backend.ts'
 import { restMs, type Standing } from './standing.ts'
 
@@ -24,6 +23,25 @@ const moreForOthersMs = 1_000
 /** Each change of a backend's health is reported once. */
 export type BackendObserver = Pick<Log, 'backendDown' | 'backendUp' | 'backendSurplus'>
 
+/** A request that asks for a permit. */
+export interface Asker {
+  readonly clientId: string
+  readonly method: string
+  /** The backend where the request has just failed. */
+  readonly avoid?: Backend | undefined
+}
+
+/** It waits in line where no permit is free. */
+export interface Waiter extends Asker {
+  /** Limit for all waits of the request together. */
+  readonly longestWaitMs: number
+  /** Time on the balancer's coarse clock. Written by the balancer when the first wait begins. */
+  deadlineMs: number | undefined
+  /** The request has left the line with a permit, which a report must give back. */
+  onPermit(backend: Backend): void
+  onOverdue(): void
+}
+
 export class Balancer {
   readonly backends: readonly Backend[]
   readonly #standings: readonly Standing[]
@@ -36,9 +54,8 @@ export class Balancer {
   /** Index of the backend that is considered first. */
   #turn = 0
 
-  /** Throws if there are no backends. */
+  /** backends: one or more. */
   constructor(backends: readonly Backend[], options: BalancerOptions, observer?: BackendObserver) {
-    if (backends.length === 0) throw new Error('a balancer needs at least one backend')
     this.backends = backends
     this.#standings = backends.map(({ standing }) => standing)
     this.#options = options
@@ -82,15 +99,19 @@ export class Balancer {
   note(backend: Backend, outcome: Outcome, { clientId, startedMs }: Sender): void {
     countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
-    if (typeof outcome !== 'number' && couldNotConnect(outcome))
-      return this.unreachable(backend, outcome.cause)
-    if (typeof outcome !== 'number' && !speaksAgainstBackend(outcome)) return
+    const isAnswer = typeof outcome === 'number'
+    if (!isAnswer && couldNotConnect(outcome)) return this.unreachable(backend, outcome.cause)
+    if (!isAnswer && !speaksAgainstBackend(outcome)) return
     const nowMs = performance.now()
-    backend.attemptSeconds.observe((nowMs - startedMs) / 1000)
-    if (typeof outcome !== 'number') this.#failed(backend, clientId, outcome.cause, false)
-    else if (isGatewayFault(outcome)) this.#failed(backend, clientId, `answers ${outcome}`, true)
-    else if (backend.standing.isClear) backend.standing.answered(clientId, nowMs)
-    else this.#judge(backend, (atMs) => backend.standing.answered(clientId, atMs))
+    const { attemptSeconds, standing } = backend
+    attemptSeconds.observe((nowMs - startedMs) / 1000)
+    if (isAnswer && !isGatewayFault(outcome)) {
+      if (standing.isClear) standing.answered(clientId, nowMs)
+      else this.#judge(backend, (atMs) => standing.answered(clientId, atMs))
+      return
+    }
+    const failure = { cause: isAnswer ? `answers ${outcome}` : outcome.cause, clientId, isAnswer }
+    this.#judge(backend, (atMs) => standing.failed(failure, this.#standings, atMs))
   }
 
   /** No connection could be made, by a request or by a readiness probe. */
@@ -123,12 +144,6 @@ export class Balancer {
     if (permits > 0) this.#permits.set(clientId, permits)
     else this.#permits.delete(clientId)
     if (this.#line.length > 0) this.#serveLine()
-  }
-
-  #failed(backend: Backend, clientId: string, cause: string, isAnswer: boolean): void {
-    this.#judge(backend, (nowMs) =>
-      backend.standing.failed({ cause, clientId, isAnswer }, this.#standings, nowMs),
-    )
   }
 
   #judge({ name, standing }: Backend, act: (nowMs: number) => void): void {
@@ -214,6 +229,55 @@ export class Balancer {
     }
     if (best !== undefined && bestRank < 0) best.standing.restsUntilMs = nowMs + restMs
     return best
+  }
+}
+
+/** Requests wait for a backend in one line: clients take turns, and each client's requests keep their order. */
+class Line {
+  /** Number of requests in line. Written here only. */
+  length = 0
+  /** Requests of each client that waits. Clients stand in the order of their turns, and their requests in that of their arrival. */
+  readonly #turns = new Map<string, Set<Waiter>>()
+
+  enter(waiter: Waiter): void {
+    const { clientId } = waiter
+    const own = this.#turns.get(clientId)
+    if (own === undefined) this.#turns.set(clientId, new Set([waiter]))
+    else own.add(waiter)
+    this.length++
+  }
+
+  has(clientId: string): boolean {
+    return this.#turns.has(clientId)
+  }
+
+  /** The first request of each client, in the order of their turns. Requests may enter, leave and be served meanwhile. */
+  *firsts(): Iterable<Waiter> {
+    for (const [first] of this.#turns.values()) if (first !== undefined) yield first
+  }
+
+  /** All requests, those of one client together. Requests may enter, leave and be served meanwhile. */
+  *all(): Iterable<Waiter> {
+    for (const own of this.#turns.values()) yield* own
+  }
+
+  /** Removes a request that got its permit, and moves its client behind all others. */
+  serve(waiter: Waiter): void {
+    const { clientId } = waiter
+    this.leave(waiter)
+    const others = this.#turns.get(clientId)
+    if (others === undefined) return
+    this.#turns.delete(clientId)
+    this.#turns.set(clientId, others)
+  }
+
+  /** Removes a request; it has no effect if the request has already left. */
+  leave(waiter: Waiter): void {
+    const { clientId } = waiter
+    const own = this.#turns.get(clientId)
+    if (own?.delete(waiter) !== true) return
+    this.length--
+    if (own.size === 0) this.#turns.delete(clientId)
   }
 }
 

@@ -7,9 +7,8 @@ import { connect as connectTls } from 'node:tls'
 import type { Config } from '../../config/config.ts'
 import { isGatewayFault } from '../rules/backend-failure.ts'
 import { connectFault } from '../rules/tls-faults.ts'
-import type { Backend } from './backend.ts'
+import { healthOf, worstOf, type Backend, type BackendHealth } from './backend.ts'
 import type { Balancer } from './balancer.ts'
-import { healthOf, worstOf, type BackendHealth } from './health.ts'
 
 /** Longest time that a first check may take. */
 const FIRST_CHECK_MS = 1_000

@@ -21,19 +21,15 @@ export class CoarseClock {
   start(): void {
     if (this.#timer !== undefined) return
     this.#readMs = performance.now()
-    this.#timer = setInterval(() => this.#tick(), clockTickMs)
-    this.#timer.unref()
-  }
-
-  stop(): void {
-    clearInterval(this.#timer)
-    this.#timer = undefined
+    this.#timer = setInterval(() => this.#tick(), clockTickMs).unref()
   }
 
   #tick(): void {
     const readMs = performance.now()
     this.nowMs += Math.min(readMs - this.#readMs, MOST_PER_TICK_MS)
     this.#readMs = readMs
-    if (!this.#onTick(this.nowMs)) this.stop()
+    if (this.#onTick(this.nowMs)) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
   }
 }

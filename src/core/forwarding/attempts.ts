@@ -1,6 +1,5 @@
 /** Decides for all engines which backend a request goes to, and whether another one gets it after a failure. */
-import type { Balancer } from '../backends/balancer.ts'
-import type { Waiter } from '../backends/line.ts'
+import type { Balancer, Waiter } from '../backends/balancer.ts'
 import type { Backend, Outcome } from '../backends/backend.ts'
 import { answered, type BackendFailure, type FailedAttempt } from '../rules/backend-failure.ts'
 import type { AttemptHandle, AttemptSink, Engine, ForwardJob } from './engine.ts'

@@ -1,5 +1,5 @@
 /** Limits how often one request is repeated, and the share of repeats: failing backends must not get twice the load. */
-import type { Asker } from '../backends/line.ts'
+import type { Asker } from '../backends/balancer.ts'
 import type { Config } from '../../config/config.ts'
 import { isStale, mayRepeat, type FailedAttempt } from '../rules/backend-failure.ts'
 

@@ -1,5 +1,5 @@
 /** The request to explain, and what is known about the moment: plain data from any source. */
-import type { BackendHealth } from '../../core/backends/health.ts'
+import type { BackendHealth } from '../../core/backends/backend.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { Shed } from '../../core/rules/overload.ts'

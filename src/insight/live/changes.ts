@@ -6,7 +6,7 @@ import { isBanned } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { StoreHealth } from '../../state/contract.ts'
 import type { Events } from './events.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
+import type { BackendHealth } from '../../core/backends/backend.ts'
 
 /** Current state of the store, the backends and reloads. */
 export interface CurrentState {

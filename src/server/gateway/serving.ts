@@ -2,7 +2,7 @@
 import { pid } from 'node:process'
 import type { WorkerState } from '../../admin/operation.ts'
 import type { Balancer } from '../../core/backends/balancer.ts'
-import { healthOf, type BackendHealth } from '../../core/backends/health.ts'
+import { healthOf, type BackendHealth } from '../../core/backends/backend.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {

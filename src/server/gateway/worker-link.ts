@@ -1,7 +1,7 @@
 /** What the rest of the gateway knows of its workers, whether they are this process itself or processes of their own. */
 import type { WorkerState } from '../../admin/operation.ts'
 import type { ListenAddress } from '../../config/config.ts'
-import { worstOf, type BackendHealth } from '../../core/backends/health.ts'
+import { worstOf, type BackendHealth } from '../../core/backends/backend.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
 import type { KeySetFault } from '../../core/credentials/key-source.ts'
 import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'

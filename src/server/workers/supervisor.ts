@@ -1,10 +1,9 @@
 /** Supervises workers that are processes of their own. This process serves no request itself. */
 import { url as debuggerUrl } from 'node:inspector'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import { createBackends } from '../../core/backends/backend.ts'
+import { createBackends, type BackendHealth } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
 import { BackendChecks, type BackendProbe } from '../../core/backends/checks.ts'
-import type { BackendHealth } from '../../core/backends/health.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
 import { keepDaily, newSecret } from '../../core/http/ticket-secret.ts'
 import {

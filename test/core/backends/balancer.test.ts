@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import type { Balancer } from '../../../src/core/backends/balancer.ts'
-import type { Waiter } from '../../../src/core/backends/line.ts'
+import type { Balancer, Waiter } from '../../../src/core/backends/balancer.ts'
 import type { Outcome } from '../../../src/core/backends/backend.ts'
 import { balancerOf, eject } from '../../support/balancer.ts'
 
@@ -299,10 +298,6 @@ describe('the choice of a backend', () => {
     const { inTurn, fail } = start('a')
     fail('a', 20)
     expect(inTurn(3)).toBe('aaa')
-  })
-
-  it('cannot be made among none', () => {
-    expect(() => start('')).toThrow('at least one backend')
   })
 })
 

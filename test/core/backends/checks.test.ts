@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { BackendChecks } from '../../../src/core/backends/checks.ts'
-import { healthOf } from '../../../src/core/backends/health.ts'
+import { healthOf } from '../../../src/core/backends/backend.ts'
 import { balancerOf, eject } from '../../support/balancer.ts'
 import { rawBackend } from '../../support/backed.ts'
 import { answer, type Answer } from '../../support/raw-backend.ts'

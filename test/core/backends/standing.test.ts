@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Backend } from '../../../src/core/backends/backend.ts'
-import { healthOf } from '../../../src/core/backends/health.ts'
+import { healthOf, type Backend } from '../../../src/core/backends/backend.ts'
 import {
   Standing,
   type CheckOptions,

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Ban } from '../../../src/insight/api/state.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
-import type { BackendHealth } from '../../../src/core/backends/health.ts'
+import type { BackendHealth } from '../../../src/core/backends/backend.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { Live } from '../../../src/insight/live/live.ts'
 import {
