@@ -7,20 +7,18 @@ const LOOK_EVERY_MS = 1_000
 /** Longest wait that one look counts: what came during a longer turn of the event loop may not have been read. */
 const MOST_PER_LOOK_MS = 2 * LOOK_EVERY_MS
 
-/** A client's progress at sending or reading in one exchange. */
-interface Pace {
-  /** Bytes moved on the connection by the time of the last look. */
-  bytes: number
-  creditBytes: number
-}
-
-type Paces = WeakMap<Exchange, Pace>
+/** How long a client may move nothing at first. */
+const GRACE_SECONDS = 5
+/**
+ * Largest credit. The kernel moves bytes in large steps, so a client that is fast enough may show nothing for many seconds. A
+ * client that has stopped is noticed after this much divided by the rate: 32 s at 512 bytes a second.
+ */
+const MOST_BYTES = 16 * 1024
 
 export class SlowClients {
   readonly #parts: PipelineParts
-  /** Only exchanges found waiting for their client have an entry, so short ones cost nothing. */
-  readonly #sending: Paces = new WeakMap()
-  readonly #reading: Paces = new WeakMap()
+  /** By request and by response; only those found waiting for their client have an entry, so short ones cost nothing. */
+  readonly #paces = new WeakMap<object, Pace>()
   readonly #timer: NodeJS.Timeout
   #lookedMs = performance.now()
 
@@ -45,37 +43,30 @@ export class SlowClients {
         refuseSlow(this.#parts, exchange, 'the body did not arrive in time')
       else if (rateBytes === 0) continue
       else if (isAnswerBlocked(exchange)) {
-        const bytes = response.takenBytes
         // The kernel has taken this much of the answer's body.
-        const before = Math.max(0, responseBytes - response.writableLength)
-        const pace = paceOf(this.#reading, exchange, bytes - before, rateBytes)
-        if (isTooSlow(pace, bytes, rateBytes, waitedMs)) cutOff(this.#parts, exchange)
+        const taken = Math.max(0, responseBytes - response.writableLength)
+        const pace = this.#paceOf(response, response.takenBytes - taken, rateBytes)
+        if (pace.isTooSlow(response.takenBytes, rateBytes, waitedMs)) cutOff(this.#parts, exchange)
       } else if (isBodyWanted(exchange)) {
-        const bytes = request.receivedBytes
-        const pace = paceOf(this.#sending, exchange, bytes, rateBytes)
-        if (isTooSlow(pace, bytes, rateBytes, waitedMs))
+        const pace = this.#paceOf(request, request.receivedBytes, rateBytes)
+        if (pace.isTooSlow(request.receivedBytes, rateBytes, waitedMs))
           refuseSlow(this.#parts, exchange, 'sends below the minimum rate')
       }
     }
+  }
+
+  #paceOf(message: object, bytes: number, rateBytes: number): Pace {
+    const known = this.#paces.get(message)
+    if (known !== undefined) return known
+    const pace = new Pace(bytes, rateBytes)
+    this.#paces.set(message, pace)
+    return pace
   }
 }
 
 /** Whether the body takes too long to arrive. */
 function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
   return hasBody && !request.complete && nowMs - startedMs > terms.server.timeouts.requestMs
-}
-
-function isTooSlow(pace: Pace, bytes: number, rateBytes: number, waitedMs: number): boolean {
-  pace.creditBytes = creditAfter(pace.creditBytes, rateBytes, bytes - pace.bytes, waitedMs)
-  pace.bytes = bytes
-  return pace.creditBytes < 0
-}
-
-function paceOf(paces: Paces, exchange: Exchange, bytes: number, rateBytes: number): Pace {
-  let pace = paces.get(exchange)
-  if (pace === undefined)
-    paces.set(exchange, (pace = { bytes, creditBytes: initialCredit(rateBytes) }))
-  return pace
 }
 
 /** Whether the client has to read on; tunnels do not count. */
@@ -101,24 +92,23 @@ function cutOff({ metrics }: PipelineParts, exchange: Exchange): void {
   exchange.response.destroy()
 }
 
-/** How long a client may move nothing at first. */
-const GRACE_SECONDS = 5
-/**
- * Largest credit. The kernel moves bytes in large steps, so a client that is fast enough may show nothing for many seconds. A
- * client that has stopped is noticed after this much divided by the rate: 32 s at 512 bytes a second.
- */
-const MOST_BYTES = 16 * 1024
+/** A client's progress at sending or reading in one exchange. */
+export class Pace {
+  #bytes: number
+  #creditBytes: number
 
-/** rateBytes: bytes a second. */
-export const initialCredit = (rateBytes: number): number => GRACE_SECONDS * rateBytes
+  /** bytes: moved on the connection before. rateBytes: the least in a second. */
+  constructor(bytes: number, rateBytes: number) {
+    this.#bytes = bytes
+    this.#creditBytes = GRACE_SECONDS * rateBytes
+  }
 
-/** The next credit; below zero the client is too slow. waitedMs: how long the gateway waited for the client while movedBytes moved. */
-export function creditAfter(
-  creditBytes: number,
-  rateBytes: number,
-  movedBytes: number,
-  waitedMs: number,
-): number {
-  const mostBytes = Math.max(MOST_BYTES, initialCredit(rateBytes))
-  return Math.min(mostBytes, creditBytes + movedBytes) - (rateBytes * waitedMs) / 1000
+  /** bytes: moved by now. waitedMs: how long the gateway has waited for the client since the last call. */
+  isTooSlow(bytes: number, rateBytes: number, waitedMs: number): boolean {
+    const mostBytes = Math.max(MOST_BYTES, GRACE_SECONDS * rateBytes)
+    const earnedBytes = Math.min(mostBytes, this.#creditBytes + bytes - this.#bytes)
+    this.#creditBytes = earnedBytes - (rateBytes * waitedMs) / 1000
+    this.#bytes = bytes
+    return this.#creditBytes < 0
+  }
 }

@@ -1,14 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { creditAfter, initialCredit } from '../../../src/core/pipeline/slow-clients.ts'
+import { Pace } from '../../../src/core/pipeline/slow-clients.ts'
 
 const KiB = 1024
 
 /** The second in which a client is found too slow that moves so many bytes in each; undefined: in none of them. */
 function tooSlowAt(rateBytes: number, bytesPerSecond: readonly number[]): number | undefined {
-  let credit = initialCredit(rateBytes)
+  const pace = new Pace(0, rateBytes)
+  let bytes = 0
   for (const [at, movedBytes] of bytesPerSecond.entries()) {
-    credit = creditAfter(credit, rateBytes, movedBytes, 1_000)
-    if (credit < 0) return at + 1
+    bytes += movedBytes
+    if (pace.isTooSlow(bytes, rateBytes, 1_000)) return at + 1
   }
   return undefined
 }
@@ -41,6 +42,7 @@ describe('a client of a high minimum rate', () => {
   })
 
   it('is not charged for time in which it was not waited for', () => {
-    expect(creditAfter(100, 512, 0, 0)).toBe(100)
+    const pace = new Pace(0, 512)
+    expect([pace.isTooSlow(0, 512, 5_000), pace.isTooSlow(0, 512, 0)]).toEqual([false, false])
   })
 })
