@@ -15,7 +15,7 @@ export type Outcome = number | FailedAttempt | 'abandoned'
 
 /** The sender of a request. startedMs: performance.now() when the backend was sent the request. */
 export interface Sender {
-  readonly clientId: string
+  readonly job: { readonly clientId: string }
   readonly startedMs: number
 }
 

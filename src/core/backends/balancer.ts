@@ -25,16 +25,15 @@ export type BackendObserver = Pick<Log, 'backendDown' | 'backendUp' | 'backendSu
 
 /** A request that asks for a permit. */
 export interface Asker {
-  readonly clientId: string
-  readonly method: string
+  readonly job: { readonly clientId: string; readonly method: string }
   /** The backend where the request has just failed. */
   readonly avoid?: Backend | undefined
 }
 
 /** It waits in line where no permit is free. */
 export interface Waiter extends Asker {
-  /** Limit for all waits of the request together. */
-  readonly longestWaitMs: number
+  /** responseTimeoutMs: limit for all waits of the request together. */
+  readonly job: Asker['job'] & { readonly responseTimeoutMs: number }
   /** Time on the balancer's coarse clock. Written by the balancer when the first wait begins. */
   deadlineMs: number | undefined
   /** The request has left the line with a permit, which a report must give back. */
@@ -72,13 +71,13 @@ export class Balancer {
    * either hold too many permits or find none free.
    */
   take(asker: Asker): Backend | undefined {
-    return this.#line.has(asker.clientId) ? undefined : this.#grant(asker)
+    return this.#line.has(asker.job.clientId) ? undefined : this.#grant(asker)
   }
 
   /** Enters the line and returns true, if it has room; onPermit or onOverdue follows in a later turn, unless leave() comes first. */
   wait(waiter: Waiter): boolean {
     if (this.#line.length >= this.#options.breaker.waiting) return false
-    waiter.deadlineMs ??= this.#clock.nowMs + waiter.longestWaitMs + clockTickMs
+    waiter.deadlineMs ??= this.#clock.nowMs + waiter.job.responseTimeoutMs + clockTickMs
     this.#line.enter(waiter)
     this.#clock.start()
     return true
@@ -92,11 +91,12 @@ export class Balancer {
   /** Notes the outcome and gives the permit back. */
   report(backend: Backend, outcome: Outcome, sender: Sender): void {
     this.note(backend, outcome, sender)
-    this.giveBack(backend, sender.clientId)
+    this.giveBack(backend, sender.job.clientId)
   }
 
   /** Notes the outcome but keeps the permit: a tunnel has been opened. */
-  note(backend: Backend, outcome: Outcome, { clientId, startedMs }: Sender): void {
+  note(backend: Backend, outcome: Outcome, { job, startedMs }: Sender): void {
+    const { clientId } = job
     countOutcome(backend.outcomes, outcome)
     if (outcome === 'abandoned') return
     const isAnswer = typeof outcome === 'number'
@@ -167,7 +167,7 @@ export class Balancer {
         waiter.onPermit(backend)
       }
       // A client without any permit has the widest choice: if it gets none, nobody does.
-      else if (this.#permitsOf(waiter.clientId) === 0) return
+      else if (this.#permitsOf(waiter.job.clientId) === 0) return
     }
   }
 
@@ -183,11 +183,11 @@ export class Balancer {
   }
 
   #grant(asker: Asker): Backend | undefined {
-    const permits = this.#permitsOf(asker.clientId)
+    const permits = this.#permitsOf(asker.job.clientId)
     const backend = this.#choose(asker, permits)
     if (backend === undefined) return undefined
     backend.inUse++
-    this.#permits.set(asker.clientId, permits + 1)
+    this.#permits.set(asker.job.clientId, permits + 1)
     return backend
   }
 
@@ -218,7 +218,7 @@ export class Balancer {
         continue
       let rank = balance === 'least-requests' ? backend.inUse : 0
       if (!backend.standing.isWell) {
-        if (isDue(backend.standing, nowMs, asker)) rank = -1
+        if (isDue(backend.standing, nowMs, asker.job)) rank = -1
         else if (levelOf(backend.standing, nowMs) > level) continue
       }
       if (backend === asker.avoid) rank += connections
@@ -240,7 +240,7 @@ class Line {
   readonly #turns = new Map<string, Set<Waiter>>()
 
   enter(waiter: Waiter): void {
-    const { clientId } = waiter
+    const { clientId } = waiter.job
     const own = this.#turns.get(clientId)
     if (own === undefined) this.#turns.set(clientId, new Set([waiter]))
     else own.add(waiter)
@@ -263,7 +263,7 @@ class Line {
 
   /** Removes a request that got its permit, and moves its client behind all others. */
   serve(waiter: Waiter): void {
-    const { clientId } = waiter
+    const { clientId } = waiter.job
     this.leave(waiter)
     const others = this.#turns.get(clientId)
     if (others === undefined) return
@@ -273,7 +273,7 @@ class Line {
 
   /** Removes a request; it has no effect if the request has already left. */
   leave(waiter: Waiter): void {
-    const { clientId } = waiter
+    const { clientId } = waiter.job
     const own = this.#turns.get(clientId)
     if (own?.delete(waiter) !== true) return
     this.length--
@@ -296,7 +296,7 @@ const levelOf = (standing: Standing, nowMs: number): number => {
 }
 
 /** The backend's rest is over, and this request may try it. */
-function isDue(standing: Standing, nowMs: number, { method, clientId }: Asker): boolean {
+function isDue(standing: Standing, nowMs: number, { method, clientId }: Asker['job']): boolean {
   if (standing.restsUntilMs === undefined || standing.isOut(nowMs)) return false
   if (nowMs < standing.restsUntilMs) return false
   const isGoodToTry = isIdempotent(method) && !standing.isBetterTriedByOthers(clientId, nowMs)

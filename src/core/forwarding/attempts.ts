@@ -26,7 +26,7 @@ export interface Forwarder {
  * hot path allocates one object.
  */
 export abstract class Forwarding implements AttemptSink, Waiter {
-  protected job: ForwardJob
+  job: ForwardJob
   protected readonly forwarder: Forwarder
   /** The performance.now() at which the current attempt was sent. */
   startedMs: number
@@ -57,18 +57,6 @@ export abstract class Forwarding implements AttemptSink, Waiter {
   abstract data(chunk: Buffer): boolean
   /** The request has failed for good. */
   protected abstract refuse(failure: BackendFailure): void
-
-  get clientId(): string {
-    return this.job.clientId
-  }
-
-  get method(): string {
-    return this.job.method
-  }
-
-  get longestWaitMs(): number {
-    return this.job.responseTimeoutMs
-  }
 
   /** Starts the request; never throws. */
   begin(): void {
@@ -135,7 +123,7 @@ export abstract class Forwarding implements AttemptSink, Waiter {
   fail(failed: FailedAttempt): void {
     const failedAt = this.#backend
     this.#giveBack(failed)
-    if (this.forwarder.retries.allows(this, failed, this.#repeated))
+    if (this.forwarder.retries.allows(this.job, failed, this.#repeated))
       return this.#repeat(failed, failedAt)
     this.#fail(failed)
   }
@@ -176,7 +164,7 @@ export abstract class Forwarding implements AttemptSink, Waiter {
     const backend = this.#backend
     this.#backend = undefined
     if (backend === undefined) balancer.leave(this)
-    else if (this.#isNoted) balancer.giveBack(backend, this.clientId)
+    else if (this.#isNoted) balancer.giveBack(backend, this.job.clientId)
     else balancer.report(backend, outcome, this)
   }
 }

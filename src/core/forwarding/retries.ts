@@ -46,7 +46,7 @@ export class Retries {
 
   /** Decides whether a failed request is sent again; repeated: the number of repeats so far. */
   allows(
-    { method, clientId }: Asker,
+    { method, clientId }: Asker['job'],
     failed: FailedAttempt,
     repeated: number,
     nowMs = performance.now(),

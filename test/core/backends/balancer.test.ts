@@ -35,10 +35,12 @@ function start(letters: string, options: Parameters<typeof balancerOf>[1] = {}) 
     return found
   }
   const take = (avoid?: string, method = 'GET', clientId = 'acme') =>
-    balancer.take({ clientId, method, avoid: avoid === undefined ? undefined : get(avoid) })
-      ?.host ?? '-'
+    balancer.take({
+      job: { clientId, method },
+      avoid: avoid === undefined ? undefined : get(avoid),
+    })?.host ?? '-'
   const report = (letter: string, outcome: Outcome = 200, clientId = 'acme') =>
-    balancer.report(get(letter), outcome, { clientId, startedMs: performance.now() })
+    balancer.report(get(letter), outcome, { job: { clientId }, startedMs: performance.now() })
   return {
     balancer,
     get,
@@ -75,9 +77,7 @@ function waiters(balancer: Balancer) {
   const told: string[] = []
   const wait = (name: string, longestMs = 60_000, method = 'GET') => {
     const place: Waiter = {
-      clientId: name.slice(0, 1),
-      method,
-      longestWaitMs: longestMs,
+      job: { clientId: name.slice(0, 1), method, responseTimeoutMs: longestMs },
       deadlineMs: undefined,
       onPermit: ({ host }) => told.push(`${name}: ${host}`),
       onOverdue: () => told.push(`${name}: overdue`),
@@ -474,7 +474,7 @@ describe('permits', () => {
   it('are kept by a tunnel that was opened, until it gives them back', () => {
     const { balancer, take, get } = start('a', { connections: 1 })
     take()
-    balancer.note(get('a'), 101, { clientId: 'acme', startedMs: 0 })
+    balancer.note(get('a'), 101, { job: { clientId: 'acme' }, startedMs: 0 })
     expect([get('a').outcomes['1xx'], take()]).toEqual([1, '-'])
     balancer.giveBack(get('a'), 'acme')
     expect(take()).toBe('a')

@@ -36,8 +36,8 @@ describe('the probe', () => {
       ['down', 'ECONNREFUSED'],
     ])
     expect(found.map(({ isUsable }) => isUsable)).toEqual([true, false])
-    expect(balancer.take({ clientId: 'acme', method: 'GET' })?.port).toBe(up)
-    expect(balancer.take({ clientId: 'acme', method: 'GET' })?.port).toBe(up)
+    expect(balancer.take({ job: { clientId: 'acme', method: 'GET' } })?.port).toBe(up)
+    expect(balancer.take({ job: { clientId: 'acme', method: 'GET' } })?.port).toBe(up)
   })
 
   it('connects at most once a second, and sees a backend that has come back', async () => {
@@ -80,7 +80,7 @@ describe('the probe', () => {
     expect([(await probe())[0]?.isUsable, backend.requests.length]).toEqual([true, 0])
     for (const one of balancer.backends)
       for (let count = 0; count < 5; count++)
-        balancer.note(one, 503, { clientId: 'acme', startedMs: 0 })
+        balancer.note(one, 503, { job: { clientId: 'acme' }, startedMs: 0 })
     await sleep(1_010)
     expect((await probe())[0]).toMatchObject({ state: 'down', isUsable })
     const [asked] = backend.requests
@@ -103,7 +103,7 @@ describe('the probe', () => {
       const found = probe()
       await sleep(20)
       for (const one of balancer.backends)
-        if (isAnswering) balancer.note(one, 200, { clientId: 'acme', startedMs: 0 })
+        if (isAnswering) balancer.note(one, 200, { job: { clientId: 'acme' }, startedMs: 0 })
       expect((await found)[0]).toMatchObject({ state: 'down', isUsable: isAnswering })
     }
   })
