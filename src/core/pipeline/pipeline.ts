@@ -88,10 +88,8 @@ function record(parts: PipelineParts, exchange: Exchange): void {
   const endedMs = performance.now()
   const nowMs = Date.now()
   const totalMs = endedMs - exchange.startedMs
-  const backendMs =
-    exchange.backendStartedMs === undefined
-      ? undefined
-      : (exchange.backendEndedMs ?? endedMs) - exchange.backendStartedMs
+  const { backendStartedMs, backendEndedMs = endedMs } = exchange
+  const backendMs = backendStartedMs && backendEndedMs - backendStartedMs
   const gatewayMs = totalMs - (backendMs ?? 0) - exchange.waitedMs
   const { caller, route, trace } = exchange
   const isTunnel = exchange.status === 101

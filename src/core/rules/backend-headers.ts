@@ -1,17 +1,8 @@
 /** Builds the header fields of the request to the backend: the client's own, without those that the gateway sets or removes. */
 import type { Config } from '../../config/config.ts'
-import type { IncomingRequest } from '../http/messages.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import type { Caller } from './credentials.ts'
 import { fieldNames, VIA, VIA_HTTP2 } from './field-names.ts'
-import type { Framing } from './framing.ts'
-
-/** The parts of an exchange that are read here. */
-type Source = Pick<Exchange, 'id' | 'proto'> & {
-  readonly sender: Pick<Exchange['sender'], 'address' | 'proxies'>
-  readonly request: Pick<IncomingRequest, 'rawHeaders' | 'httpVersion'>
-  readonly framing: Pick<Framing, 'body' | 'bodyBytes' | 'host' | 'nominated'>
-}
 
 /**
  * Fields of the client that never reach the backend, look-alikes included. The gateway adds its own afterwards, so a
@@ -53,7 +44,7 @@ const isRemoved = fieldNames({
  * backend gets.
  */
 export function backendHeaders(
-  { id, proto, sender, request, framing }: Source,
+  { id, proto, sender, request, framing }: Exchange,
   { clientId, plan }: Pick<Caller, 'clientId' | 'plan'>,
   host: Config['upstream']['host'],
 ): string[] {

@@ -14,11 +14,8 @@ export interface Withdrawal {
 }
 
 /** undefined: nothing is ever refused. */
-export function withdrawalOf({
-  sunsetMs,
-  afterSunset,
-  brownouts,
-}: Deprecated): Withdrawal | undefined {
+export function withdrawalOf(deprecated: Deprecated): Withdrawal | undefined {
+  const { sunsetMs, afterSunset, brownouts } = deprecated
   const goneMs = afterSunset === 'gone' ? sunsetMs : undefined
   if (goneMs === undefined && brownouts.length === 0) return undefined
   return { goneMs, brownouts: brownouts.toSorted((one, other) => one.fromMs - other.fromMs) }
@@ -44,13 +41,11 @@ export function passesFromMs(
 ): number {
   if (goneMs !== undefined && nowMs >= goneMs) return Infinity
   let atMs = nowMs
-  for (
-    let running = runningAt(brownouts, atMs);
-    running !== undefined && isChosen(clientId, atMs, running.share);
-    running = runningAt(brownouts, atMs)
-  )
+  for (;;) {
+    const running = runningAt(brownouts, atMs)
+    if (running === undefined || !isChosen(clientId, atMs, running.share)) return atMs
     atMs = running.share === 1 ? running.toMs : Math.min(nextMinuteMs(atMs), running.toMs)
-  return atMs
+  }
 }
 
 const runningAt = (brownouts: readonly Brownout[], atMs: number): Brownout | undefined =>

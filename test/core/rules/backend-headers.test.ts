@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Config } from '../../../src/config/config.ts'
+import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { isRefusal } from '../../../src/core/rules/refusals.ts'
 import { checkFraming } from '../../../src/core/rules/framing.ts'
 import { backendHeaders } from '../../../src/core/rules/backend-headers.ts'
@@ -22,7 +23,7 @@ function headersFor(
   if (isRefusal(framing)) throw new Error(`refused: ${framing.cause}`)
   const request = { rawHeaders: all, httpVersion: '1.1' }
   const sender = { address: '203.0.113.9', proxies }
-  const exchange = { request, framing, id: 'r-1', sender, proto }
+  const exchange = { request, framing, id: 'r-1', sender, proto } as unknown as Exchange
   return backendHeaders(exchange, { clientId: 'acme', plan: 'pro' }, host)
 }
 
