@@ -2,6 +2,7 @@
  * Takes a turn among the client's requests: none has more of them under way in this process than its plan's `concurrent`, so none
  * holds everything. Those beyond wait in a line of the client's own.
  */
+import { RecencyTable } from '../../state/memory/recency-table.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { whenKnown } from '../rules/when-known.ts'
@@ -54,26 +55,18 @@ export class ClientTurns {
 }
 
 export class TurnsOfClients {
-  readonly #clients = new Map<string, ClientTurns>()
-  #keptClients = CLIENTS_KEPT
+  readonly #clients = new RecencyTable<ClientTurns>({
+    maxEntries: CLIENTS_KEPT,
+    mayDrop: ({ taken }) => taken === 0,
+  })
 
   of(clientId: string): ClientTurns {
-    const known = this.#clients.get(clientId)
-    if (known !== undefined) return known
-    if (this.#clients.size >= this.#keptClients) this.#forgetIdle()
-    const client = new ClientTurns()
-    this.#clients.set(clientId, client)
-    return client
+    return this.#clients.get(clientId) ?? this.#clients.add(clientId, new ClientTurns())
   }
 
   /** Requests of the client that are under way now. */
   takenBy(clientId: string): number {
-    return this.#clients.get(clientId)?.taken ?? 0
-  }
-
-  #forgetIdle(): void {
-    for (const [id, { taken }] of this.#clients) if (taken === 0) this.#clients.delete(id)
-    this.#keptClients = Math.max(CLIENTS_KEPT, 2 * this.#clients.size)
+    return this.#clients.peek(clientId)?.taken ?? 0
   }
 }
 

@@ -23,7 +23,7 @@ export function createClientAddress(trustedProxies: readonly string[]): ClientAd
   const trusted = new BlockList()
   for (const network of trustedProxies) {
     const [address = '', prefix] = network.split('/')
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6'
+    const family = familyOf(address)
     if (prefix === undefined) trusted.addAddress(address, family)
     else trusted.addSubnet(address, Number(prefix), family)
   }
@@ -81,9 +81,7 @@ export function readAddress(text: string): string | undefined {
   return /^::ffff:(.+\..+)$/.exec(address)?.[1] ?? address
 }
 
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return address.includes(':') ? 'ipv6' : 'ipv4'
-}
+const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : 'ipv6')
 
 /** address: a result of readAddress, or ''. */
 function addressKey(address: string): string {
