@@ -59,18 +59,13 @@ export function compileRoutes({ routes, basePath }: RoutesConfig) {
   }
 }
 
-function toRoute(config: RouteConfig, basePath: string): Route {
-  const { name, websocket, responseTimeoutMs, deprecated } = config
-  return {
-    name,
-    template: `${basePath}${config.path}`,
-    websocket,
-    responseTimeoutMs,
-    lifecycleHeaders: lifecycleHeaders(config, { basePath }),
-    deprecated: deprecated !== undefined,
-    withdrawal: deprecated && withdrawalOf(deprecated),
-  }
-}
+const toRoute = (config: RouteConfig, basePath: string): Route => ({
+  ...config,
+  template: `${basePath}${config.path}`,
+  lifecycleHeaders: lifecycleHeaders(config, { basePath }),
+  deprecated: config.deprecated !== undefined,
+  withdrawal: config.deprecated && withdrawalOf(config.deprecated),
+})
 
 const newBranch = (): Branch => ({ literals: new Map(), parameter: undefined, ends: new Map() })
 

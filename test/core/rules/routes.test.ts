@@ -63,7 +63,7 @@ describe('routes', () => {
   )
 
   it('keeps what stages need', () => {
-    expect(table.match('GET', '/v1/feed')).toEqual({
+    expect(table.match('GET', '/v1/feed')).toMatchObject({
       name: 'feed',
       template: '/v1/feed',
       lifecycleHeaders: ['X-API-Stability', 'beta'],
