@@ -1,4 +1,4 @@
-/** Turns a signed token (JWT) into a caller. */
+/** Proves what a signed token (JWT) says. */
 import { hash } from 'node:crypto'
 import { isJwtForm } from '../rules/credentials.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
@@ -56,30 +56,28 @@ export class JwtVerifier extends KeySource<JwtObserver> {
   readonly #checks = new CheckBudget()
 
   /**
-   * Returns the caller of a valid token by the policy given, at once if the token was seen before. Refuses any other token with
-   * invalid_api_key, or with service_unavailable where it could not be checked. Never rejects. `nowMs` is Unix time in ms, `address`
-   * any text that names the sender's address.
+   * Returns what a valid token says, at once if the token was seen before. Refuses any other token with invalid_api_key, or with
+   * service_unavailable where it could not be checked; one that names no caller of the policy is not checked. Never rejects.
+   * `nowMs` is Unix time in ms, `address` any text that names the sender's address.
    */
-  verify<Made>(
+  verify(
     token: string,
     nowMs: number,
-    policy: TokenPolicy<Made>,
+    policy: TokenPolicy<unknown>,
     address: string,
-  ): Made | Refusal | Promise<Made | Refusal> {
-    const { callerOf } = policy
+  ): TokenStatement | Refusal | Promise<TokenStatement | Refusal> {
     if (!isJwtForm(token)) return BAD_CLAIMS
     const digest = hash('sha256', token, 'hex')
     const known = this.current?.proven.get(digest)
-    if (known && nowMs < known.expiresAtMs) return callerOf(known) ?? NO_PLAN
-    let proof = this.#underway.get(digest)
-    if (proof === undefined) {
-      const statement = readToken(token, this.config, nowMs)
-      if (!statement) return BAD_CLAIMS
-      if (callerOf(statement) === undefined) return NO_PLAN
-      proof = this.#prove({ token, digest, statement, address, policy })
-      this.#underway.set(digest, proof)
-    }
-    return proof.then((proven) => (isRefusal(proven) ? proven : (callerOf(proven) ?? NO_PLAN)))
+    if (known && nowMs < known.expiresAtMs) return known
+    const underway = this.#underway.get(digest)
+    if (underway !== undefined) return underway
+    const statement = readToken(token, this.config, nowMs)
+    if (!statement) return BAD_CLAIMS
+    if (policy.callerOf(statement) === undefined) return NO_PLAN
+    const proof = this.#prove({ token, digest, statement, address, policy })
+    this.#underway.set(digest, proof)
+    return proof
   }
 
   async #prove(question: Question): Promise<TokenStatement | Refusal> {

@@ -1,16 +1,17 @@
 /** Turns the Authorization header into a caller; requests without a valid credential are counted by address. */
-import { UNCHECKED } from '../credentials/jwt-verifier.ts'
+import { NO_PLAN, UNCHECKED } from '../credentials/jwt-verifier.ts'
 import type { Exchange, Policy } from './exchange.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
 import { isJwtForm, readBearer, type Caller } from '../rules/credentials.ts'
+import type { TokenStatement } from '../rules/token-claims.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
 export function authenticate(
   policy: Policy,
   exchange: Exchange,
 ): Caller | Refusal | Promise<Caller | Refusal> {
-  const { verifier } = policy
+  const { verifier, tokenPolicy } = policy
   const { authorization, authorizationCount } = exchange.framing
   const token = readBearer(authorization, authorizationCount)
   if (isRefusal(token)) return refuseAnonymous(policy, exchange, token)
@@ -23,10 +24,12 @@ export function authenticate(
     return refuseAnonymous(policy, exchange, EXPIRED)
   }
   if (verifier === undefined || !isJwtForm(token)) return refuseAnonymous(policy, exchange, INVALID)
-  const asked = verifier.verify(token, nowMs, policy.tokenPolicy, exchange.sender.key)
-  return whenKnown<Caller | Refusal, Caller | Refusal>(asked, (verdict) =>
-    isRefusal(verdict) ? refuseAnonymous(policy, exchange, verdict) : (exchange.caller = verdict),
-  )
+  const asked = verifier.verify(token, nowMs, tokenPolicy, exchange.sender.key)
+  return whenKnown<TokenStatement | Refusal, Caller | Refusal>(asked, (said) => {
+    const verdict = isRefusal(said) ? said : (tokenPolicy.callerOf(said) ?? NO_PLAN)
+    if (isRefusal(verdict)) return refuseAnonymous(policy, exchange, verdict)
+    return (exchange.caller = verdict)
+  })
 }
 
 const INVALID = refuse('invalid_api_key')

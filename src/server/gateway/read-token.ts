@@ -1,6 +1,5 @@
 /** Reads what a signed token says, without any request: plain data, so that one process can ask another. */
-import { BAD_CLAIMS, NO_PLAN, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import type { TokenPolicy } from '../../core/credentials/callers.ts'
+import { BAD_CLAIMS, type JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
 import type { TokenStatement } from '../../core/rules/token-claims.ts'
 
@@ -26,13 +25,8 @@ export const readTokenBy =
 
 /** Trusts what another process has read from the token. */
 export const tokenVerifier = (read: (token: string) => Promise<ReadToken>) => ({
-  async verify<Made>(
-    token: string,
-    _nowMs: number,
-    { callerOf }: TokenPolicy<Made>,
-  ): Promise<Made | Refusal> {
+  async verify(token: string): Promise<TokenStatement | Refusal> {
     const said = await read(token)
-    if ('refused' in said) return refuse(said.refused.code, said.refused)
-    return callerOf(said.statement) ?? NO_PLAN
+    return 'refused' in said ? refuse(said.refused.code, said.refused) : said.statement
   },
 })
