@@ -1,4 +1,4 @@
-import { DirectEngine } from '../../src/core/forwarding/direct.ts'
+import { DirectAttempt } from '../../src/core/forwarding/direct.ts'
 import { describeForwarder } from './forwarder.ts'
 
-describeForwarder('direct', DirectEngine)
+describeForwarder('direct', DirectAttempt)

@@ -1,4 +1,4 @@
-import { HttpProxyEngine } from '../../src/core/forwarding/http-proxy-3.ts'
+import { ForwardedRequest } from '../../src/core/forwarding/http-proxy-3.ts'
 import { describeForwarder } from './forwarder.ts'
 
-describeForwarder('http-proxy-3', HttpProxyEngine)
+describeForwarder('http-proxy-3', ForwardedRequest)

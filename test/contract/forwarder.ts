@@ -9,8 +9,8 @@ import { describeTls } from './forwarder-tls.ts'
 import { stageOf } from './forwarding.ts'
 
 /** Runs the whole contract against one engine. */
-export function describeForwarder(name: string, create: Parameters<typeof stageOf>[0]): void {
-  const stage = stageOf(create)
+export function describeForwarder(name: string, attempt: Parameters<typeof stageOf>[0]): void {
+  const stage = stageOf(attempt)
   describe(`the ${name} engine`, () => {
     describeRequests(stage)
     describeAnswers(stage)

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
-import type { Engine, EngineOptions, ForwardJob } from '../../src/core/forwarding/engine.ts'
+import { Engine, type EngineOptions, type ForwardJob } from '../../src/core/forwarding/engine.ts'
 import { Forwarding, type Forwarder } from '../../src/core/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/core/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
@@ -119,14 +119,14 @@ interface Settings extends Partial<Omit<EngineOptions, 'timeouts'>> {
   readonly timeouts?: Partial<EngineOptions['timeouts']>
   readonly tls?: ConnectionOptions
 }
-type CreateEngine = new (...options: ConstructorParameters<typeof Engine>) => Engine
+type AttemptClass = ConstructorParameters<typeof Engine>[0]
 
 export type Front = ReturnType<typeof startFront>
 export type Stage = ReturnType<typeof stageOf>
 
 /** What the tests of an engine stand on, all of which ends with the file. */
-export function stageOf(create: CreateEngine) {
-  const front = (urls: string[], settings?: Settings) => startFront(create, urls, settings)
+export function stageOf(attempt: AttemptClass) {
+  const front = (urls: string[], settings?: Settings) => startFront(attempt, urls, settings)
   return {
     front,
     /** A front before one backend, which answers so. */
@@ -138,7 +138,7 @@ export function stageOf(create: CreateEngine) {
 }
 
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
-function startFront(create: CreateEngine, urls: string[], { timeouts, ...rest }: Settings = {}) {
+function startFront(attempt: AttemptClass, urls: string[], { timeouts, ...rest }: Settings = {}) {
   const options = {
     connections: 8,
     connectionUses: 1_000_000,
@@ -150,7 +150,7 @@ function startFront(create: CreateEngine, urls: string[], { timeouts, ...rest }:
   const forwarder = {
     balancer,
     retries: retriesOf(balancer),
-    engine: new create(options, balancer),
+    engine: new Engine(attempt, options, balancer),
   }
   const outcomes: Outcome[] = []
   const keep = (outcome: Outcome): Outcome => {

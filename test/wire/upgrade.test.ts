@@ -79,7 +79,7 @@ describe('a WebSocket', () => {
     expect(await accessLines(1)).toMatchObject([{ status: 401 }])
   })
 
-  // What else it may answer is in test/core/forwarding/upgrader.test.ts.
+  // What else it may answer is in test/core/forwarding/handshake.test.ts.
   it('that the backend does not answer is refused', async () => {
     const { exchange, charged, backend, accessLines } = await openWire({
       respond: () => undefined,

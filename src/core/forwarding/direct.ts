@@ -6,21 +6,9 @@ import { writeChunk } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
 import { Attempt } from './attempt.ts'
 import { Connection, fault } from './connection.ts'
-import {
-  Engine,
-  maxAnswerHeadBytes,
-  type AttemptSink,
-  type ForwardJob,
-  type ReceivedBody,
-} from './engine.ts'
+import { maxAnswerHeadBytes, type ReceivedBody } from './engine.ts'
 import type { ConnectionPool } from './pool.ts'
 import { RequestBody } from './request-body.ts'
-
-export class DirectEngine extends Engine {
-  protected attempt(job: ForwardJob, sink: AttemptSink, pool: ConnectionPool): Attempt {
-    return new DirectAttempt(job, sink, pool)
-  }
-}
 
 /** Plain connections share one buffer: each read is parsed or copied before the callback returns. */
 const readBytes = 64 * 1024
@@ -130,7 +118,7 @@ class DirectConnection extends Connection<DirectAttempt> {
 }
 
 /** Writes one request, and passes its answer to the pipeline. */
-class DirectAttempt extends Attempt {
+export class DirectAttempt extends Attempt {
   declare protected connection: DirectConnection | undefined
   /** The request has been written completely. */
   wholeSent = false

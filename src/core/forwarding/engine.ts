@@ -50,40 +50,50 @@ export type EngineOptions = Pick<
   'connections' | 'connectionUses' | 'connectionAgeMs' | 'timeouts'
 >
 
-/** Notes that a connection was closed because the backend sent bytes that no request had asked for. */
-export type SurplusObserver = Pick<Balancer, 'surplus'>
-
 /** Longest head of an answer, and longest trailer section. */
 export const maxAnswerHeadBytes = 32 * 1024
 
 /** What the sender of a request may do with its attempt. */
 export type AttemptHandle = Pick<Attempt, 'abort' | 'resume'>
 
-/** Sends one request to one given backend; chooses no backend and repeats nothing. */
-export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
+/** A kind of attempt. */
+type AttemptClass<Sink extends AttemptSink> = new (
+  job: ForwardJob,
+  sink: Sink,
+  pool: ConnectionPool,
+) => Attempt<Sink>
+
+/** Sends one request to one given backend, by an attempt of its class; chooses no backend and repeats nothing. */
+export class Engine<Sink extends AttemptSink = AttemptSink> {
+  readonly #attempt: AttemptClass<Sink>
   readonly #options: EngineOptions
-  readonly #observer: SurplusObserver
+  readonly #balancer: Pick<Balancer, 'surplus'>
   readonly #pools = new Map<Backend, ConnectionPool>()
   #isClosed = false
   readonly #clock = new CoarseClock((nowMs) =>
     Array.from(this.#pools.values(), (pool) => pool.tick(nowMs)).includes(true),
   )
 
-  constructor(options: EngineOptions, observer: SurplusObserver) {
+  constructor(
+    attempt: AttemptClass<Sink>,
+    options: EngineOptions,
+    balancer: Pick<Balancer, 'surplus'>,
+  ) {
+    this.#attempt = attempt
     this.#options = options
-    this.#observer = observer
+    this.#balancer = balancer
   }
 
   /** Never throws; the sink is called only after this call has returned. */
   send(backend: Backend, job: ForwardJob, sink: Sink): AttemptHandle {
     let pool = this.#pools.get(backend)
     if (pool === undefined) {
-      const rests = new Rests(this.#options, () => this.#observer.surplus(backend))
+      const rests = new Rests(this.#options, () => this.#balancer.surplus(backend))
       pool = new ConnectionPool(backend, this.#options, rests, this.#clock)
       this.#pools.set(backend, pool)
       if (this.#isClosed) pool.close()
     }
-    const attempt = this.attempt(job, sink, pool)
+    const attempt = new this.#attempt(job, sink, pool)
     pool.take(attempt)
     return attempt
   }
@@ -93,6 +103,4 @@ export abstract class Engine<Sink extends AttemptSink = AttemptSink> {
     this.#isClosed = true
     for (const pool of this.#pools.values()) pool.close()
   }
-
-  protected abstract attempt(job: ForwardJob, sink: Sink, pool: ConnectionPool): Attempt<Sink>
 }

@@ -1,23 +1,21 @@
-/** The http-proxy-3 engine behaves like the direct one, with Node's own HTTP client. It restricts http-proxy-3 to making the request, whose content it decides nothing about. */
+/**
+ * The http-proxy-3 engine behaves like the direct one, with Node's own HTTP client. It restricts http-proxy-3 to making the request,
+ * whose content it decides nothing about. Handshakes of WebSockets are made with it too.
+ */
+import { hash } from 'node:crypto'
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import type { Stream } from 'node:stream'
+import type { Duplex, Stream } from 'node:stream'
 import { createProxyServer } from 'http-proxy-3'
 import type { Backend } from '../backends/backend.ts'
 import { keepAliveHint } from '../http/answer-reader.ts'
 import { agentOf, wasAnsweredTwice } from '../http/node-internals.ts'
 import { methodsThatExpectContent } from '../http/request-head.ts'
 import { ambiguousFields, moreMayCome } from '../rules/backend-failure.ts'
+import { handshakeFault, type WebSocketOffer } from '../rules/websocket.ts'
 import { Attempt, errorCode } from './attempt.ts'
 import { Connection } from './connection.ts'
-import { Engine, maxAnswerHeadBytes, type AttemptSink, type ForwardJob } from './engine.ts'
-import type { ConnectionPool } from './pool.ts'
+import { maxAnswerHeadBytes, type AttemptSink, type ForwardJob } from './engine.ts'
 import { RequestBody } from './request-body.ts'
-
-export class HttpProxyEngine extends Engine {
-  protected attempt(job: ForwardJob, sink: AttemptSink, pool: ConnectionPool): Attempt {
-    return new ForwardedRequest(job, sink, pool)
-  }
-}
 
 /** The agent of each request has its connection already, so no target is connected to. */
 const proxy = createProxyServer({ selfHandleResponse: true, target: { host: 'unused', port: 80 } })
@@ -33,7 +31,7 @@ class ProxiedConnection extends Connection<ProxiedAttempt> {
 }
 
 /** A request that http-proxy-3 makes. */
-export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends Attempt<Sink> {
+abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends Attempt<Sink> {
   declare protected connection: ProxiedConnection | undefined
   protected request: ClientRequest | undefined
   protected answer: IncomingMessage | undefined
@@ -93,7 +91,7 @@ export abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> ext
   }
 }
 
-class ForwardedRequest extends ProxiedAttempt {
+export class ForwardedRequest extends ProxiedAttempt {
   /** Node's client reports the end of the connection itself once an answer has begun. */
   override onLost(error: Error): void {
     if (this.answer === undefined) super.onLost(error)
@@ -129,6 +127,44 @@ class ForwardedRequest extends ProxiedAttempt {
     )
     this.onAnswerEnd()
   }
+}
+
+/** Receives the result of one handshake: either fail(), or head() with the backend's 101 and then switched(). */
+export interface UpgradeSink extends AttemptSink {
+  /** The client's offer, which the backend's 101 must answer. */
+  readonly offer: WebSocketOffer
+  /** Takes the bare connection to the backend. */
+  switched(backend: Duplex): void
+}
+
+export class Handshake extends ProxiedAttempt<UpgradeSink> {
+  override onRequest(request: ClientRequest): void {
+    super.onRequest(request)
+    request.once('upgrade', (answer, _socket, head) => this.#onSwitched(answer, head))
+  }
+
+  onResponse({ statusCode }: IncomingMessage): void {
+    this.fail('broken', `status ${statusCode} instead of 101`)
+  }
+
+  #onSwitched({ rawHeaders }: IncomingMessage, head: Buffer): void {
+    const { offer } = this.sink
+    const fault = handshakeFault(offer, acceptOf(offer.key), rawHeaders)
+    if (fault !== undefined) return this.fail('broken', fault)
+    this.sink.head(101, rawHeaders)
+    const { connection } = this
+    if (this.settled || connection === undefined) return
+    this.connection = undefined
+    this.settle()
+    const backend = connection.detach()
+    if (head.length > 0) backend.unshift(head)
+    this.sink.switched(backend)
+  }
+}
+
+/** Computes Sec-WebSocket-Accept (RFC 6455 4.2.2). */
+function acceptOf(key: string): string {
+  return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
 
 /**

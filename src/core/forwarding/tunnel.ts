@@ -63,7 +63,7 @@ export interface TunnelClient {
   ended(end: TunnelEnd): void
 }
 
-export class Tunnel {
+class Tunnel {
   readonly #client: TunnelClient
   /** Longest silence. */
   readonly #idleMs: number
@@ -164,10 +164,12 @@ export class Tunnels {
   readonly #open = new Set<Tunnel>()
   #isDraining = false
 
-  add(tunnel: Tunnel): void {
+  /** Joins the client with the backend. idleMs: longest silence. Resolves when both sides are closed. */
+  open(client: TunnelClient, backend: Duplex, idleMs: number): Promise<unknown> {
+    const tunnel = new Tunnel(client, backend, idleMs)
     this.#open.add(tunnel)
-    void tunnel.closed.then(() => this.#open.delete(tunnel))
     if (this.#isDraining) tunnel.close('drain')
+    return tunnel.closed.then(() => this.#open.delete(tunnel))
   }
 
   /** Ends tunnels that were idle for too long or whose caller has lost the right to them. Must be called about twice a second. */

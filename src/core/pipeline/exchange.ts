@@ -6,6 +6,7 @@ import type { KeyRing, TokenPolicy } from '../credentials/callers.ts'
 import type { JwtVerifier } from '../credentials/jwt-verifier.ts'
 import type { Forwarding } from '../forwarding/attempts.ts'
 import type { ReceivedBody } from '../forwarding/engine.ts'
+import type { Tunnels } from '../forwarding/tunnel.ts'
 import type { ClientConnection, Connections } from '../http/connections.ts'
 import type { IncomingRequest, OutgoingResponse } from '../http/messages.ts'
 import type { Log } from '../record/log.ts'
@@ -36,6 +37,7 @@ export interface PipelineParts extends Charges {
   readonly log: Log
   readonly metrics: Metrics
   readonly tracing: Tracing
+  readonly tunnels: Tunnels
   readonly tally: Tally
   readonly recent: RecentDecisions
   /** Written by the front door alone. */

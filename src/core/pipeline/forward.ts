@@ -3,8 +3,9 @@ import type { Duplex } from 'node:stream'
 import type { Config } from '../../config/config.ts'
 import type { Backend } from '../backends/backend.ts'
 import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
-import type { AttemptHandle } from '../forwarding/engine.ts'
-import type { UpgradeEngine, UpgradeSink } from '../forwarding/upgrader.ts'
+import type { AttemptHandle, Engine } from '../forwarding/engine.ts'
+import type { UpgradeSink } from '../forwarding/http-proxy-3.ts'
+import type { TunnelClient } from '../forwarding/tunnel.ts'
 import type { Tunnel } from '../http/messages.ts'
 import { clientHeaders, type PassableAnswer } from '../rules/client-headers.ts'
 import { backendFailureCodes, type BackendFailure } from '../rules/backend-failure.ts'
@@ -18,11 +19,11 @@ import { giveUp } from './take-quota.ts'
 
 /** All that carries requests to the backends of one configuration. */
 export interface Carrier extends Forwarder {
-  readonly upgrades: UpgradeEngine
+  readonly upgrades: Pick<Engine<UpgradeSink>, 'send'>
   readonly settings: Pick<Config, 'upstream'>
 }
 
-type Parts = Charges & Pick<PipelineParts, 'log' | 'metrics'>
+type Parts = Charges & Pick<PipelineParts, 'log' | 'metrics' | 'tunnels'>
 
 /** caller: that of the exchange. */
 export function forward(parts: Parts, carrier: Carrier, exchange: Exchange, caller: Caller): void {
@@ -215,11 +216,11 @@ let unflushed: Forwarded[] = []
 const EARLY_BYTES = 64 * 1024
 
 /** Carries a handshake, and is the client's side of its tunnel. Nothing is written through the response once the backend has agreed. */
-class Upgraded extends Carried implements UpgradeSink {
+class Upgraded extends Carried implements UpgradeSink, TunnelClient {
   readonly socket: Duplex
   readonly offer: WebSocketOffer
   readonly caller: Caller
-  readonly #engine: UpgradeEngine
+  readonly #engine: Carrier['upgrades']
   readonly #early: Buffer[]
   #earlyBytes: number
 
@@ -227,7 +228,7 @@ class Upgraded extends Carried implements UpgradeSink {
     parts: Parts,
     carrier: Carrier,
     exchange: Exchange,
-    { socket, head, offer, caller }: Tunnel & Pick<UpgradeSink, 'offer' | 'caller'>,
+    { socket, head, offer, caller }: Tunnel & Pick<Upgraded, 'offer' | 'caller'>,
   ) {
     super(parts, carrier, exchange, caller)
     // RFC 6455 4.1.
@@ -281,6 +282,12 @@ class Upgraded extends Carried implements UpgradeSink {
 
   data(): boolean {
     return true
+  }
+
+  switched(backend: Duplex): void {
+    const { parts, exchange } = this
+    const { tunnelIdleMs } = exchange.terms.server.timeouts
+    void parts.tunnels.open(this, backend, tunnelIdleMs).then(() => this.end())
   }
 
   ended(end: TunnelEnd): void {

@@ -7,7 +7,6 @@ import {
   roomForConnections,
 } from '../../core/http/connection-room.ts'
 import { Connections } from '../../core/http/connections.ts'
-import type { Tunnels } from '../../core/forwarding/tunnel.ts'
 import type { Log } from '../../core/record/log.ts'
 import { PublicServer } from '../../core/http/public-server.ts'
 import type { ServerEvents } from '../../core/http/server-parts.ts'
@@ -29,7 +28,6 @@ export class FrontDoor {
   /** Parts that a request uses whatever its policy. */
   readonly #parts: PipelineParts
   readonly #server: PublicServer
-  readonly #tunnels: Tunnels
   readonly #reviews: NodeJS.Timeout
   readonly #slowClients: SlowClients
   /** Written by use() alone; each request reads it once and keeps it. */
@@ -43,9 +41,8 @@ export class FrontDoor {
     lasting.load.arrivals = connections.arrivals
     this.#parts = { ...lasting, connections, isDraining: false }
     this.#policy = policy
-    this.#tunnels = lasting.tunnels
     const judge = (caller: Caller) => this.#policy.unwelcome(caller)
-    this.#reviews = setInterval(() => this.#tunnels.review(judge), REVIEW_EVERY_MS).unref()
+    this.#reviews = setInterval(() => lasting.tunnels.review(judge), REVIEW_EVERY_MS).unref()
     this.#slowClients = new SlowClients(this.#parts)
     this.#server = new PublicServer(config, {
       connections,
@@ -106,7 +103,7 @@ export class FrontDoor {
    */
   async drain({ timeoutMs, idleMs }: { timeoutMs: number; idleMs: number }): Promise<number> {
     this.#parts.isDraining = true
-    this.#tunnels.drain()
+    this.#parts.tunnels.drain()
     // The last answer of each connection says so. What came behind it is answered as well.
     for (const { connection, response } of this.#parts.connections.inFlight)
       if (!response.headersSent && connection.protocol?.hasMore !== true)

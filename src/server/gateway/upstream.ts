@@ -4,26 +4,25 @@ import { createBackends } from '../../core/backends/backend.ts'
 import { Balancer } from '../../core/backends/balancer.ts'
 import { BackendChecks } from '../../core/backends/checks.ts'
 import type { Config } from '../../config/config.ts'
-import { DirectEngine } from '../../core/forwarding/direct.ts'
-import type { Engine } from '../../core/forwarding/engine.ts'
-import { HttpProxyEngine } from '../../core/forwarding/http-proxy-3.ts'
+import { DirectAttempt } from '../../core/forwarding/direct.ts'
+import { Engine } from '../../core/forwarding/engine.ts'
+import {
+  ForwardedRequest,
+  Handshake,
+  type UpgradeSink,
+} from '../../core/forwarding/http-proxy-3.ts'
 import { Retries } from '../../core/forwarding/retries.ts'
-import { UpgradeEngine } from '../../core/forwarding/upgrader.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import { readBackendTls } from './tls-files.ts'
 
-const engines = { direct: DirectEngine, 'http-proxy-3': HttpProxyEngine }
+const engines = { direct: DirectAttempt, 'http-proxy-3': ForwardedRequest }
 
-type Parts = Pick<LastingParts, 'log' | 'tunnels'>
+type Parts = Pick<LastingParts, 'log'>
 
 /** All settings of an Upstream, the content of its files included. */
 type Settings = ReturnType<typeof readSettings>
 
-const readSettings = ({ upstream, server }: Config) => ({
-  upstream,
-  tunnelIdleMs: server.timeouts.tunnelIdleMs,
-  tls: readBackendTls(upstream),
-})
+const readSettings = ({ upstream }: Config) => ({ upstream, tls: readBackendTls(upstream) })
 
 /** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
 export function upstreamFor(config: Config, parts: Parts, before?: Upstream): Upstream {
@@ -38,20 +37,20 @@ export class Upstream {
   readonly balancer: Balancer
   readonly retries: Retries
   readonly engine: Engine
-  readonly upgrades: UpgradeEngine
+  readonly upgrades: Engine<UpgradeSink>
   /** Started while requests begin with it. */
   readonly checks: BackendChecks
 
-  constructor(settings: Settings, { log, tunnels }: Parts, before?: Upstream) {
-    const { upstream, tunnelIdleMs, tls } = settings
+  constructor(settings: Settings, { log }: Parts, before?: Upstream) {
+    const { upstream, tls } = settings
     const backends = createBackends(upstream, tls, before?.balancer.backends)
     this.settings = settings
     this.balancer = new Balancer(backends, upstream, log)
     const { balancer } = this
     this.checks = new BackendChecks(balancer, upstream)
     this.retries = new Retries(upstream)
-    this.engine = new engines[upstream.engine](upstream, balancer)
-    this.upgrades = new UpgradeEngine(upstream, balancer, tunnels, tunnelIdleMs)
+    this.engine = new Engine(engines[upstream.engine], upstream, balancer)
+    this.upgrades = new Engine(Handshake, upstream, balancer)
   }
 
   /** No request begins with it any more; those under way, and tunnels, go on. */

@@ -1,12 +1,12 @@
 /** What the contract of the engines leaves to this one: its connections from turn to turn of the event loop. */
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { DirectEngine } from '../../../src/core/forwarding/direct.ts'
+import { DirectAttempt } from '../../../src/core/forwarding/direct.ts'
 import { Outcome, stageOf, type Front } from '../../contract/forwarding.ts'
 import { answer, closeConnection, until, type Answer } from '../../support/raw-backend.ts'
 import type { BackendConnection, RecordedRequest } from '../../support/raw-backend.ts'
 
-const { open } = stageOf(DirectEngine)
+const { open } = stageOf(DirectAttempt)
 const POST = { method: 'POST' }
 const echo = ({ target }: RecordedRequest) => answer(200, target)
 

@@ -5,8 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { forward, type Carrier } from '../../../src/core/pipeline/forward.ts'
+import { Engine } from '../../../src/core/forwarding/engine.ts'
+import { Handshake } from '../../../src/core/forwarding/http-proxy-3.ts'
 import { Tunnels } from '../../../src/core/forwarding/tunnel.ts'
-import { UpgradeEngine } from '../../../src/core/forwarding/upgrader.ts'
 import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
 import type { OwnEnd, TunnelEnd } from '../../../src/core/rules/websocket.ts'
@@ -44,10 +45,15 @@ const caller = createCaller(
 const startBackend = (respond: () => Answer): Promise<RawBackend> => startRawBackend({ respond })
 
 /** The parts of an exchange that forwarding an upgrade needs. */
-function admit(request: IncomingMessage, socket: Duplex, head: Buffer, passage: Passage): Exchange {
+function admit(
+  request: IncomingMessage,
+  [socket, head]: [Duplex, Buffer],
+  passage: Passage,
+  tunnelIdleMs: number,
+): Exchange {
   const exchange = {
     id: 'r1',
-    terms: { server: { limits: {} } },
+    terms: { server: { limits: {}, timeouts: { tunnelIdleMs } } },
     target: request.url ?? '',
     framing: { websocket: true, host: 'a', body: 'none', nominated: new Set(['upgrade']) },
     request: Object.assign(request, { takeOver: () => ({ socket, head }) }),
@@ -82,8 +88,7 @@ async function startFront(
   const timeouts = { connectMs: 2_000, responseMs, idleMs: 10_000 }
   const limits = { connections: 8, connectionUses: 1_000_000, connectionAgeMs: 600_000 }
   const tunnels = new Tunnels()
-  const options = { timeouts, ...limits }
-  const upgrades = new UpgradeEngine(options, balancer, tunnels, tunnelIdleMs)
+  const upgrades = new Engine(Handshake, { timeouts, ...limits }, balancer)
   const settings = { upstream: { host: 'preserve', timeouts } } as Carrier['settings']
   const carrier = { balancer, retries: retriesOf(balancer), engine, upgrades, settings }
   const passages: Passage[] = []
@@ -99,8 +104,9 @@ async function startFront(
         tunnelEnded: (end: TunnelEnd) => (passage.end = end),
         tunnelClosed: () => (passage.done = true),
       },
+      tunnels,
     } as unknown as Parameters<typeof forward>[0]
-    forward(parts, carrier, admit(request, socket, head, passage), caller)
+    forward(parts, carrier, admit(request, [socket, head], passage, tunnelIdleMs), caller)
   })
   // Not for tunnels.
   server.timeout = 300
