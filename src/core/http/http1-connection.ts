@@ -5,7 +5,6 @@ import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { Http1Request, Http1Response } from './http1-messages.ts'
 import type { ServerParts } from './server-parts.ts'
-import type { Tunnel } from './messages.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { MessageReader } from './message-reader.ts'
 import { requestSyntax, type RequestHead } from './request-head.ts'
@@ -98,10 +97,10 @@ export class Http1Connection implements ProtocolConnection {
     this.#phase = 'body'
   }
 
-  /** Hands over the bare connection, with the bytes behind the request's head; the response can still be written. */
-  takeOver(): Tunnel {
+  /** Hands over the bare connection, paused; the response can still be written. */
+  takeOver(): Socket {
     this.#isTunnel = true
-    const head = this.#reader.stop()
+    const behindHead = this.#reader.stop()
     if (this.#response !== undefined) this.#response.shouldKeepAlive = false
     this.#phase = 'over'
     this.socket
@@ -109,7 +108,8 @@ export class Http1Connection implements ProtocolConnection {
       .off('data', this.#onData)
       .off('end', this.#onEnd)
       .off('drain', this.#onDrain)
-    return { socket: this.socket, head }
+    if (behindHead.length > 0 && !this.#isEnded) this.socket.unshift(behindHead)
+    return this.socket
   }
 
   readBody(): void {

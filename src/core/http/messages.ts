@@ -2,13 +2,6 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { Framing } from '../rules/framing.ts'
 
-/** A bare connection. */
-export interface Tunnel {
-  readonly socket: Duplex
-  /** Bytes that arrived behind the request's head. */
-  readonly head: Buffer
-}
-
 export interface IncomingRequest {
   readonly method?: string | undefined
   readonly url?: string | undefined
@@ -21,8 +14,8 @@ export interface IncomingRequest {
   readonly receivedBytes: number
   /** Says how the body is read, before anything behind the head is; undefined: the framing is not sound. HTTP/1.1 alone. */
   framed?(framing: Framing | undefined): void
-  /** Hands over the bare connection; the response can still be written, and is its last. HTTP/1.1 alone. */
-  takeOver?(): Tunnel
+  /** Hands over the bare connection behind the head, paused; the response can still be written, and is its last. HTTP/1.1 alone. */
+  takeOver?(): Duplex
   /** The whole body has come, read or unread. */
   readonly complete: boolean
   /** undefined: there is none, or it cannot be read. */

@@ -6,7 +6,6 @@ import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
 import type { AttemptHandle, Engine } from '../forwarding/engine.ts'
 import type { UpgradeSink } from '../forwarding/http-proxy-3.ts'
 import type { TunnelClient } from '../forwarding/tunnel.ts'
-import type { Tunnel } from '../http/messages.ts'
 import { clientHeaders, type PassableAnswer } from '../rules/client-headers.ts'
 import { backendFailureCodes, type BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
@@ -31,7 +30,7 @@ export function forward(parts: Parts, carrier: Carrier, exchange: Exchange, call
   // The client left, or its body broke off, while the request was being decided.
   if (exchange.isOver) return giveUp(parts, exchange)
   if (framing.websocket && route?.websocket && request.takeOver !== undefined) {
-    const { socket, head } = request.takeOver()
+    const socket = request.takeOver()
     const offer = readOffer(request.rawHeaders)
     if (isRefusal(offer)) {
       giveUp(parts, exchange)
@@ -39,7 +38,7 @@ export function forward(parts: Parts, carrier: Carrier, exchange: Exchange, call
     }
     // The client left during the decision; the end of its stream is not signalled again.
     if (socket.destroyed || socket.readableEnded) return void socket.destroy()
-    exchange.forwarding = new Upgraded(parts, carrier, exchange, { socket, head, offer, caller })
+    exchange.forwarding = new Upgraded(parts, carrier, exchange, { socket, offer, caller })
   } else exchange.forwarding = new Forwarded(parts, carrier, exchange, caller)
   exchange.forwarding.begin()
 }
@@ -212,23 +211,21 @@ function flushAll(): void {
 
 let unflushed: Forwarded[] = []
 
-/** Longest part of what a client sends before it has its answer that is read then. */
-const EARLY_BYTES = 64 * 1024
-
-/** Carries a handshake, and is the client's side of its tunnel. Nothing is written through the response once the backend has agreed. */
+/**
+ * Carries a handshake, and is the client's side of its tunnel. Nothing is written through the response once the backend has agreed.
+ * What the client sends before that waits in its socket.
+ */
 class Upgraded extends Carried implements UpgradeSink, TunnelClient {
   readonly socket: Duplex
   readonly offer: WebSocketOffer
   readonly caller: Caller
-  readonly #engine: Carrier['upgrades']
-  readonly #early: Buffer[]
-  #earlyBytes: number
+  declare protected readonly forwarder: Carrier
 
   constructor(
     parts: Parts,
     carrier: Carrier,
     exchange: Exchange,
-    { socket, head, offer, caller }: Tunnel & Pick<Upgraded, 'offer' | 'caller'>,
+    { socket, offer, caller }: Pick<Upgraded, 'socket' | 'offer' | 'caller'>,
   ) {
     super(parts, carrier, exchange, caller)
     // RFC 6455 4.1.
@@ -236,27 +233,13 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     this.socket = socket
     this.offer = offer
     this.caller = caller
-    this.#engine = carrier.upgrades
-    this.#early = [head]
-    this.#earlyBytes = head.length
-    // Only reading shows that the client has left.
-    socket.on('data', this.#onEarly).once('end', this.#onLeft)
-  }
-
-  readonly #onEarly = (chunk: Buffer): void => {
-    this.#early.push(chunk)
-    this.#earlyBytes += chunk.length
-    if (this.#earlyBytes > EARLY_BYTES) this.socket.pause()
+    socket.once('end', this.#onLeft)
   }
 
   readonly #onLeft = (): void => void this.socket.destroy()
 
-  #stopReading(): void {
-    this.socket.off('data', this.#onEarly).off('end', this.#onLeft).pause()
-  }
-
   protected override send(backend: Backend): AttemptHandle {
-    return this.#engine.send(backend, this.job, this)
+    return this.forwarder.upgrades.send(backend, this.job, this)
   }
 
   /** An established tunnel ends with either of its sides. */
@@ -270,8 +253,7 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     const fields = this.passable(204, headers)?.headers
     if (fields === undefined) return
     super.head(status, headers)
-    this.#stopReading()
-    socket.unshift(Buffer.concat(this.#early))
+    socket.off('end', this.#onLeft)
     // RFC 6455 4.2.2.
     let text = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
     for (let at = 0; at < fields.length; at += 2) text += `${fields[at]}: ${fields[at + 1]}\r\n`
@@ -303,7 +285,7 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
   }
 
   protected override refuse(failure: BackendFailure): void {
-    this.#stopReading()
+    this.socket.off('end', this.#onLeft)
     super.refuse(failure)
   }
 }

@@ -47,7 +47,7 @@ const startBackend = (respond: () => Answer): Promise<RawBackend> => startRawBac
 /** The parts of an exchange that forwarding an upgrade needs. */
 function admit(
   request: IncomingMessage,
-  [socket, head]: [Duplex, Buffer],
+  socket: Duplex,
   passage: Passage,
   tunnelIdleMs: number,
 ): Exchange {
@@ -56,7 +56,7 @@ function admit(
     terms: { server: { limits: {}, timeouts: { tunnelIdleMs } } },
     target: request.url ?? '',
     framing: { websocket: true, host: 'a', body: 'none', nominated: new Set(['upgrade']) },
-    request: Object.assign(request, { takeOver: () => ({ socket, head }) }),
+    request: Object.assign(request, { takeOver: () => socket }),
     response: { headersSent: false, send: () => void (passage.done = true) },
     route: { websocket: true },
     quotaHeaders: ['X-RateLimit-Limit', '60'],
@@ -96,6 +96,8 @@ async function startFront(
   server.on('upgrade', (request, socket: Duplex, head: Buffer) => {
     const passage: Passage = { backends: [], established: false, done: false, socket }
     passages.push(passage)
+    // As a connection does that hands itself over.
+    socket.pause().unshift(head)
     const parts = {
       log: { backendFailed: () => {} },
       metrics: {
@@ -106,7 +108,7 @@ async function startFront(
       },
       tunnels,
     } as unknown as Parameters<typeof forward>[0]
-    forward(parts, carrier, admit(request, [socket, head], passage, tunnelIdleMs), caller)
+    forward(parts, carrier, admit(request, socket, passage, tunnelIdleMs), caller)
   })
   // Not for tunnels.
   server.timeout = 300
