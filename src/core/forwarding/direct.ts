@@ -8,7 +8,7 @@ import { Attempt } from './attempt.ts'
 import { Connection, fault } from './connection.ts'
 import { maxAnswerHeadBytes, type ReceivedBody } from './engine.ts'
 import type { ConnectionPool } from './pool.ts'
-import { RequestBody } from './request-body.ts'
+import { RequestBody, type BodyError } from './request-body.ts'
 
 /** Plain connections share one buffer: each read is parsed or copied before the callback returns. */
 const readBytes = 64 * 1024
@@ -174,7 +174,7 @@ export class DirectAttempt extends Attempt {
       this.wholeSent = true
       if (bodyBytes === undefined) socket.write('0\r\n\r\n', 'latin1')
     })
-    body.once('error', (error) => this.onError(error))
+    body.once('error', ({ kind, message }: BodyError) => this.fail(kind, message))
   }
 
   #sendWhole(socket: Socket, { text, bodyBytes }: WrittenHead, { bytes }: ReceivedBody): void {

@@ -15,7 +15,7 @@ import { handshakeFault, type WebSocketOffer } from '../rules/websocket.ts'
 import { Attempt, errorCode } from './attempt.ts'
 import { Connection } from './connection.ts'
 import { maxAnswerHeadBytes, type AttemptSink, type ForwardJob } from './engine.ts'
-import { RequestBody } from './request-body.ts'
+import { RequestBody, type BodyError } from './request-body.ts'
 
 /** The agent of each request has its connection already, so no target is connected to. */
 const proxy = createProxyServer({ selfHandleResponse: true, target: { host: 'unused', port: 80 } })
@@ -79,7 +79,7 @@ abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends At
     if (client === undefined || received?.isWhole === true)
       return { pipe: (request: ClientRequest) => request.end(received?.bytes) } as unknown as Stream
     this.body = new RequestBody(client, this.job)
-    this.body.once('error', (error) => this.onError(error))
+    this.body.once('error', ({ kind, message }: BodyError) => this.fail(kind, message))
     return this.body.on('data', () => this.progress())
   }
 

@@ -1,11 +1,11 @@
 /** Passes on the client's request body, counted, and never destroys the client's own stream. */
 import { Transform, type Readable } from 'node:stream'
-import { ownFailureCodes } from '../rules/backend-failure.ts'
+import type { BackendFailureKind } from '../rules/backend-failure.ts'
 import type { ForwardJob, ReceivedBody } from './engine.ts'
 
 /**
  * Engines destroy the body they are given, and a client whose body is destroyed loses its connection. This stream, when destroyed,
- * only leaves the rest unread. It fails with one of ownFailureCodes when the limit is passed or the client leaves before the end.
+ * only leaves the rest unread. It fails, with a BodyError, when the limit is passed or the client leaves before the end.
  */
 export class RequestBody extends Transform {
   readonly #client: Readable
@@ -19,18 +19,9 @@ export class RequestBody extends Transform {
     super()
     this.#client = client
     this.#limitBytes = bodyLimitBytes
-    // Engines stop listening once they are done with a stream; a late error must not end the process.
-    this.on('error', () => {})
     if (received !== undefined) this.write(received.bytes)
-    if (client.destroyed && !client.readableEnded) {
-      this.#onClose()
-      return
-    }
-    // The error listener stays: one may still come, and an error without a listener ends the process.
-    client
-      .on('error', () => {})
-      .on('close', this.#onClose)
-      .pipe(this)
+    if (client.destroyed && !client.readableEnded) this.#onClose()
+    else client.on('close', this.#onClose).pipe(this)
   }
 
   /** The stream waits for the client to send more. */
@@ -41,7 +32,7 @@ export class RequestBody extends Transform {
   override _transform(chunk: Buffer, _encoding: string, done: (error: Error | null) => void): void {
     this.#seenBytes += chunk.length
     if (this.#seenBytes > this.#limitBytes)
-      return done(failure(ownFailureCodes.bodyTooLarge, `more than ${this.#limitBytes} bytes`))
+      return done(failure('body_too_large', `more than ${this.#limitBytes} bytes`))
     this.push(chunk)
     done(null)
   }
@@ -53,13 +44,15 @@ export class RequestBody extends Transform {
 
   readonly #onClose = (): void => {
     if (this.writableEnded) return
-    const message = 'the client left in the middle of its body'
-    this.destroy(failure(ownFailureCodes.clientGone, message))
+    this.destroy(failure('client_gone', 'the client left in the middle of its body'))
   }
 }
 
-const failure = (code: string, message: string): Error =>
-  Object.assign(new Error(message), { code })
+/** The body, not the backend, is at fault. */
+export type BodyError = Error & { readonly kind: BackendFailureKind }
+
+const failure = (kind: BackendFailureKind, message: string): BodyError =>
+  Object.assign(new Error(message), { kind })
 
 /** Limit of one body that readOn() keeps in memory; each piece counts PIECE_BYTES more for its overhead. */
 const READ_ON_BYTES = 1024 * 1024

@@ -23,23 +23,15 @@ export type BackendFailureKind = keyof typeof backendFailureCodes
 
 export const backendFailureKinds = Object.keys(backendFailureCodes) as BackendFailureKind[]
 
-/** Error codes of the failures that the gateway itself detects. */
-export const ownFailureCodes = {
-  bodyTooLarge: 'TOLLGATE_BODY_TOO_LARGE',
-  clientGone: 'TOLLGATE_CLIENT_GONE',
-} as const
-
 const connectTimeoutCodes = new Set(['ECONNECT_TIMEOUT', 'ETIMEDOUT'])
 
 /**
- * The kind of a failure, from the error's code (or name, where it has no code).
+ * The kind of a failure of the connection, from the error's code (or name, where it has no code).
  * sent: a connection had been made and the request was on its way.
  */
 export function backendFailureKind(code: string, sent: boolean): BackendFailureKind {
-  if (code === ownFailureCodes.bodyTooLarge) return 'body_too_large'
-  if (code === ownFailureCodes.clientGone) return 'client_gone'
-  if (!sent) return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
-  return 'broken'
+  if (sent) return 'broken'
+  return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
 }
 
 /** Whether no backend has seen any of the request, so that its charge is handed back. */

@@ -5,7 +5,6 @@ import {
   mayRepeat,
   moreMayCome,
   neverReached,
-  ownFailureCodes,
   ambiguousFields,
   unusableAnswer,
   backendFailureCodes,
@@ -25,8 +24,6 @@ describe('the kind of an upstream failure', () => {
     ],
     ['unreachable', 'broken', ''],
     ['connect_timeout', 'broken', 'ETIMEDOUT ECONNECT_TIMEOUT'],
-    ['body_too_large', 'body_too_large', ownFailureCodes.bodyTooLarge],
-    ['client_gone', 'client_gone', ownFailureCodes.clientGone],
   ])('is %s when nothing was sent, %s after: %s', (before, after, codes) => {
     for (const code of words(codes)) {
       expect(backendFailureKind(code, false), code).toBe(before)
