@@ -89,11 +89,6 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> {
     else this.fail('connect_timeout', `no connection ${limit}`)
   }
 
-  /** The connection was lost, or none could be made. */
-  onLost(error: Error): void {
-    this.onError(error)
-  }
-
   onError(error: Error): void {
     if (this.settled) return
     const code = errorCode(error)

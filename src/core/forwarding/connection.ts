@@ -1,7 +1,6 @@
 /** A connection to a backend carries one attempt at a time and is closed at the first byte that is not due. */
 import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import type { BackendTls } from '../backends/backend.ts'
 import type { Attempt } from './attempt.ts'
 import { ConnectionLife } from './connection-life.ts'
 import type { ConnectionPool } from './pool.ts'
@@ -29,9 +28,16 @@ export abstract class Connection<User extends Attempt = Attempt> {
   constructor(pool: ConnectionPool, readBuffer?: Buffer) {
     this.pool = pool
     this.life = new ConnectionLife(pool.rests)
-    const { tls } = pool.backend
-    const socket = tls ? this.#openTls(tls) : this.#openTcp(readBuffer)
-    this.socket = socket
+    const { host, port, tls } = pool.backend
+    const onread = readBuffer && { buffer: readBuffer, callback: this.#onRead }
+    // Node's types of connect() lack onread.
+    const options: TcpNetConnectOpts = { host, port, ...(onread && { onread }) }
+    const { session } = pool
+    const socket: Socket = tls
+      ? connectTls({ ...tls, host, port, ALPNProtocols: ['http/1.1'], session })
+      : connectTcp(options)
+    this.socket = socket.setNoDelay(true)
+    socket.on('session', (latest: Buffer) => (pool.session = latest))
     socket.on('data', (bytes: Buffer) => this.#onRead(bytes.length, bytes))
     socket.once(tls ? 'secureConnect' : 'connect', () => {
       this.connected = true
@@ -80,7 +86,7 @@ export abstract class Connection<User extends Attempt = Attempt> {
     if (this.closed) return
     const user = this.user
     this.close()
-    user?.onLost(error)
+    user?.onError(error)
   }
 
   /** Leaves the socket to its user for good. */
@@ -95,32 +101,6 @@ export abstract class Connection<User extends Attempt = Attempt> {
 
   /** The backend has ended the connection, which has a user. */
   protected onEnd(): void {}
-
-  #openTcp(readBuffer: Buffer | undefined): Socket {
-    const { host, port } = this.pool.backend
-    // Node's types of connect() lack onread.
-    const options: TcpNetConnectOpts = {
-      host,
-      port,
-      noDelay: true,
-      ...(readBuffer && { onread: { buffer: readBuffer, callback: this.#onRead } }),
-    }
-    return connectTcp(options)
-  }
-
-  #openTls(tls: BackendTls): Socket {
-    const { pool } = this
-    const { host, port } = pool.backend
-    const socket = connectTls({
-      ...tls,
-      host,
-      port,
-      ALPNProtocols: ['http/1.1'],
-      session: pool.session,
-    })
-    socket.setNoDelay(true)
-    return socket.on('session', (latest) => (pool.session = latest))
-  }
 
   readonly #onRead = (length: number, bytes: Uint8Array): boolean => {
     if (this.closed) return true

@@ -25,6 +25,12 @@ class ProxiedConnection extends Connection<ProxiedAttempt> {
   keepAliveSeconds: number | undefined
   readonly agent = agentOf(this.socket, (request) => this.user?.onRequest(request))
 
+  /** Once an answer has begun, Node's client reports the end of the connection itself. */
+  override lose(error: Error): void {
+    if (this.user?.answer === undefined) super.lose(error)
+    else this.close()
+  }
+
   protected onBytes(): void {
     if (this.user?.isComplete) this.closeForSurplus()
   }
@@ -34,7 +40,7 @@ class ProxiedConnection extends Connection<ProxiedAttempt> {
 abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends Attempt<Sink> {
   declare protected connection: ProxiedConnection | undefined
   protected request: ClientRequest | undefined
-  protected answer: IncomingMessage | undefined
+  answer: IncomingMessage | undefined
 
   abstract onResponse(answer: IncomingMessage): void
 
@@ -92,11 +98,6 @@ abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends At
 }
 
 export class ForwardedRequest extends ProxiedAttempt {
-  /** Node's client reports the end of the connection itself once an answer has begun. */
-  override onLost(error: Error): void {
-    if (this.answer === undefined) super.onLost(error)
-  }
-
   onResponse(answer: IncomingMessage): void {
     if (this.settled) return
     const { statusCode = 0, rawHeaders } = answer
