@@ -67,18 +67,14 @@ type AttemptClass<Sink extends AttemptSink> = new (
 export class Engine<Sink extends AttemptSink = AttemptSink> {
   readonly #attempt: AttemptClass<Sink>
   readonly #options: EngineOptions
-  readonly #balancer: Pick<Balancer, 'surplus'>
+  readonly #balancer: Balancer
   readonly #pools = new Map<Backend, ConnectionPool>()
   #isClosed = false
   readonly #clock = new CoarseClock((nowMs) =>
     Array.from(this.#pools.values(), (pool) => pool.tick(nowMs)).includes(true),
   )
 
-  constructor(
-    attempt: AttemptClass<Sink>,
-    options: EngineOptions,
-    balancer: Pick<Balancer, 'surplus'>,
-  ) {
+  constructor(attempt: AttemptClass<Sink>, options: EngineOptions, balancer: Balancer) {
     this.#attempt = attempt
     this.#options = options
     this.#balancer = balancer

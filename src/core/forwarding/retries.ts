@@ -27,11 +27,8 @@ export class Retries {
   /** Clients whose repeat failed as well, with the time of their last repeat: requests that fail everywhere must not use up the repeats of all. */
   readonly #failedRepeats = new Map<string, number>()
 
-  constructor({
-    retry,
-    connections,
-    urls,
-  }: Pick<Config['upstream'], 'retry' | 'connections' | 'urls'>) {
+  constructor(upstream: Pick<Config['upstream'], 'retry' | 'connections' | 'urls'>) {
+    const { retry, connections, urls } = upstream
     this.#attempts = retry.attempts
     this.#share = retry.budget
     this.#hasOthers = urls.length > 1

@@ -31,7 +31,8 @@ export class Http1Connection implements ProtocolConnection {
   readonly socket: Socket
   readonly share = new Share()
   readonly client: ClientConnection
-  readonly #parts: ServerParts
+  /** Its response reads them too. */
+  readonly parts: ServerParts
   readonly #isSecured: boolean
   readonly #reader: MessageReader<RequestHead>
   #phase: Phase = 'head'
@@ -42,7 +43,6 @@ export class Http1Connection implements ProtocolConnection {
   #isAdvancing = false
   /** The shared turn has stopped the reading. */
   #isStopped = false
-  #isPaused = false
   /** The client has ended its side. */
   #isEnded = false
   #isTunnel = false
@@ -56,11 +56,10 @@ export class Http1Connection implements ProtocolConnection {
   constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {
     this.socket = socket
     this.client = client
-    this.#parts = parts
+    this.parts = parts
     this.#isSecured = 'encrypted' in socket
-    const { maxHeadBytes, headersMs } = parts.http1Limits
-    this.#reader = new MessageReader(maxHeadBytes, requestSyntax)
-    this.#deadlineMs = performance.now() + headersMs
+    this.#reader = new MessageReader(parts.http1Limits.maxHeadBytes, requestSyntax)
+    this.#deadlineMs = performance.now() + parts.config.timeouts.headersMs
     parts.connections.turn.enter(this)
     socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain)
     // 'close' follows.
@@ -76,10 +75,6 @@ export class Http1Connection implements ProtocolConnection {
 
   get hasMore(): boolean {
     return this.#reader.heldBytes > 0
-  }
-
-  get keepAliveFields(): string {
-    return this.#parts.http1Limits.keepAliveFields
   }
 
   closeIdle(): void {
@@ -114,11 +109,7 @@ export class Http1Connection implements ProtocolConnection {
 
   readBody(): void {
     this.#isBodyWanted = true
-    this.#advance()
-  }
-
-  goOn(): void {
-    this.#advance()
+    this.goOn()
   }
 
   stopReading(): void {
@@ -147,14 +138,14 @@ export class Http1Connection implements ProtocolConnection {
     if (movedBytes !== this.#movedBytes || this.#movedMs === 0) {
       this.#movedBytes = movedBytes
       this.#movedMs = nowMs
-    } else if (nowMs - this.#movedMs > this.#parts.http1Limits.inactivityMs) this.destroy()
+    } else if (nowMs - this.#movedMs > this.parts.http1Limits.inactivityMs) this.destroy()
   }
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#phase === 'over') return this.#discard()
-    if (this.isIdle) this.#deadlineMs = performance.now() + this.#parts.http1Limits.headersMs
+    if (this.isIdle) this.#deadlineMs = performance.now() + this.parts.config.timeouts.headersMs
     this.#reader.add(bytes)
-    this.#advance()
+    this.goOn()
   }
 
   readonly #onEnd = (): void => {
@@ -162,14 +153,14 @@ export class Http1Connection implements ProtocolConnection {
     if (this.#phase === 'over' && this.#isAnswered) this.destroy()
     // A client that ends its side cannot be told from one that has left, and an answer would be wasted on the latter.
     else if (this.#phase === 'answer' && !this.#isAnswered) this.socket.destroySoon()
-    else this.#advance()
+    else this.goOn()
   }
 
   readonly #onDrain = (): void => this.#response?.drained()
 
   #onClose(): void {
     this.#stop()
-    this.#parts.connections.turn.leave(this)
+    this.parts.connections.turn.leave(this)
     // The rest of the body will never come.
     if (this.#request?.complete === false) this.#request.body?.destroy()
     const response = this.#response
@@ -178,7 +169,7 @@ export class Http1Connection implements ProtocolConnection {
   }
 
   /** Parses as far as the phase and the shared turn allow. */
-  #advance(): void {
+  goOn(): void {
     if (this.#isAdvancing) return
     this.#isAdvancing = true
     try {
@@ -208,7 +199,7 @@ export class Http1Connection implements ProtocolConnection {
       if (this.#isEnded) this.#linger()
       return false
     }
-    const { turn } = this.#parts.connections
+    const { turn } = this.parts.connections
     if (!turn.mayBegin(this.share, OWN_AT_LEAST)) {
       turn.wait(this)
       return false
@@ -229,7 +220,7 @@ export class Http1Connection implements ProtocolConnection {
   #begin(): void {
     const { head } = this.#reader
     if (head === undefined) return
-    this.#parts.connections.turn.began(this.share)
+    this.parts.connections.turn.began(this.share)
     this.#isBodyWanted = true
     this.#movedMs = 0
     this.#hasServed = true
@@ -239,7 +230,7 @@ export class Http1Connection implements ProtocolConnection {
     this.#request = request
     this.#response = response
     this.#phase = 'answer'
-    this.#parts.events.request(request, response, this.client)
+    this.parts.events.request(request, response, this.client)
   }
 
   #readBody(): boolean {
@@ -270,7 +261,7 @@ export class Http1Connection implements ProtocolConnection {
     const { piece, pieceChunks } = this.#reader
     const request = this.#request
     if (request !== undefined) request.receivedBytes += piece.length
-    if (!this.#parts.connections.turn.take(this.share, piece.length, pieceChunks)) {
+    if (!this.parts.connections.turn.take(this.share, piece.length, pieceChunks)) {
       this.#fail(IN_PIECES)
       return false
     }
@@ -280,7 +271,7 @@ export class Http1Connection implements ProtocolConnection {
 
   /** What comes cannot be read, or did not come in time: it is answered, and nothing behind it is parsed. */
   #fail(refusal: Refusal): void {
-    const { events } = this.#parts
+    const { events } = this.parts
     const isInBody = this.#phase === 'body'
     const seen = this.#reader.unread()
     this.#stop()
@@ -318,14 +309,15 @@ export class Http1Connection implements ProtocolConnection {
     response.closed(true)
     if (!response.shouldKeepAlive || this.#phase === 'over') return this.#linger()
     if (this.#phase === 'answer') this.#awaitNext()
-    else this.#deadlineMs = performance.now() + this.#parts.http1Limits.requestMs
-    this.#advance()
+    else this.#deadlineMs = performance.now() + this.parts.config.timeouts.requestMs
+    this.goOn()
   }
 
   #awaitNext(): void {
     this.#request = undefined
     this.#phase = 'head'
-    const { maxHeadBytes, idleMs, headersMs } = this.#parts.http1Limits
+    const { maxHeadBytes, idleMs } = this.parts.http1Limits
+    const { headersMs } = this.parts.config.timeouts
     this.#reader.maxHeadBytes = maxHeadBytes
     this.#deadlineMs = performance.now() + (this.#reader.heldBytes === 0 ? idleMs : headersMs)
   }
@@ -353,8 +345,7 @@ export class Http1Connection implements ProtocolConnection {
     const isFull = this.#reader.heldBytes >= HELD_BYTES
     const isHeldBack = this.#phase === 'body' && !this.#isBodyWanted && !this.#isAnswered
     const mayRead = !this.#isStopped && !isFull && !isHeldBack
-    if (mayRead !== this.#isPaused) return
-    this.#isPaused = !mayRead
+    if (mayRead !== this.socket.isPaused()) return
     if (mayRead) this.socket.resume()
     else this.socket.pause()
   }

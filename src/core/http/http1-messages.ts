@@ -129,7 +129,8 @@ export class Http1Response implements OutgoingResponse {
     if (this.#framing === 'close') this.shouldKeepAlive = false
     // RFC 9110 6.6.1.
     if (!hasDate) writer.text(dateField())
-    writer.text(this.shouldKeepAlive ? this.#connection.keepAliveFields : 'Connection: close\r\n')
+    const { keepAliveFields } = this.#connection.parts.http1Limits
+    writer.text(this.shouldKeepAlive ? keepAliveFields : 'Connection: close\r\n')
     if (this.#framing === 'chunked') writer.text('Transfer-Encoding: chunked\r\n')
     writer.text('\r\n')
   }

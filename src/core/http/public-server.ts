@@ -51,7 +51,7 @@ export class PublicServer {
     // Same options as http's: a client that ends its side still gets its answers.
     const options = { allowHalfOpen: true, noDelay: true }
     this.#server = createServer(options, (transport) => this.#accept(transport))
-    const { headersMs, requestMs } = this.#parts.http1Limits
+    const { headersMs, requestMs } = config.server.timeouts
     // A wait may be shorter than the usual interval.
     this.#looks = setInterval(
       () => {

@@ -9,8 +9,6 @@ import { malformed, type Syntax } from './message-reader.ts'
 /** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
-type RequestParts = Pick<ForwardJob, 'method' | 'target' | 'headers' | 'body'>
-
 export interface WrittenHead {
   /** The head, which must be written as latin1. */
   readonly text: string
@@ -23,7 +21,7 @@ const writer = new HeadWriter()
 const targetForm = /^[\x21-\x7e\x80-\xff]+$/
 
 /** Returns undefined if a part of the job is invalid in a request. host: the backend's, for a job without a Host field. */
-export function requestHead(job: RequestParts, host: string): WrittenHead | undefined {
+export function requestHead(job: ForwardJob, host: string): WrittenHead | undefined {
   const { method, target, headers, body } = job
   if (!isFieldName(method) || !targetForm.test(target)) return undefined
   writer.begin(`${method} ${target} HTTP/1.1`)

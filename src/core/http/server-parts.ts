@@ -72,8 +72,6 @@ export function http1Limits({ server, upstream, routes }: Config) {
   const idleSeconds = Math.floor(timeouts.idleMs / 1000)
   return {
     maxHeadBytes: limits.headerBytes + limits.urlBytes + SLACK_BYTES,
-    headersMs: timeouts.headersMs,
-    requestMs: timeouts.requestMs,
     idleMs: timeouts.idleMs + IDLE_SLACK_MS,
     /** A connection on which nothing moves for this long while a request is under way is destroyed. */
     inactivityMs:

@@ -35,12 +35,8 @@ async function sendUnread(text: string) {
         take(response)
       },
     },
-    http1Limits: {
-      maxHeadBytes: 4_096,
-      headersMs: 5_000,
-      inactivityMs: 60_000,
-      keepAliveFields: '',
-    },
+    config: { timeouts: { headersMs: 5_000 } },
+    http1Limits: { maxHeadBytes: 4_096, inactivityMs: 60_000, keepAliveFields: '' },
   }
   const accepted = new ClientConnection(socket, origin, undefined)
   const connection = new Http1Connection(socket, accepted, parts as unknown as ServerParts)
