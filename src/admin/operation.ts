@@ -29,7 +29,7 @@ export interface GatewayState {
   unsaved(): UnsavedCounters | undefined
   /** Whether the public listener takes requests, and why. */
   listener(): { readonly ok: boolean; readonly reason: string }
-  /** Why the log loses lines at the moment; undefined while they are written. */
+  /** Why no line of the log can be written at the moment; undefined while they are. */
   logFault(): string | undefined
   /** Why the key set of the token issuer could not be fetched; undefined: it could, or is not asked for. */
   keySetFault(): KeySetFault | undefined

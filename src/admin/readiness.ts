@@ -48,7 +48,7 @@ export async function readiness(
 /** Requests are still answered, so the gateway stays ready. */
 function logCheck(fault: string | undefined): Check[] {
   if (fault === undefined) return []
-  return [{ name: 'log', ok: true, reason: 'lines are lost', warning: fault }]
+  return [{ name: 'log', ok: true, reason: 'no line can be written', warning: fault }]
 }
 
 /** The gateway is not ready when all its processes refuse all new requests. */

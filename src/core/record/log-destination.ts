@@ -7,10 +7,10 @@ const writeTo = promisify(write)
 
 const BATCH_CHARS = 16 * 1024
 const FLUSH_AFTER_MS = 200
-/** Characters that wait at most for a reader that stands still; further lines are dropped. */
+/** Characters that wait at most for a reader that stands still, or a disk that is full; further lines are dropped. */
 const PENDING_CHARS = 4 * 1024 * 1024
 const RETRY_AFTER_MS = 20
-/** Pause before the next attempt after the disk has refused a batch. */
+/** Pause before the next attempt after the disk has refused lines. */
 const RETRY_DISK_AFTER_MS = 1_000
 const GIVE_UP_AFTER_MS = 1_000
 /** Bytes that a pipe takes whole in one write, whatever other processes write (PIPE_BUF of Linux, pipe(7)); so does a local socket. */
@@ -29,72 +29,72 @@ const NEWLINE = 0x0a
  */
 export class DescriptorDestination {
   readonly #fd: number
-  /** Names the lost lines in a line, which it queues by write() before it returns; it queues none where that level is off. */
-  readonly #sayLost: (lines: number) => void
+  /** Returns the line that names so many lost lines; '' where lines of its level are off. */
+  readonly #lineOfLost: (lines: number) => string
   /** Most bytes of one write, unless a single line is longer. */
   readonly #mostBytes: number
   /** Lines that no batch has taken yet. */
   #pending = ''
-  /** Lines lost since the start: there was no room in memory, or the descriptor refused them. Written by #lose and #fail. */
+  /** Lines lost since the start: there was no room in memory, or the descriptor took nothing to the end. Written by #lose. */
   lostLines = 0
-  /** How many lost lines the log has named: `written` by lines that stand in it, `all` by the line under way as well. */
-  #namedLines = { written: 0, all: 0 }
+  /** How many of them lines of the log have named. Written by #takePending. */
+  #named = 0
   /** Writes one batch after the other; undefined: none is under way. */
   #running: Promise<void> | undefined
   /** What is pending is written after the batch under way, even if it does not fill a batch. */
   #isDue = false
   /** When the batch under way began; undefined: there is none. A batch of flushSync does not count. */
   #writingSinceMs: number | undefined
-  /** Error code of the latest batch: a full or faulty disk, which is tried again, or a final fault. */
+  /** Error code of the batch under way or the latest: a full or faulty disk, which is tried again, or a final fault. */
   #fault: string | undefined
   readonly #isShared: boolean
-  /** The last byte written is not the end of a line, as the disk took only a part of a batch. */
-  #isLineCut = false
   /** Runs while lines are pending that do not fill a batch. */
   #timer: NodeJS.Timeout | undefined
 
   /** isShared: other processes write lines to it as well. */
-  constructor(fd: number, isShared: boolean, dropped: (lines: number) => void) {
+  constructor(fd: number, isShared: boolean, lineOfLost: (lines: number) => string) {
     this.#fd = fd
-    this.#sayLost = dropped
+    this.#lineOfLost = lineOfLost
     this.#isShared = isShared
     this.#mostBytes = isShared && !isFile(fd) ? WHOLE_BYTES : Infinity
   }
 
-  /** The reason why lines are being lost at the moment, and its remedy; undefined while they are written. */
+  /** The reason why lines cannot be written at the moment, and its remedy; undefined while they are written. */
   get fault(): string | undefined {
     if (this.#fault === undefined) return undefined
     return this.#isOver
       ? `the log cannot be written any more (${this.#fault}), as nobody reads it; start the gateway again with a log that is read`
-      : `the log cannot be written (${this.#fault}), and its lines are lost until it can; make room, or mend its disk`
+      : `the log cannot be written (${this.#fault}): its lines wait in memory, and those beyond 4 MiB are lost; make room, or mend its disk`
   }
 
   /** Queues one or more whole lines, line ends included. */
   write(lines: string): void {
     if (this.#isOver || this.#pending.length > PENDING_CHARS) return this.#lose(lines)
     this.#pending += lines
-    if (this.#pending.length >= BATCH_CHARS && this.#fault === undefined) this.flush()
-    else this.#writeAfter(FLUSH_AFTER_MS)
+    if (this.#pending.length >= BATCH_CHARS) this.flush()
+    else this.#timer ??= setTimeout(() => this.flush(), FLUSH_AFTER_MS).unref()
   }
 
-  /** Starts writing what is pending, without waiting for a full batch; a disk that refused a batch has its pause first. */
+  /** Starts writing what is pending, without waiting for a full batch; a batch under way comes first. */
   flush(): void {
-    if (this.#fault === undefined) this.#write()
+    this.#isDue = true
+    if (this.#pending !== '') this.#running ??= this.#writeDue()
   }
 
   /** Writes what is pending before it returns, but not a batch under way; drops what the descriptor does not take within a second. */
   flushSync(): void {
-    this.#stopTimer()
     const nowMs = performance.now()
-    // A blocking descriptor whose reader stands still would hold this process for as long.
-    if (this.#isOver || nowMs - (this.#writingSinceMs ?? nowMs) > GIVE_UP_AFTER_MS) return
+    // A blocking descriptor whose reader stands still would hold this process for as long; a disk that refuses lines does not.
+    const isBlocked =
+      this.#fault === undefined && nowMs - (this.#writingSinceMs ?? nowMs) > GIVE_UP_AFTER_MS
+    if (this.#isOver || isBlocked) return
     let rest = this.#takePending()
     const giveUpAtMs = nowMs + GIVE_UP_AFTER_MS
     while (rest.length > 0 && performance.now() < giveUpAtMs) {
       try {
-        rest = this.#afterPart(rest, writeSync(this.#fd, rest, 0, this.#nextBytes(rest)))
+        rest = rest.subarray(writeSync(this.#fd, rest, 0, this.#nextBytes(rest)))
       } catch (error) {
-        if (!fullPipe.has(codeOf(error))) return this.#fail(error, rest)
+        if (!fullPipe.has(codeOf(error))) break
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_AFTER_MS)
       }
     }
@@ -105,8 +105,7 @@ export class DescriptorDestination {
   async close(): Promise<void> {
     const late = Promise.withResolvers<void>()
     const timer = setTimeout(late.resolve, GIVE_UP_AFTER_MS)
-    // There may be room again, and there will be no later attempt.
-    this.#tryAgain()
+    this.flush()
     await Promise.race([this.#idle(), late.promise])
     clearTimeout(timer)
   }
@@ -122,62 +121,51 @@ export class DescriptorDestination {
     return this.#fault !== undefined && final.has(this.#fault)
   }
 
-  #writeAfter(ms: number): void {
-    this.#timer ??= setTimeout(() => this.#tryAgain(), ms).unref()
-  }
-
-  #tryAgain(): void {
-    this.#stopTimer()
-    // After a fault the line about lost lines is written first, even where there are no other lines.
-    if (this.#fault !== undefined) this.#nameLost()
-    this.#write()
-  }
-
-  #stopTimer(): void {
-    clearTimeout(this.#timer)
-    this.#timer = undefined
-  }
-
-  #write(): void {
-    this.#isDue = true
-    if (this.#pending !== '') this.#running ??= this.#writeDue()
-  }
-
   async #writeDue(): Promise<void> {
     do {
-      this.#stopTimer()
       this.#isDue = false
+      const batch = this.#takePending()
       this.#writingSinceMs = performance.now()
-      await this.#writeBatch(this.#takePending())
+      await this.#writeBatch(batch)
       this.#writingSinceMs = undefined
-      if (this.#fault !== undefined) break
-      this.#nameLost()
       this.#isDue ||= this.#pending.length >= BATCH_CHARS
     } while (this.#isDue && this.#pending !== '')
     this.#running = undefined
   }
 
+  /** Returns what is pending, behind a line that names those lost before. */
   #takePending(): Buffer {
-    // Half a line may stand there, also of another process whose disk was full too: the next one begins on a line of its own.
-    const mayFollowCut = this.#isLineCut || (this.#isShared && this.#fault !== undefined)
-    const lines = Buffer.from(mayFollowCut ? `\n${this.#pending}` : this.#pending)
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    const lost = this.lostLines - this.#named
+    const lines = lost > 0 ? this.#lineOfLost(lost) + this.#pending : this.#pending
+    this.#named = this.lostLines
     this.#pending = ''
-    return lines
+    // Half a line of a batch under way may stand there: this one begins on a line of its own.
+    return Buffer.from(this.#writingSinceMs === undefined ? lines : `\n${lines}`)
   }
 
   async #writeBatch(batch: Buffer): Promise<void> {
+    let lines = batch
     let rest = batch
     while (rest.length > 0) {
       try {
         const { bytesWritten } = await writeTo(this.#fd, rest, 0, this.#nextBytes(rest), null)
-        rest = this.#afterPart(rest, bytesWritten)
+        rest = rest.subarray(bytesWritten)
       } catch (error) {
-        if (!fullPipe.has(codeOf(error))) return this.#fail(error, rest)
-        await sleep(RETRY_AFTER_MS, undefined, { ref: false })
+        const code = codeOf(error)
+        if (fullPipe.has(code)) {
+          await sleep(RETRY_AFTER_MS, undefined, { ref: false })
+          continue
+        }
+        this.#fault = code
+        if (this.#isOver) return this.#loseAll(rest)
+        lines = this.#fromCutLine(lines, lines.length - rest.length)
+        rest = lines
+        await sleep(RETRY_DISK_AFTER_MS, undefined, { ref: false })
       }
     }
     this.#fault = undefined
-    this.#namedLines.written = this.#namedLines.all
   }
 
   /** Number of bytes, in whole lines, that are written at once. */
@@ -187,40 +175,23 @@ export class DescriptorDestination {
     return 1 + (end >= 0 ? end : batch.indexOf(NEWLINE))
   }
 
-  #afterPart(batch: Buffer, written: number): Buffer {
-    if (written > 0) this.#isLineCut = batch[written - 1] !== NEWLINE
-    return batch.subarray(written)
+  /** Returns what a disk has yet to take of these lines. A line that it took in part is written again, on a line of its own. */
+  #fromCutLine(lines: Buffer, written: number): Buffer {
+    const begin = lines.subarray(0, written).lastIndexOf(NEWLINE) + 1
+    const left = lines.subarray(begin)
+    // Half a line may stand there, also of another process whose disk was full too.
+    const mayFollowCut = begin < written || this.#isShared
+    return mayFollowCut && left[0] !== NEWLINE ? Buffer.concat([Buffer.of(NEWLINE), left]) : left
   }
 
-  /** Drops the rest of a batch. Later lines are tried again within a second, when the disk may have room. */
-  #fail(error: unknown, rest: Buffer): void {
-    this.#fault = codeOf(error)
-    this.#lose(rest.toString())
-    const { written, all } = this.#namedLines
-    // The line that named them is lost too; it does not count as a lost line itself.
-    if (all > written) this.lostLines -= 1
-    this.#namedLines.all = written
-    this.#stopTimer()
-    if (this.#isOver) {
-      this.#lose(this.#pending)
-      this.#pending = ''
-    } else this.#writeAfter(RETRY_DISK_AFTER_MS)
+  #loseAll(rest: Buffer): void {
+    this.#lose(rest.toString() + this.#pending)
+    this.#pending = ''
   }
 
   #lose(lines: string): void {
-    // A batch may begin with the end of a line that was cut.
+    // They may begin with the end of a line that was cut.
     this.lostLines += lines.split('\n').length - (lines.startsWith('\n') ? 2 : 1)
-  }
-
-  /** Called while no batch is under way: the line is in the next. */
-  #nameLost(): void {
-    const { written, all } = this.#namedLines
-    if (this.lostLines === all || all > written) return
-    this.#namedLines.all = this.lostLines
-    const before = this.#pending
-    this.#sayLost(this.lostLines - all)
-    // Lines of this level may be switched off.
-    if (this.#pending === before) this.#namedLines.written = this.#namedLines.all
   }
 }
 

@@ -24,7 +24,7 @@ export interface OverviewParts extends CurrentState {
   readonly admittedToday: ReturnType<typeof createAdmittedToday>
   /** Seconds for which counters or history could not be saved. */
   unsavedSeconds(): number
-  /** Why the log loses lines; undefined: it loses none. */
+  /** Why no line of the log can be written; undefined while they are. */
   logFault(): string | undefined
   /** Rejects while the store is away. */
   listBans(): Promise<readonly Ban[]>

@@ -26,7 +26,7 @@ export interface WorkerFacts {
   readonly store: StoreHealth | undefined
   /** Why it could not fetch the key set of the token issuer. */
   readonly keySetFault: KeySetFault | undefined
-  /** Why it loses log lines at the moment. */
+  /** Why it can write no log lines at the moment. */
   readonly logFault: string | undefined
   /** What it refuses because it has too much to do. */
   readonly shed: Shed
@@ -122,7 +122,7 @@ export function seenBy(links: Links) {
       embeddedHealth,
     /** The fault of a worker without any key set comes before others. */
     keySetFault: faults.find(({ hasKeys }) => !hasKeys) ?? faults[0],
-    /** The fault of any worker that loses log lines. */
+    /** The fault of any worker that can write no log lines. */
     logFault: seen.find(({ logFault }) => logFault !== undefined)?.logFault,
     /** What each worker refuses because it has too much to do. */
     sheds: seen.map(({ shed }) => shed),

@@ -352,6 +352,21 @@ describe('writing to a descriptor', () => {
     closeSync(fd)
   })
 
+  it('names the lines for which there was no room', async () => {
+    const file = temporaryFile('log', '')
+    const fd = openSync(file, 'w')
+    const log = createLog({ level: 'info', access: true, destination: fd })
+    // Nothing is written before this turn of the event loop is over.
+    for (let index = 0; index < 20_000; index++) log.access(exchange(), times)
+    const lost = log.lostLines()
+    await log.close()
+    const lines = readFileSync(file, 'utf8').trimEnd().split('\n').map(parse)
+    expect(lines.filter(({ event }) => event === 'access')).toHaveLength(20_000 - lost)
+    const named = lines.filter(({ event }) => event === 'linesDropped')
+    expect(named).toMatchObject([{ level: 'warn', lines: lost }])
+    closeSync(fd)
+  })
+
   it('outlives a reader that went away, and can still end', async () => {
     // The child logs to a pipe whose reader is closed, by every way there is to write, and must end by itself.
     const child = run(`
