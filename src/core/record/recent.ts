@@ -3,13 +3,12 @@
  * own, so that none displaces another; refusals of keys have several, so that one key displaces those of few others.
  */
 import { hashText } from '../../config/clients/index-slots.ts'
-import type { WindowName } from '../../config/time.ts'
 import type { SeenUse } from './tally.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import { loggedPath, micros, type RequestTimes } from './access-record.ts'
 import { plainText } from './safe-text.ts'
 import type { QuotaView, WindowView } from '../../state/quota.ts'
-import type { Refusal, RefusalCode } from '../rules/refusals.ts'
+import type { Refusal } from '../rules/refusals.ts'
 
 /** Decisions kept in each ring. */
 export const KEPT_DECISIONS = 1_000
@@ -22,37 +21,7 @@ const TARGET_CHARS = 200
 const TAKEN_DECISIONS = 50
 
 /** One recent decision, as listed and as sent in the event `decision`. */
-export interface Decision {
-  readonly id: string
-  readonly at: string
-  readonly worker: number
-  readonly method: string
-  readonly path: string | null
-  readonly route: string | null
-  readonly client: string | null
-  readonly key: string | null
-  readonly plan: string | null
-  /** 0: the client left before a status was sent. */
-  readonly status: number
-  readonly refusal: RefusalCode | null
-  /** The window whose limit refused the request. */
-  readonly window: WindowName | null
-  readonly retryAfterSeconds: number | null
-  readonly minute: SeenUse | null
-  readonly day: SeenUse | null
-  readonly backend: string | null
-  readonly gatewayMs: number
-  readonly backendMs: number | null
-  /**
-   * stands: one token of each window is charged; refunded: it was given back, as no backend has seen the request; null: none
-   * was charged.
-   */
-  readonly charge: 'stands' | 'refunded' | null
-  readonly degraded: boolean
-  readonly cause: string | null
-  /** The beginning of the revision of the configuration in force at the decision. */
-  readonly revision: string
-}
+export type Decision = Readonly<ReturnType<typeof decisionOf>>
 
 /** A slot of a ring, written again and again, so that noting a request allocates nothing. */
 class Noted {
@@ -69,7 +38,11 @@ class Noted {
   backend: string | undefined
   gatewayMs = 0
   backendMs: number | undefined
-  charge: Decision['charge'] = null
+  /**
+   * stands: one token of each window is charged; refunded: it was given back, as no backend has seen the request; null: none
+   * was charged.
+   */
+  charge: 'stands' | 'refunded' | null = null
   degraded = false
   cause: string | undefined
   revision = ''
@@ -122,7 +95,7 @@ export class RecentDecisions {
       .flatMap((ring) => ring.take())
       .sort((one, other) => one.endedMs - other.endedMs)
       .slice(-TAKEN_DECISIONS)
-      .map((one) => this.#decision(one))
+      .map((one) => decisionOf(one, this.#worker))
   }
 
   /** Returns the latest decisions that match, newest first. */
@@ -133,7 +106,7 @@ export class RecentDecisions {
       .filter((one) => id === undefined || one.id === id)
       .sort((one, other) => other.atMs - one.atMs)
       .slice(0, LISTED_DECISIONS)
-      .map((one) => this.#decision(one))
+      .map((one) => decisionOf(one, this.#worker))
   }
 
   #ringOf({ refusal, caller, refusedCaller }: Exchange): Ring {
@@ -141,33 +114,36 @@ export class RecentDecisions {
     const key = (caller ?? refusedCaller)?.keyId
     return (key && this.#refused[hashText(key) % REFUSED_RINGS]) || this.#keyless
   }
+}
 
-  #decision({ caller, refusal, quota, cause, ...noted }: Noted): Decision {
-    const { backendMs, path, route = null, backend = null } = noted
-    return {
-      id: plainText(noted.id, 200),
-      at: new Date(noted.atMs).toISOString(),
-      worker: this.#worker,
-      method: plainText(noted.method, 32),
-      path: loggedPath(path) ?? null,
-      route,
-      client: caller?.clientId ?? null,
-      key: caller?.keyId ?? null,
-      plan: caller?.plan ?? null,
-      status: noted.status,
-      refusal: refusal?.code ?? null,
-      window: refusal?.window ?? null,
-      retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
-      minute: useOf(quota?.minute),
-      day: useOf(quota?.day),
-      backend,
-      gatewayMs: micros(noted.gatewayMs),
-      backendMs: backendMs === undefined ? null : micros(backendMs),
-      charge: noted.charge,
-      degraded: noted.degraded,
-      cause: cause === undefined ? null : plainText(cause, 200),
-      revision: noted.revision,
-    }
+function decisionOf({ caller, refusal, quota, cause, ...noted }: Noted, worker: number) {
+  const { backendMs, path, route = null, backend = null } = noted
+  return {
+    id: plainText(noted.id, 200),
+    at: new Date(noted.atMs).toISOString(),
+    worker,
+    method: plainText(noted.method, 32),
+    path: loggedPath(path) ?? null,
+    route,
+    client: caller?.clientId ?? null,
+    key: caller?.keyId ?? null,
+    plan: caller?.plan ?? null,
+    /** 0: the client left before a status was sent. */
+    status: noted.status,
+    refusal: refusal?.code ?? null,
+    /** The window whose limit refused the request. */
+    window: refusal?.window ?? null,
+    retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
+    minute: useOf(quota?.minute),
+    day: useOf(quota?.day),
+    backend,
+    gatewayMs: micros(noted.gatewayMs),
+    backendMs: backendMs === undefined ? null : micros(backendMs),
+    charge: noted.charge,
+    degraded: noted.degraded,
+    cause: cause === undefined ? null : plainText(cause, 200),
+    /** The beginning of the revision of the configuration in force at the decision. */
+    revision: noted.revision,
   }
 }
 
