@@ -34,11 +34,6 @@ class PlanSeries {
   /** Requests by method and status class. */
   readonly requests = new Float64Array(methods.length * statuses.length)
   deprecated = 0
-  /**
-   * What limits that are only tried said of requests; kept for #unmatched alone, as shadow counts have no route label. undefined
-   * before the first one.
-   */
-  shadow: Record<WindowName | 'unjudged', number> | undefined
 }
 
 class RouteSeries {
@@ -53,6 +48,8 @@ export class RequestSeries {
   #routes: ReadonlyMap<string, RouteSeries> = new Map()
   readonly #unmatched = new RouteSeries()
   #plans: ReadonlySet<string> = new Set()
+  /** What limits that are only tried said of requests, by plan. */
+  readonly #shadow = new Map<string, Record<WindowName | 'unjudged', number>>()
 
   constructor(registry: MetricRegistry, names: ConfigNames) {
     this.use(names)
@@ -84,12 +81,15 @@ export class RequestSeries {
     registry.counter(
       'tollgate_shadow_refusals_total',
       'Requests that limits which are only tried would have refused.',
-      () => this.#shadow((plan, { minute, day }) => by('window', { minute, day }, { plan })),
+      () =>
+        [...this.#shadow].flatMap(([plan, { minute, day }]) =>
+          by('window', { minute, day }, { plan }),
+        ),
     )
     registry.counter(
       'tollgate_shadow_unjudged_total',
       'Requests of which limits that are only tried cannot say whether they would have refused them.',
-      () => this.#shadow((plan, { unjudged }) => [sample(unjudged, { plan })]),
+      () => Array.from(this.#shadow, ([plan, { unjudged }]) => sample(unjudged, { plan })),
     )
   }
 
@@ -98,8 +98,8 @@ export class RequestSeries {
     const named = routes.map((name) => [name, this.#routes.get(name) ?? new RouteSeries()] as const)
     this.#routes = new Map([...named, [UNMATCHED_ROUTE, this.#unmatched]])
     this.#plans = new Set([NO_PLAN, UNKNOWN_PLAN, ...plans])
-    for (const route of this.#routes.values())
-      for (const name of route.plans.keys()) if (!this.#plans.has(name)) route.plans.delete(name)
+    for (const byPlan of [this.#shadow, ...this.routes.map(({ plans }) => plans)])
+      for (const name of byPlan.keys()) if (!this.#plans.has(name)) byPlan.delete(name)
   }
 
   get routes(): readonly RouteSeries[] {
@@ -130,15 +130,9 @@ export class RequestSeries {
 
   /** Counts a request that shadow limits would have refused, or could not judge. */
   shadowRefused(plan: string, reason: WindowName | 'unjudged'): void {
-    const series = this.#plan(this.#unmatched, plan)
-    series.shadow ??= zeros([...windowNames, 'unjudged'])
-    series.shadow[reason]++
-  }
-
-  #shadow(read: (plan: string, counts: NonNullable<PlanSeries['shadow']>) => Sample[]): Sample[] {
-    return [...this.#unmatched.plans].flatMap(([plan, { shadow }]) =>
-      shadow === undefined ? [] : read(plan, shadow),
-    )
+    const counts = this.#shadow.get(plan) ?? zeros([...windowNames, 'unjudged'])
+    counts[reason]++
+    this.#shadow.set(plan, counts)
   }
 
   #plan(route: RouteSeries, name: string | undefined): PlanSeries {
