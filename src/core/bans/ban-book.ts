@@ -25,19 +25,23 @@ export interface BanBookOptions extends Pick<BanTableOptions, 'store' | 'clock'>
 }
 
 /** What this process knows of a refused key. It is kept over many strikes, so that each costs a look-up and an addition. */
-interface RefusedKey {
+class RefusedKey {
   readonly keyId: string
-  /** The end of the newest window that refused the key, and its first 429 in that window. Written by refused. */
-  windowEndMs: number
-  firstRefusedAtMs: number
+  /** The end of the newest window that refused the key, and its first 429 in that window. Written by refused and #forgetCauses. */
+  windowEndMs = -Infinity
+  firstRefusedAtMs = -Infinity
   /** Unix time of the latest report to the counter; all strikes end `bans.within` after it. Written by #report. */
-  reportedMs: number
+  reportedMs = -Infinity
   /** Strikes by the counter's last answer, those of other processes included. Written by #applyCount. */
-  total: number
+  total = 0
   /** Strikes that were not reported to the counter yet. Written by refused, #report and #applyCount. */
-  unreported: number
+  unreported = 0
   /** A shared counter has yet to answer the latest report; strikes that come meanwhile go with the next one. Written by #report. */
-  isCalling: boolean
+  isCalling = false
+
+  constructor(keyId: string) {
+    this.keyId = keyId
+  }
 }
 
 /** Nothing here touches quota counters: a ban never costs quota, and its end never gives any back. */
@@ -70,7 +74,7 @@ export class BanBook extends BanTable {
    * store's Unix time.
    */
   refused(keyId: string, windowEndMs: number, nowMs: number): void {
-    const key = this.#refused.get(keyId) ?? unknownKey(keyId)
+    const key = this.#refused.get(keyId) ?? new RefusedKey(keyId)
     const { firstRefusedAtMs } = key
     if (!isSameWindow(key.windowEndMs, windowEndMs)) {
       Object.assign(key, { windowEndMs, firstRefusedAtMs: nowMs })
@@ -85,7 +89,7 @@ export class BanBook extends BanTable {
 
   /** The strikes of the key by the latest answer of the counter; counts nothing. */
   strikesOf(keyId: string, nowMs = this.nowMs): number {
-    const { reportedMs, total, unreported } = this.#refused.get(keyId) ?? unknownKey(keyId)
+    const { reportedMs, total, unreported } = this.#refused.get(keyId) ?? new RefusedKey(keyId)
     // They end, too, when the clock is set back by more than `bans.within`.
     return Math.abs(nowMs - reportedMs) < this.#policy.withinMs ? total + unreported : 0
   }
@@ -168,13 +172,3 @@ export class BanBook extends BanTable {
     else if (key !== undefined) key.windowEndMs = -Infinity
   }
 }
-
-const unknownKey = (keyId: string): RefusedKey => ({
-  keyId,
-  windowEndMs: -Infinity,
-  firstRefusedAtMs: -Infinity,
-  reportedMs: -Infinity,
-  total: 0,
-  unreported: 0,
-  isCalling: false,
-})
