@@ -48,24 +48,21 @@ export interface LogOptions extends LogStyle {
 type LineLevel = 'fatal' | 'error' | 'warn' | 'info'
 
 /** Writes a line at once. */
-type Say = (
-  level: LineLevel,
-  line: { readonly event: string; readonly [name: string]: unknown },
-) => void
+type Say = (level: LineLevel, event: string, fields?: object) => void
 
 export function createLog(options: LogOptions) {
   const writer = createLineWriter(options)
   const { out } = writer
   const budgetOf = (requests: string): LineBudget =>
-    createLineBudget((lines) => say('warn', { event: 'linesSuppressed', requests, lines }))
+    createLineBudget((lines) => say('warn', 'linesSuppressed', { requests, lines }))
   const anonymous = budgetOf('without a credential')
   const tallies = createTallies(say)
   const overQuota = budgetOf('over quota')
 
   /** Writes a rare line and flushes it at once, without waiting for a full batch. */
-  function say(...[level, line]: Parameters<Say>): void {
+  function say(...[level, event, fields]: Parameters<Say>): void {
     if (!writer.isEnabled(level)) return
-    writer.write(level, line)
+    writer.write(level, { event, ...fields })
     out.flush()
   }
 
@@ -87,7 +84,7 @@ export function createLog(options: LogOptions) {
       writer.pass(lines.replace(foreignLine, ''))
       out.flush()
       for (const [line] of lines.matchAll(foreignLine))
-        say('warn', { event: 'workerOutput', message: text(line.trimEnd()) })
+        say('warn', 'workerOutput', { message: text(line.trimEnd()) })
     },
     /** The reason why lines cannot be written at the moment, and its remedy; undefined while they are written. */
     fault: () => out.fault,
@@ -163,19 +160,19 @@ function createTimestamp(worker: number | undefined): (nowMs: number) => string 
 const createTallies = (say: Say) => ({
   /** A connection was closed at once because of a limit. */
   connections: createTally<{ address: string; reason: string }>((count, last) =>
-    say('warn', { event: 'connectionsRefused', count, ...last }),
+    say('warn', 'connectionsRefused', { count, ...last }),
   ),
   /** A TLS handshake failed. cause: the code of OpenSSL or Node.js, or why a client certificate is not trusted. */
   handshakes: createTally<{ address: string; reason: string; cause: string }>((count, last) =>
-    say('info', { event: 'handshakesFailed', count, ...last, cause: text(last.cause) }),
+    say('info', 'handshakesFailed', { count, ...last, cause: text(last.cause) }),
   ),
   /** A notice was dropped, as too many wait for the receiver of notify. */
   notices: createTally<{ type: string }>((count, last) =>
-    say('warn', { event: 'noticeDropped', count, ...last }),
+    say('warn', 'noticeDropped', { count, ...last }),
   ),
   /** Somebody without permission asked for a change. */
   intruders: createTally<AuditLine>((count, last) =>
-    say('warn', { event: 'auditRefused', count, ...last }),
+    say('warn', 'auditRefused', { count, ...last }),
   ),
 })
 
@@ -218,124 +215,116 @@ function requestLines(
 
 const lifecycleLines = (say: Say) => ({
   listening: (line: { listener: string; host: string; port: number }) =>
-    say('info', { event: 'listening', pid, ...line }),
+    say('info', 'listening', { pid, ...line }),
   /** The limit of open files allows fewer connections than configured. */
   filesAreFew: ({ openFiles, connections, isFar, wanted }: ConnectionRoom & { wanted: number }) =>
-    say(isFar ? 'warn' : 'info', {
-      event: 'filesAreFew',
+    say(isFar ? 'warn' : 'info', 'filesAreFew', {
       openFiles,
       connections,
       message: `raise the limit of open files (ulimit -n, LimitNOFILE) to ${wanted}`,
     }),
   /** The signal has no meaning here. */
-  signalIgnored: (line: { signal: string; message: string }) =>
-    say('info', { event: 'signalIgnored', ...line }),
+  signalIgnored: (line: { signal: string; message: string }) => say('info', 'signalIgnored', line),
   /** Node.js has issued a warning. */
-  warning: (warning: Error) => say('warn', { event: 'warning', ...describeError(warning) }),
+  warning: (warning: Error) => say('warn', 'warning', describeError(warning)),
   /** The supervisor reports an event of its workers. */
-  supervision: ({ level, ...line }: SupervisionLine) => say(level, line),
+  supervision: ({ level, event, ...line }: SupervisionLine) => say(level, event, line),
   /** The event loop is late. refused: what is refused from now on; 'nothing' when the overload has ended. */
   shedding: (line: { refused: string; lagMs: number }) =>
-    say(line.refused === 'nothing' ? 'info' : 'warn', { event: 'shedding', ...line }),
+    say(line.refused === 'nothing' ? 'info' : 'warn', 'shedding', line),
   /** The gateway is not ready from now on, but still takes requests for delayMs. */
-  drainDelayed: (line: { delayMs: number }) => say('info', { event: 'drainDelayed', ...line }),
-  draining: (line: { inFlight: number; timeoutMs: number }) =>
-    say('info', { event: 'draining', ...line }),
-  drained: (line: { cutOff: number }) => say('info', { event: 'drained', ...line }),
+  drainDelayed: (line: { delayMs: number }) => say('info', 'drainDelayed', line),
+  draining: (line: { inFlight: number; timeoutMs: number }) => say('info', 'draining', line),
+  drained: (line: { cutOff: number }) => say('info', 'drained', line),
 })
 
 /** Lines about the configuration and about changes by operators. */
 const configLines = (say: Say) => ({
   /** store: on the first line, at the start; blastRadius: on later lines, with a bounded number of names. */
   configTaken: (line: { revision: string } & ({ store: string } | { blastRadius: object })) =>
-    say('info', { event: 'configTaken', ...line }),
+    say('info', 'configTaken', line),
   /** A new configuration was refused; the one in force, of this revision, stays. */
   reloadRefused: (line: { revision: string; problems: readonly string[] }) =>
-    say('error', { event: 'configRefused', ...line }),
+    say('error', 'configRefused', line),
   /** A change requested on the admin listener, and its outcome. */
-  audit: (line: AuditLine) => say('info', { event: 'audit', ...line }),
+  audit: (line: AuditLine) => say('info', 'audit', line),
   /** One of Config.warnings. */
   configWarning: ({ problem }: { problem: string }) =>
-    say('warn', { event: 'configWarning', problem: text(problem) }),
+    say('warn', 'configWarning', { problem: text(problem) }),
 })
 
 /** Lines about the stores of quotas, bans and totals. */
 const storeLines = (say: Say) => ({
   /** server: of Redis; undefined: the store is the supervisor. */
   storeLost: (line: { mode: OutageMode; server: string | undefined; cause: string }) =>
-    say('error', { event: 'storeLost', ...line, cause: text(line.cause) }),
+    say('error', 'storeLost', { ...line, cause: text(line.cause) }),
   storeBack: (line: { server: string | undefined; outageMs: number }) =>
-    say('info', { event: 'storeBack', ...line }),
+    say('info', 'storeBack', line),
   /** See StoreHealth. */
   storeWarning: ({ warning }: { warning: string }) =>
-    say('warn', { event: 'storeWarning', warning: text(warning) }),
+    say('warn', 'storeWarning', { warning: text(warning) }),
   /** The store's clock went back, so that minutes are counted anew; each process that notices writes one line. */
-  clockWentBack: (line: { bySeconds: number }) => say('warn', { event: 'clockWentBack', ...line }),
+  clockWentBack: (line: { bySeconds: number }) => say('warn', 'clockWentBack', line),
   keyBanned: (line: { client: string; key: string; forMs: number; strikes: number }) =>
-    say('warn', { event: 'keyBanned', ...line, client: text(line.client), key: text(line.key) }),
+    say('warn', 'keyBanned', { ...line, client: text(line.client), key: text(line.key) }),
   /** Bans are kept in memory alone from now on, until banStoreBack. */
-  banStoreLost: () => say('error', { event: 'banStoreLost' }),
-  banStoreBack: () => say('info', { event: 'banStoreBack' }),
+  banStoreLost: () => say('error', 'banStoreLost'),
+  banStoreBack: () => say('info', 'banStoreBack'),
   /** store.file was damaged or removed; see FileEvent. */
-  storeFile: (line: FileEvent) => say('error', line),
+  storeFile: ({ event, ...line }: FileEvent) => say('error', event, line),
   /** Quota counters can no longer be kept in store.file; they go on in memory, until countersKept. */
-  countersNotKept: (error: unknown) =>
-    say('error', { event: 'countersNotKept', ...describeError(error) }),
-  countersKept: () => say('info', { event: 'countersKept' }),
+  countersNotKept: (error: unknown) => say('error', 'countersNotKept', describeError(error)),
+  countersKept: () => say('info', 'countersKept'),
   /** The totals of days cannot be written; they wait in memory, until usageKept. */
-  usageNotKept: (error: unknown) =>
-    say('error', { event: 'usageNotKept', ...describeError(error) }),
-  usageKept: () => say('info', { event: 'usageKept' }),
+  usageNotKept: (error: unknown) => say('error', 'usageNotKept', describeError(error)),
+  usageKept: () => say('info', 'usageKept'),
   /** Too much waits, or the gateway ends first: some requests will be missing from the totals of days. */
-  usageDropped: () => say('error', { event: 'usageDropped' }),
+  usageDropped: () => say('error', 'usageDropped'),
 })
 
 const faultLines = (say: Say) => ({
   /** forMs: how long the backend gets no requests; undefined: it still gets them, as it cannot be spared. */
   backendDown: (line: { backend: string; cause: string; forMs: number | undefined }) =>
-    say('error', { event: 'backendDown', ...line, cause: text(line.cause) }),
-  backendUp: (line: { backend: string; downMs: number }) =>
-    say('info', { event: 'backendUp', ...line }),
-  backendSurplus: (line: { backend: string }) => say('error', { event: 'backendSurplus', ...line }),
+    say('error', 'backendDown', { ...line, cause: text(line.cause) }),
+  backendUp: (line: { backend: string; downMs: number }) => say('info', 'backendUp', line),
+  backendSurplus: (line: { backend: string }) => say('error', 'backendSurplus', line),
   /** Spans do not reach the collector and are dropped, until collectorBack. */
-  collectorLost: (line: { collector: string; cause: string }) =>
-    say('warn', { event: 'collectorLost', ...line }),
+  collectorLost: (line: { collector: string; cause: string }) => say('warn', 'collectorLost', line),
   collectorBack: (line: { collector: string; dropped: number }) =>
-    say('info', { event: 'collectorBack', ...line }),
+    say('info', 'collectorBack', line),
   /** Keys of the token issuer could not be fetched. */
   keySetFailed: ({ cause }: { cause: string }) =>
-    say('warn', { event: 'keySetFailed', cause: text(cause) }),
+    say('warn', 'keySetFailed', { cause: text(cause) }),
   /** A request ended in a fault of the gateway itself; the others go on. */
   internalError: ({ id, error }: { id: string; error: unknown }) =>
-    say('error', { event: 'internalError', id, ...describeError(error) }),
+    say('error', 'internalError', { id, ...describeError(error) }),
   /** An answer of the admin listener could not be made. */
-  adminFailed: (error: unknown) => say('error', { event: 'adminFailed', ...describeError(error) }),
+  adminFailed: (error: unknown) => say('error', 'adminFailed', describeError(error)),
   /** The receiver of notify accepts nothing; cause: undefined: it accepts again. */
   notifying: ({ cause }: { cause: string | undefined }) =>
     cause === undefined
-      ? say('info', { event: 'notifyBack' })
-      : say('warn', { event: 'notifyFailed', cause: text(cause) }),
+      ? say('info', 'notifyBack')
+      : say('warn', 'notifyFailed', { cause: text(cause) }),
   /** The demo's catalogue service has failed to answer. */
   catalogueFailed: ({ message }: { message: string }) =>
-    say('error', { event: 'catalogueFailed', message: text(message) }),
+    say('error', 'catalogueFailed', { message: text(message) }),
 })
 
 /** Lines that are written before the call returns. A refused configuration and a failed start are logged whatever the level. */
 function lastLines(writer: LineWriter) {
-  const last = (level: LineLevel, line: object): void => {
-    writer.write(level, line)
+  const last: Say = (level, event, fields) => {
+    writer.write(level, { event, ...fields })
     writer.out.flushSync()
   }
   return {
     /** problems: for a person to read, with file, line and column. */
-    configRefused: (line: { problems: readonly string[] }) =>
-      last('error', { event: 'configRefused', ...line }),
+    configRefused: (line: { problems: readonly string[] }) => last('error', 'configRefused', line),
     /** The process ends because it cannot start; message: fault and remedy. */
     startFailed: ({ message }: { readonly message: string }) =>
-      last('fatal', { event: 'startFailed', message }),
+      last('fatal', 'startFailed', { message }),
     /** The process ends because of this error. */
     crash(error: unknown): void {
-      if (writer.isEnabled('fatal')) last('fatal', { event: 'crash', ...describeError(error) })
+      if (writer.isEnabled('fatal')) last('fatal', 'crash', describeError(error))
     },
   }
 }
