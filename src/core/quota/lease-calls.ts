@@ -15,7 +15,6 @@ import type {
   TakeRequest,
 } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
-import { leaseSize, measurePace } from './lease-size.ts'
 import { haveSameLimits, type Lease } from './lease.ts'
 import type { Outage } from './outage.ts'
 
@@ -149,10 +148,10 @@ export class LeaseCalls {
 
   #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {
     if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
-    measurePace(pace, nowMs)
+    pace.measure(nowMs)
     // A minute that has ended leaves the whole length of the next one.
     const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : MINUTE_MS
-    return leaseSize(pace, { limits, need, minuteLeftMs })
+    return pace.leaseSize(limits, need, minuteLeftMs)
   }
 
   /**

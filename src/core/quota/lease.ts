@@ -15,7 +15,7 @@
  */
 import type { Limits } from '../../config/config.ts'
 import type { LeaseCalls } from './lease-calls.ts'
-import { createPace, prefetchLevel, type Pace } from './lease-size.ts'
+import { Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/transition.ts'
 import type { Notice, QuotaDecision, TakeReply, TakeRequest, QuotaView } from '../../state/quota.ts'
@@ -49,7 +49,6 @@ export class Lease {
   lastUsedMs: number
   /** The limits of the latest request or peek. Written by lessee.ts. */
   limits: Limits
-  /** See Pace for its writers. */
   readonly pace: Pace
   /** The next call is made once so many tokens or fewer are in hand; undefined: once a token is needed. Written here. */
   prefetchAt: number | undefined
@@ -84,7 +83,7 @@ export class Lease {
     this.#calls = calls
     this.lastUsedMs = nowMs
     this.limits = limits
-    this.pace = createPace(nowMs)
+    this.pace = new Pace(nowMs)
   }
 
   get windows(): readonly LeaseWindow[] {
@@ -203,7 +202,7 @@ export class Lease {
     this.#isHolder = reply.day.held > this.#dayUsedKnown
     // A client that was granted nothing ahead of need gains nothing by a call before the next token is needed.
     const inHand = Math.min(this.minute.inHand, this.day.inHand)
-    this.prefetchAt = granted > need ? prefetchLevel(this.pace, inHand, callMs) : undefined
+    this.prefetchAt = granted > need ? this.pace.prefetchLevel(inHand, callMs) : undefined
     const isShort = reply.status === 'short'
     if (isShort || tokens > 0 || reply.notice === 'free') this.isWanted = isShort
     return tokens
