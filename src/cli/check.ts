@@ -52,13 +52,12 @@ export const checkCommand = async (
 export const diffCommand = async (
   { env, print }: Pick<Output, 'env' | 'print'>,
   { old, new: file, json }: Record<'old' | 'new', string> & { readonly json?: boolean },
-): Promise<number> => {
+): Promise<void> => {
   const before = await loadUsableConfig(old, env)
   const config = await loadUsableConfig(file, env)
   const radius = await blastRadius(before, config)
   if (json) print(JSON.stringify(radius, undefined, 2))
   else for (const line of changesIn(radius, config)) print(line)
-  return OK
 }
 
 /** Says where the limits of each plan stand, but for those of clients of their own. */

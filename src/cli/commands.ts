@@ -200,7 +200,7 @@ export async function run(given: Edge): Promise<number> {
     async (...given) => {
       if (isOnce) edge.attend(plainIncidents(edge))
       const command = given.at(-1) as Command
-      code = await (await load())(edge, optionsAndArguments(command) as never, command)
+      code = (await (await load())(edge, optionsAndArguments(command) as never, command)) ?? OK
     }
   const does = { once: doing(true), lasting: doing(false) }
   for (const [heading, declarations] of Object.entries(groups)) {

@@ -13,12 +13,12 @@ import {
 import { isJwtForm, readBearer } from '../core/rules/credentials.ts'
 import { isRefusal, refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
 import { Fault, usageFault } from './terminal/fault.ts'
-import { OK, type Edge } from './edge.ts'
+import type { Edge } from './edge.ts'
 import { loadUsableConfig } from './usable-config.ts'
 
 type OfflineOptions = AskedExplanation & { readonly config: string }
 
-export async function explainOfflineCommand(edge: Edge, options: OfflineOptions): Promise<number> {
+export async function explainOfflineCommand(edge: Edge, options: OfflineOptions): Promise<void> {
   const { what, config: file, key, header = [], used, at } = options
   const asked = requestLine(what)
   if (asked === undefined) throw usageFault('--config takes a request such as "GET /v1/pets"')
@@ -32,7 +32,6 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
   const question = { ...asked, headers: headers.flat(), keyId: key, atMs }
   const known = { ofCaller: () => ({ use }) }
   printExplanation(edge, options, await explain(config, question, known), atMs)
-  return OK
 }
 
 function useOf(text = ''): { minute: number; day: number } {
@@ -65,7 +64,7 @@ function checkKey({ clients }: Config, key: string, file: string): void {
 
 type LoggedOptions = AskedExplanation & { readonly log: string }
 
-export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): Promise<number> {
+export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): Promise<void> {
   const { config: file } = options
   const config = file === undefined ? undefined : await loadUsableConfig(file, edge.env)
   const found = await findOne(options)
@@ -77,11 +76,10 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
       dayLeft: numberOf(fields['dayLeft']) ?? null,
     }
     printExplanation(edge, options, byRecordAlone(past, ban, left), Date.now())
-    return OK
+    return
   }
   checkRevision(past, config, file)
   printExplanation(edge, options, await explainPast(config, past, ban), Date.now())
-  return OK
 }
 
 /** Refuses another revision: what the request had left would be read by other limits. */

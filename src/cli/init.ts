@@ -4,7 +4,7 @@ import { basename, dirname, extname, relative, resolve } from 'node:path'
 import { parseConfigText } from '../config/clients/load.ts'
 import { yamlLines } from '../config/document.ts'
 import { ConfigError } from '../config/problems.ts'
-import { OK, type Edge } from './edge.ts'
+import type { Edge } from './edge.ts'
 import { newKey } from './key-files/client-text.ts'
 import { checkClient } from './keys.ts'
 import { Fault } from './terminal/fault.ts'
@@ -46,7 +46,7 @@ export const initCommand = (
     upstream = 'http://127.0.0.1:3000',
     client = 'first',
   }: InitOptions,
-): number => {
+): void => {
   checkClient(client)
   const { key, entry: keyEntry } = newKey(client)
   const clients = yamlLines({ clients: [{ id: client, plan: 'free', keys: [keyEntry] }] })
@@ -68,7 +68,6 @@ export const initCommand = (
   print('# Start the gateway, and with the service at its place call it:')
   print(startCommand(file, { env, entry }))
   print(`curl -i -H 'Authorization: Bearer ${key}' http://127.0.0.1:8080/v1/`)
-  return OK
 }
 
 /** Where the image of the Dockerfile has the program. */

@@ -9,7 +9,7 @@ import { lookOf } from './terminal/look.ts'
 import { table } from './terminal/table.ts'
 import { id, text, type Column } from '../tools/columns.ts'
 import { clock, relative } from '../insight/format.js'
-import { Fault, OK, readOption } from './terminal/fault.ts'
+import { Fault, readOption } from './terminal/fault.ts'
 import { loadUsableConfig } from './usable-config.ts'
 
 interface KeysListOptions {
@@ -36,7 +36,7 @@ const withinDuration = duration({ min: 0, max: 4000 * day })
 export async function keysListCommand(
   output: Output,
   { config: file, admin, expiring, client, json = false }: KeysListOptions,
-): Promise<number> {
+): Promise<void> {
   const { env, print, complain } = output
   const withinMs = readOption('expiring', withinDuration, expiring)
   readOption('client', clientId, client)
@@ -51,7 +51,6 @@ export async function keysListCommand(
   const lines = json ? jsonOf(keys) : table(columnsAt(Date.now()), keys, lookOf(output))
   for await (const line of lines) print(line)
   if (client !== undefined && count === 0) complain(`# There is no client ${client}.`)
-  return OK
 }
 
 async function configured(file: string, env: Environment, client: string | undefined) {

@@ -16,7 +16,7 @@ import { ConfigError } from '../config/problems.ts'
 import { clientId, dateMs, day, duration, hour, integer, keyId, label } from '../config/scalars.ts'
 import { ClientText, newKey, type KeyEntry } from './key-files/client-text.ts'
 import { has, isGroup, textAt, type Group, type Tree } from '../config/tree.ts'
-import { OK, type Output } from './edge.ts'
+import type { Output } from './edge.ts'
 import { Fault, readOption } from './terminal/fault.ts'
 import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
 
@@ -45,7 +45,7 @@ export function checkClient(client: string): void {
 
 const refused = (fault: string): Fault => new Fault('usage', fault)
 
-export async function keysNewCommand(output: Output, options: KeysNewOptions): Promise<number> {
+export async function keysNewCommand(output: Output, options: KeysNewOptions): Promise<void> {
   const { client, plan, expires, write } = options
   checkClient(client)
   readOption('plan', label, plan)
@@ -62,14 +62,13 @@ export async function keysNewCommand(output: Output, options: KeysNewOptions): P
       clients.withKey({ id: client, plan, limits }, entry),
     )
   printKey(output, options, made)
-  if (write !== undefined) return OK
+  if (write !== undefined) return
   const say = options.json === true ? output.complain : output.print
   say('# Add this to the configuration; if the client is already there, add only its key.')
   if (limits === undefined)
     say('# A plan without limits of its own also needs --per-minute and --per-day.')
   const pasted = { id: client, plan: plan ?? '', ...(limits && { limits }), keys: [entry] }
   for (const line of yamlLines({ clients: [pasted] })) say(line)
-  return OK
 }
 
 interface KeysChangeOptions {
@@ -81,7 +80,7 @@ export async function keysRotateCommand(
   output: Output,
   options: KeysChangeOptions &
     Pick<KeysNewOptions, 'expires' | 'json'> & { readonly grace?: string },
-): Promise<number> {
+): Promise<void> {
   const { key: old, expires, write } = options
   const graceMs = readOption('grace', grace, options.grace) ?? 24 * hour
   readOption('expires', dateToCome, expires)
@@ -97,18 +96,16 @@ export async function keysRotateCommand(
   )
   output.complain(`# ${old} stops working at ${ends}, or before if it was to expire earlier.`)
   for (const one of made) printKey(output, options, one)
-  return OK
 }
 
 export async function keysRevokeCommand(
   { env, complain }: Output,
   { key, write }: KeysChangeOptions,
-): Promise<number> {
+): Promise<void> {
   await changeClients({ file: write, env }, (clients) => clients.without(key))
   complain(
     `# ${key} is removed from ${write}. A running gateway refuses it after \`tollgate reload\`.`,
   )
-  return OK
 }
 
 type Made = ReturnType<typeof newKey>

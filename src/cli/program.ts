@@ -3,11 +3,12 @@ import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 
 import { HELP_HINT, usageFault } from './terminal/fault.ts'
 import type { Edge } from './edge.ts'
 
-type Run<Options> = (edge: Edge, options: Options, command: Command) => number | Promise<number>
+/** Exit code of a command; nothing: it has succeeded. */
+type Code = number | void
+type Run<Options> = (edge: Edge, options: Options, command: Command) => Code | Promise<Code>
 
 /**
- * Runs a command, which resolves to the exit code. Its arguments are passed among its options, by their names. load: what takes
- * time to load is imported here.
+ * Runs a command. Its arguments are passed among its options, by their names. load: what takes time to load is imported here.
  */
 export type Does = <Options>(
   load: () => Run<Options> | Promise<Run<Options>>,

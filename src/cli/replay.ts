@@ -10,7 +10,7 @@ import type { ReplayReport } from '../tools/replay/report.ts'
 import { Fault, readOption, usageFault } from './terminal/fault.ts'
 import { lookOf } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
-import { OK, type Edge } from './edge.ts'
+import type { Edge } from './edge.ts'
 import { remarks, replayText, suggestionLines } from './replay-text.ts'
 
 interface ReplayCommandOptions {
@@ -33,7 +33,7 @@ const REFUSED_SHARE = 0.01
 
 const SHOWN_EVERY_MS = 200
 
-export async function replayCommand(edge: Edge, options: ReplayCommandOptions): Promise<number> {
+export async function replayCommand(edge: Edge, options: ReplayCommandOptions): Promise<void> {
   const { clientField: client, timeField: time, statusField: status } = options
   if (client === undefined && (time ?? status) !== undefined)
     throw usageFault('--time-field and --status-field are of JSON that needs --client-field')
@@ -50,14 +50,14 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   const progress = createProgress(edge, () => logs.reading)
   const share = options.suggest ? (options.refused ?? REFUSED_SHARE) : undefined
   const replayed = replay({ config, against, logs, progress, share })
-  return printReport(edge, options, await replayed.finally(() => edge.progress?.('')))
+  await printReport(edge, options, await replayed.finally(() => edge.progress?.('')))
 }
 
 async function printReport(
   edge: Edge,
   options: ReplayCommandOptions,
   report: ReplayReport,
-): Promise<number> {
+): Promise<void> {
   const { read, requests, notJudged, unknownClients, suggestions } = report
   const look = lookOf(edge)
   if (options.json) edge.print(JSON.stringify(report, undefined, 2))
@@ -75,7 +75,7 @@ async function printReport(
   // The page comes last: the result is printed even where no file can be written.
   if (options.html !== undefined) writePage(edge, options.html, pageOf(edge, options, report))
   const first = read.firstUnreadable
-  if (requests + notJudged + unknownClients.requests > 0 || first === null) return OK
+  if (requests + notJudged + unknownClients.requests > 0 || first === null) return
   throw new Fault('unreadable', 'no line of the logs can be read', {
     reason: `line ${first.line} of ${first.file} ${first.why}`,
     remedy: 'for JSON of others name its fields: --client-field, --time-field',

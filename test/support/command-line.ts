@@ -21,10 +21,10 @@ export function listener(env: Record<string, string> = {}, columns?: number) {
 /** The exit code of a command that is called by its function; its fault is said as `tollgate` says it. */
 export async function codeOf(
   { complain }: { complain(line: string): unknown },
-  command: () => number | Promise<number>,
+  command: () => number | void | Promise<number | void>,
 ): Promise<number> {
   try {
-    return await command()
+    return (await command()) ?? 0
   } catch (error) {
     for (const line of faultLines(error, false)) complain(line)
     return exitCodeOf(error)

@@ -1,7 +1,6 @@
 /** The common part of all commands that ask a running gateway: their options, and the answer as printed for a person or a program. */
 import type { Command } from 'commander'
 import type { Seen } from '../../insight/api/live.ts'
-import { OK } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import type { Column } from '../../tools/columns.ts'
@@ -47,11 +46,10 @@ export const listing =
     pathOf: (options: Options) => string,
     viewOf: (answer: Shape, nowMs: number) => View<Row>,
   ) =>
-  async (output: Output, options: Options): Promise<number> => {
+  async (output: Output, options: Options): Promise<void> => {
     const answer = await ask<Shape>(gatewayOf(output, options), pathOf(options))
     const printed = () => printView(output, viewOf(answer, nowOf(answer)))
     await printAnswer(output, options, answer, printed)
-    return OK
   }
 
 /** Prints an answer and what is missing from it; as JSON where that is asked for. */

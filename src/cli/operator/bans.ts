@@ -1,7 +1,7 @@
 /** `tollgate bans list`, `add` and `lift`: who is banned, why, and until when; all gateways apply a change within a second. */
 import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
 import type { ClientDetail } from '../../insight/api/usage.ts'
-import { Fault, usageFault, OK, readOption } from '../terminal/fault.ts'
+import { Fault, usageFault, readOption } from '../terminal/fault.ts'
 import { id, text } from '../../tools/columns.ts'
 import { clock, relative } from '../../insight/format.js'
 import { NeededOption, single, type Declaration } from '../program.ts'
@@ -55,7 +55,7 @@ interface BansAddOptions extends Asking {
 }
 
 /** With --json the answers for a client's keys are one list, which has those before a failure. */
-async function bansAddCommand(output: Output, options: BansAddOptions): Promise<number> {
+async function bansAddCommand(output: Output, options: BansAddOptions): Promise<void> {
   const { key, client, for: length, reason } = options
   if ((key === undefined) === (client === undefined))
     throw usageFault('KEY_ID and --client: give one of them')
@@ -73,15 +73,12 @@ async function bansAddCommand(output: Output, options: BansAddOptions): Promise<
   } finally {
     if (isList) output.print(`[${answers.join(',\n')}]`)
   }
-  return OK
 }
 
 type OneKey = Asking & { readonly key: string }
 
-async function bansLiftCommand(output: Output, options: OneKey): Promise<number> {
-  await change(output, options, { method: 'DELETE' })
-  return OK
-}
+const bansLiftCommand = (output: Output, options: OneKey) =>
+  change(output, options, { method: 'DELETE' })
 
 async function keysOf(output: Output, options: Asking, id: string): Promise<string[]> {
   const path = `/api/clients/${encodeURIComponent(id)}`

@@ -2,7 +2,6 @@
 import type { Argument, Command, Option } from 'commander'
 import type { Bans } from '../../insight/api/state.ts'
 import type { ClientsPage } from '../../insight/api/usage.ts'
-import { OK } from '../terminal/fault.ts'
 import { ask, DEFAULT_ADMIN } from './admin-client.ts'
 import type { Output } from '../edge.ts'
 import { chosen, type Declaration } from '../program.ts'
@@ -24,8 +23,8 @@ async function completeCommand(
   { env, print }: Output,
   { line }: { readonly line: string },
   { parent: program }: Command,
-): Promise<number> {
-  if (program === null) return OK
+): Promise<void> {
+  if (program === null) return
   const words = line.split(/\s+/).slice(1)
   const typed = words.pop() ?? ''
   const { command, asked, operands, admin = DEFAULT_ADMIN } = placeAfter(program, words)
@@ -41,7 +40,6 @@ async function completeCommand(
     found.push(...(await valuesOf(value, command, { admin, env, start: typed })))
   for (const [word, meaning] of found)
     if (word.startsWith(typed) && /^[\w.:@+-]+$/.test(word)) print(`${word}\t${meaning}`)
-  return OK
 }
 
 /** Walks the words as the parser would. asked: the option whose value comes next. */
@@ -135,7 +133,6 @@ end
 complete -c tollgate -f -a '(__tollgate_complete)'`,
 }
 
-function completionCommand({ print }: Output, { shell }: { readonly shell: Shell }): number {
+function completionCommand({ print }: Output, { shell }: { readonly shell: Shell }): void {
   print(scripts[shell])
-  return OK
 }

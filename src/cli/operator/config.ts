@@ -1,7 +1,6 @@
 /** `tollgate config`: prints the configuration in force with its defaults, as a file would have it; never a secret. */
 import type { effectiveConfig } from '../../admin/config/operations.ts'
 import { plural } from '../../insight/format.js'
-import { OK } from '../terminal/fault.ts'
 import type { Declaration } from '../program.ts'
 import { ask } from './admin-client.ts'
 import type { Output } from '../edge.ts'
@@ -12,7 +11,7 @@ export const config: Declaration = (program, { once }) =>
     once(() => configCommand),
   )
 
-async function configCommand(output: Output, options: Asking): Promise<number> {
+async function configCommand(output: Output, options: Asking): Promise<void> {
   const gateway = gatewayOf(output, options)
   const answer = await ask<ReturnType<typeof effectiveConfig>>(gateway, '/api/config')
   await printAnswer(output, options, answer, async () => {
@@ -22,5 +21,4 @@ async function configCommand(output: Output, options: Asking): Promise<number> {
     const next = `And ${plural(answer.clientCount, 'client')}: tollgate clients`
     if (output.screen !== undefined) output.complain(next)
   })
-  return OK
 }

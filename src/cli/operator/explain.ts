@@ -1,6 +1,6 @@
 /** `tollgate explain`: why a request was answered as it was, or how one would be: by a running gateway, a log, or a configuration. */
 import type { ExplainAnswer, Explanation, ExplainQuery } from '../../insight/api/explain.ts'
-import { OK, usageFault } from '../terminal/fault.ts'
+import { usageFault } from '../terminal/fault.ts'
 import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'
 import { ask } from './admin-client.ts'
@@ -51,7 +51,7 @@ export const explain: Declaration = (program, { once }) =>
     .option('--at <time>', 'when it would come; of several in the log when it began', single)
     .action(once(() => explainCommand))
 
-async function explainCommand(edge: Edge, asked: AskedExplanation): Promise<number> {
+async function explainCommand(edge: Edge, asked: AskedExplanation): Promise<void> {
   checkOptions(asked)
   const { log, config } = asked
   if ((log ?? config) !== undefined) {
@@ -65,7 +65,6 @@ async function explainCommand(edge: Edge, asked: AskedExplanation): Promise<numb
   printExplanation(edge, asked, explanation, Date.parse(asOf))
   const quiet = (line: string) => lookOf(edge)?.paint('dim', line) ?? line
   for (const what of missing) edge.complain(quiet(`missing: ${what}`))
-  return OK
 }
 
 export function printExplanation(

@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Overview, Tick, Top } from '../../insight/api/live.ts'
 import type { Store } from '../../insight/api/state.ts'
-import { OK } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
 import { choice, type Declaration } from '../program.ts'
 import { ask, askForStream, type AdminOf } from './admin-client.ts'
@@ -24,7 +23,7 @@ type TopOutput = Output & Pick<Edge, 'screen' | 'unread'>
 const SILENT_AFTER_MS = 3_000
 const RETRY_AFTER_MS = 2_000
 
-export async function topCommand(edge: TopOutput, options: TopOptions): Promise<number> {
+export async function topCommand(edge: TopOutput, options: TopOptions): Promise<void> {
   const gateway = gatewayOf(edge, options)
   const by = options.by ?? 'requests'
   const { json = false } = options
@@ -40,7 +39,6 @@ export async function topCommand(edge: TopOutput, options: TopOptions): Promise<
     const busiest = await topOf(gateway, by, NEVER)
     edge.print(json ? JSON.stringify({ tick, ...busiest }) : tabbed(tick, busiest.top))
   }
-  return OK
 }
 
 const NEVER = new AbortController().signal
@@ -111,7 +109,7 @@ class LiveView {
   }
 
   /** Runs until the view is left. */
-  async run(): Promise<number> {
+  async run(): Promise<void> {
     const { signal } = this.#left
     const watch = setInterval(() => void this.#draw(), SILENT_AFTER_MS)
     try {
@@ -121,7 +119,6 @@ class LiveView {
         await this.#follow(signal).catch(() => undefined)
         await sleep(RETRY_AFTER_MS, undefined, { signal }).catch(() => undefined)
       }
-      return OK
     } finally {
       clearInterval(watch)
       this.#edge.screen?.restore()

@@ -9,7 +9,7 @@ import type {
   ResetDone,
   WindowUse,
 } from '../../insight/api/usage.ts'
-import { usageFault, OK } from '../terminal/fault.ts'
+import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
 import { count, duration, percent, usage as used, usageLines } from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
@@ -45,7 +45,7 @@ interface UsageOptions extends Asking {
   readonly csv?: boolean
 }
 
-export async function usageCommand(output: Output, options: UsageOptions): Promise<number> {
+export async function usageCommand(output: Output, options: UsageOptions): Promise<void> {
   const { client, day, from = day, to = day, csv = false, json = false } = options
   if (day !== undefined && (from !== day || to !== day))
     throw usageFault('--day stands alone; leave out --from and --to')
@@ -79,7 +79,7 @@ function daysBetween(first: string | undefined, last: string | undefined): strin
 async function ofClient(
   output: Output,
   { client, from, to, ...options }: UsageOptions & { readonly client: string },
-): Promise<number> {
+): Promise<void> {
   const gateway = gatewayOf(output, options)
   const path = `/api/clients/${encodeURIComponent(client)}`
   const query = new URLSearchParams({ ...(from && { from }), ...(to && { to }) }).toString()
@@ -87,7 +87,7 @@ async function ofClient(
   const { days, plan, asOf } = used
   if (options.csv === true) {
     for (const line of usageLines(used)) output.print(`${line}\r`)
-    return OK
+    return
   }
   await printAnswer(output, options, used, async () => {
     // What is left is for persons; a client that is no longer configured has history alone.
@@ -109,7 +109,6 @@ async function ofClient(
       none: `${client} has made no request from ${used.from} to ${used.to}.`,
     })
   })
-  return OK
 }
 
 function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
@@ -174,7 +173,6 @@ async function ofEveryone(output: Output, options: Asking, days: readonly string
     const lines = whole.replace(/\n$/, '').split('\n')
     for (const line of lines.slice(at === 0 ? 0 : 1)) output.print(line)
   }
-  return OK
 }
 
 interface ResetOptions extends Asking {
@@ -183,7 +181,7 @@ interface ResetOptions extends Asking {
   readonly day?: boolean
 }
 
-async function resetCommand(output: Output, options: ResetOptions): Promise<number> {
+async function resetCommand(output: Output, options: ResetOptions): Promise<void> {
   const { client, minute = false, day = false } = options
   if (!minute && !day)
     throw usageFault('which windows? Give --minute, --day or both; a reset cannot be undone')
@@ -198,5 +196,4 @@ async function resetCommand(output: Output, options: ResetOptions): Promise<numb
       )
     output.complain('undo    this cannot be undone; the totals by day, for billing, stay')
   })
-  return OK
 }
