@@ -2,7 +2,7 @@
 import type { Config } from '../config/config.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
 import { findRequests, type FoundRequest } from '../tools/log-files/find-request.ts'
-import { numberOf, textOf } from '../tools/log-files/own-line.ts'
+import { numberOf, textOf } from '../tools/log-files/lines.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
 import {
   headerPairs,
@@ -68,13 +68,10 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
   const { config: file } = options
   const config = file === undefined ? undefined : await loadUsableConfig(file, edge.env)
   const found = await findOne(options)
-  const { ban, fields } = found
+  const { ban, row } = found
   const past = pastOf(found, config)
   if (file === undefined || config === undefined) {
-    const left = {
-      minuteLeft: numberOf(fields['minuteLeft']) ?? null,
-      dayLeft: numberOf(fields['dayLeft']) ?? null,
-    }
+    const left = { minuteLeft: row.minuteLeft ?? null, dayLeft: row.dayLeft ?? null }
     printExplanation(edge, options, byRecordAlone(past, ban, left), Date.now())
     return
   }
@@ -107,34 +104,22 @@ async function findOne({ what: id, log, at }: LoggedOptions): Promise<FoundReque
   })
 }
 
-/** Time of the decision, else of the beginning, as RFC 3339; the line was written at the end. */
-function beganAt({ fields: { time, agoMs, totalMs } }: FoundRequest): string {
-  const beganMs = Date.parse(String(time)) - (numberOf(agoMs) ?? numberOf(totalMs) ?? 0)
-  return new Date(Number.isNaN(beganMs) ? 0 : beganMs).toISOString()
-}
+/** Time of the decision as RFC 3339; of the line, where no caller was believed. */
+const beganAt = ({ row }: FoundRequest): string => new Date(row.atMs).toISOString()
 
 const isCode = (code: string | null): code is RefusalCode =>
   code !== null && Object.hasOwn(refusalKinds, code)
 
-/** A request that reached a backend for a known client stays charged; lines of earlier versions have neither refunds nor agoMs. */
-function chargeOf({ client, refundAgoMs, refusal, backend, agoMs }: FoundRequest['fields']) {
-  if (refundAgoMs !== undefined) return 'refunded'
-  const isSent = backend !== undefined || (refusal ?? agoMs) === undefined
-  return client !== undefined && isSent ? 'stands' : null
-}
-
 /** The request as its line has it; what it has left is derived from the limits of the configuration, where there is one. */
 function pastOf(found: FoundRequest, config?: Config): PastRequest {
-  const { fields } = found
+  const { fields, row } = found
+  const { outcome, plan = null, minuteLeft, dayLeft } = row
   const text = (name: string): string | null => textOf(fields[name]) ?? null
-  const number = (name: string): number | null => numberOf(fields[name]) ?? null
-  const [client, plan, refusal] = [text('client'), text('plan'), text('refusal')]
+  const [client, refusal] = [text('client'), text('refusal')]
   const limits = config?.clients.get(client ?? '')?.limits ?? config?.plans.get(plan ?? '')?.limits
-  const used = (left: number | null, limit = 0) =>
-    left === null || limits === undefined ? null : { used: limit - left, limit }
-  // Where both windows are used up the day counts, as its wait is the longest.
-  const usedUp = refusal === 'rate_limit_exceeded' && plan !== null
-  const by = number('dayLeft') === 0 || text('window') === 'day' ? 'day' : 'minute'
+  const used = (left: number | undefined, limit = 0) =>
+    left === undefined || limits === undefined ? null : { used: limit - left, limit }
+  const charge = outcome === 'admitted' ? 'stands' : null
   return {
     at: beganAt(found),
     method: text('method') ?? 'GET',
@@ -143,17 +128,17 @@ function pastOf(found: FoundRequest, config?: Config): PastRequest {
     client,
     key: text('key'),
     plan,
-    status: number('status') ?? 0,
+    status: Number(fields['status']),
     refusal: isCode(refusal) ? refusal : null,
-    window: usedUp ? by : null,
+    window: outcome === 'minute' || outcome === 'day' ? outcome : null,
     retryAfterSeconds: null,
-    minute: used(number('minuteLeft'), limits?.perMinute),
-    day: used(number('dayLeft'), limits?.perDay),
+    minute: used(minuteLeft, limits?.perMinute),
+    day: used(dayLeft, limits?.perDay),
     backend: text('backend'),
-    backendMs: number('backendMs'),
-    charge: chargeOf(fields),
-    degraded: fields['degraded'] === true,
+    backendMs: numberOf(fields['backendMs']) ?? null,
+    charge: Number.isNaN(row.refundedAtMs) ? charge : 'refunded',
+    degraded: row.isDegraded,
     cause: text('cause'),
-    revision: text('rev') ?? found.revision,
+    revision: row.revision ?? found.revision,
   }
 }

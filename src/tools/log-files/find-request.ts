@@ -1,14 +1,14 @@
 /** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
 import { findLogs } from './input.ts'
-import { textOf } from './own-line.ts'
+import { parseFields, readOwnLine, textOf, type Fields } from './lines.ts'
+import type { RequestRow } from './row.ts'
 import { MAX_LINE_CHARS, readLines, type ReadCounts } from './unpack.ts'
-
-type Fields = Readonly<Record<string, unknown>>
 
 export interface FoundRequest {
   readonly line: number
   readonly fields: Fields
+  readonly row: RequestRow
   /** Revision of the last configuration logged before the request; undefined: none. */
   readonly revision: string | undefined
   /** The last ban of the request's key logged before it; undefined: none. */
@@ -35,26 +35,18 @@ export async function findRequests(file: string, id: string) {
   const look = (text: string): void => {
     lines++
     if (text.length > MAX_LINE_CHARS || !needles.some((needle) => text.includes(needle))) return
-    const fields = read(text)
+    const fields = parseFields(text) ?? {}
     const { event, key } = fields
     if (event === 'configTaken') revision = textOf(fields['revision'])
     if (event === 'keyBanned' || event === 'audit') note(bans, fields)
     if (event !== 'access' || fields['id'] !== id || found.length === MOST_FOUND) return
-    found.push({ line: lines, fields, revision, ban: bans.get(String(key)) })
+    const row = readOwnLine(fields)
+    if (typeof row !== 'string')
+      found.push({ line: lines, fields, row, revision, ban: bans.get(String(key)) })
   }
   for (const log of findLogs([file]))
     for await (const texts of readLines(log, counts)) for (const text of texts) look(text)
   return { found, lines, isCutOff: counts.cutOff.length > 0 }
-}
-
-function read(line: string): Fields {
-  try {
-    const fields: unknown = JSON.parse(line)
-    return typeof fields === 'object' && fields !== null ? (fields as Fields) : {}
-  } catch {
-    // The line is torn, or of another program.
-    return {}
-  }
 }
 
 /** Keeps the ban that a line reports: one for strikes, or one that an operator has set or lifted. `count` is 0, as lines do not have it. */

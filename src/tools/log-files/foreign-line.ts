@@ -1,6 +1,5 @@
 /** Reads lines of other servers: the combined format of nginx and Apache, and JSON with given fields. */
-import { isStatus, type RequestRow } from './row.ts'
-import { isTime, parseTime, unixMs } from './times.ts'
+import { isStatus, isTime, parseTime, unixMs, type RequestRow } from './row.ts'
 
 export interface FieldNames {
   /** The client: a field of JSON, such as `user` or `request.headers.key`; in the combined format `user` (default) or `address`. */

@@ -1,8 +1,9 @@
 /** Reads lines of every supported form; the first character shows which one. */
 import { createForeignLines, type FieldNames } from './foreign-line.ts'
-import { readOwnLine } from './own-line.ts'
-import type { RequestRow } from './row.ts'
+import { isStatus, isTime, parseTime, type LoggedOutcome, type RequestRow } from './row.ts'
 import { MAX_LINE_CHARS } from './unpack.ts'
+
+export type Fields = Readonly<Record<string, unknown>>
 
 /** Events of Tollgate's log that explain decisions. */
 const notedEvents = [
@@ -22,12 +23,14 @@ export interface LogNote {
   readonly atMs: number
   readonly event: (typeof notedEvents)[number]
   /** The whole line. */
-  readonly fields: Readonly<Record<string, unknown>>
+  readonly fields: Fields
 }
 
 const NO_JSON = 'begins as JSON and is none'
 const TOO_LONG = 'is longer than 64 KiB'
 const NO_EVENT = "has no event: it is not of Tollgate's log"
+const NO_TIME = 'has no time'
+const NO_STATUS = 'has no status'
 
 /** Text: why the line cannot be read. undefined: it is empty, or an event of Tollgate that explains no decision. */
 type ReadLine = RequestRow | LogNote | string | undefined
@@ -40,20 +43,83 @@ export function createLineReader(fields: FieldNames | undefined) {
       const text = line.trimEnd()
       return text === '' ? undefined : foreign.text(text)
     }
-    let parsed: Readonly<Record<string, unknown>>
-    try {
-      parsed = JSON.parse(line) as typeof parsed
-    } catch {
-      return NO_JSON
-    }
+    const parsed = parseFields(line)
+    if (parsed === undefined) return NO_JSON
     if (foreign.json !== undefined) return foreign.json(parsed)
     if (parsed['event'] === 'access') return readOwnLine(parsed)
     return typeof parsed['event'] === 'string' ? noteOf(parsed) : NO_EVENT
   }
 }
 
-function noteOf(fields: Readonly<Record<string, unknown>>): LogNote | undefined {
+/** undefined: the line is torn, or of another program. */
+export function parseFields(line: string): Fields | undefined {
+  try {
+    const fields: unknown = JSON.parse(line)
+    return typeof fields === 'object' && fields !== null ? (fields as Fields) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function noteOf(fields: Fields): LogNote | undefined {
   const event = notedEvents.find((name) => name === fields['event'])
   const atMs = Date.parse(String(fields['time']))
   return event === undefined || Number.isNaN(atMs) ? undefined : { atMs, event, fields }
+}
+
+/** Reads a request from Tollgate's own line: the caller, the time of the decision, and the outcome. Text: why it cannot be read. */
+export function readOwnLine(fields: Fields): RequestRow | string {
+  const { time, status } = fields
+  const writtenMs = typeof time === 'string' ? parseTime(time) : Number.NaN
+  if (!isTime(writtenMs)) return NO_TIME
+  if (!isStatus(status)) return NO_STATUS
+  const atMs = before(writtenMs, numberOf(fields['agoMs']) ?? 0)
+  if (!isTime(atMs)) return NO_TIME
+  // A caller without a plan was refused because of the key itself.
+  const plan = textOf(fields['plan'])
+  const isKnown = plan !== undefined
+  const refundAgoMs = numberOf(fields['refundAgoMs'])
+  return {
+    atMs,
+    writtenMs,
+    refundedAtMs: refundAgoMs === undefined ? Number.NaN : before(writtenMs, refundAgoMs),
+    outcome: isKnown ? outcomeOf(fields, refundAgoMs !== undefined) : 'nobody',
+    caller: isKnown ? textOf(fields['key']) : undefined,
+    plan,
+    route: textOf(fields['route']),
+    revision: textOf(fields['rev']),
+    process: processOf(fields),
+    isDegraded: fields['degraded'] === true,
+    minuteLeft: numberOf(fields['minuteLeft']),
+    dayLeft: numberOf(fields['dayLeft']),
+  }
+}
+
+export const textOf = (value: unknown): string | undefined =>
+  typeof value === 'string' ? value : undefined
+
+export const numberOf = (value: unknown): number | undefined =>
+  typeof value === 'number' ? value : undefined
+
+function outcomeOf(
+  { refusal, window, dayLeft, backend }: Fields,
+  isRefunded: boolean,
+): LoggedOutcome {
+  if (refusal === 'rate_limit_exceeded') {
+    if (typeof window === 'string') return window === 'day' ? 'day' : 'minute'
+    return dayLeft === 0 ? 'day' : 'minute'
+  }
+  if (refusal === 'api_key_banned') return 'ban'
+  // A charged request went to a backend, or was refunded.
+  return typeof backend === 'string' || isRefunded ? 'admitted' : 'free'
+}
+
+/** Fractions of a millisecond keep the order of decisions within it. */
+const before = (atMs: number, ms: number): number => Math.round((atMs - ms) * 1000) / 1000
+
+/** Identifies the process of a line: by `process`, else by the middle of the id, and by the worker's number. */
+function processOf({ process, id, worker }: Fields): string {
+  const ofId = textOf(id) ?? ''
+  const gateway = textOf(process) ?? ofId.slice(ofId.indexOf('-') + 1, ofId.lastIndexOf('-'))
+  return typeof worker === 'number' ? `${gateway}/${worker}` : gateway
 }

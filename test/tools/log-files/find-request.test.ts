@@ -33,7 +33,7 @@ describe('a request that is looked for in a log', () => {
     const of = async (id: string) => {
       const { found, lines, isCutOff } = await findRequests(file, id)
       expect([lines, isCutOff]).toEqual([12, false])
-      return found.map(({ fields, ...one }) => ({ ...one, status: fields['status'] }))
+      return found.map(({ fields, row: _row, ...one }) => ({ ...one, status: fields['status'] }))
     }
     const times = { startedMs: Date.parse(time(2)), untilMs: Date.parse(time(62)) }
     const ban = { ...times, reason: '20 strikes', count: 0 }
