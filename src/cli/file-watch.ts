@@ -38,11 +38,14 @@ export class FileWatch {
   /** reported: what the files held at first. A change in which files are watched counts as a change, too. */
   async start(reported: string | undefined): Promise<void> {
     const { take } = this.#options
-    let [retryAtMs, retryMs] = [Infinity, RETRY_AT_LEAST_MS]
-    for (; !this.#isClosed; await sleep(LOOK_EVERY_MS, undefined, { ref: false })) {
-      const seen = await this.look()
+    let [seen, retryAtMs, retryMs] = [reported, Infinity, RETRY_AT_LEAST_MS]
+    for (let waitMs = 0; !this.#isClosed; await sleep(waitMs, undefined, { ref: false })) {
+      const before = seen
+      seen = await this.look()
+      waitMs = seen === before ? LOOK_EVERY_MS : SETTLED_MS
+      if (seen !== before) continue
       const isNew = seen !== reported
-      if (isNew) [reported, retryMs] = [await this.#settled(seen), RETRY_AT_LEAST_MS]
+      if (isNew) [reported, retryMs] = [seen, RETRY_AT_LEAST_MS]
       else if (performance.now() < retryAtMs) continue
       const isTaken = (isNew || (await take({ dryRun: true }))) && (await take({}))
       retryAtMs = isTaken ? Infinity : performance.now() + retryMs
@@ -52,16 +55,6 @@ export class FileWatch {
 
   close(): void {
     this.#isClosed = true
-  }
-
-  async #settled(seen: string): Promise<string> {
-    let before: string | undefined
-    while (before !== seen && !this.#isClosed) {
-      before = seen
-      await sleep(SETTLED_MS, undefined, { ref: false })
-      seen = await this.look()
-    }
-    return seen
   }
 
   /** Returns the content of all files now. One after the other: there may be thousands, or a file system that hangs. */
