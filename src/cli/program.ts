@@ -57,11 +57,6 @@ export function percentage(value: string, earlier: unknown): number {
   return Number(percent) / 100
 }
 
-export const ADMIN = [
-  '--admin <url>',
-  'its admin listener (default: http://127.0.0.1:9090)',
-  adminUrl,
-] as const
 export const TOKEN_HELP =
   '\nThe admin token comes from the environment variable TOLLGATE_ADMIN_TOKEN. Over https, PEM files:\nTOLLGATE_ADMIN_CERT and TOLLGATE_ADMIN_KEY are shown, TOLLGATE_ADMIN_CA is whom to trust.'
 

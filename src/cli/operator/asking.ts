@@ -5,7 +5,7 @@ import { lookOf } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import type { Column } from '../../tools/columns.ts'
 import type { Output } from '../edge.ts'
-import { ADMIN, TOKEN_HELP } from '../program.ts'
+import { adminUrl, TOKEN_HELP } from '../program.ts'
 import { UNKNOWN, usage } from '../../insight/format.js'
 import { ask, DEFAULT_ADMIN, type AdminOf } from './admin-client.ts'
 
@@ -28,7 +28,7 @@ export const asking = (parent: Command, usage: string, description: string): Com
   parent
     .command(usage)
     .description(description)
-    .option(...ADMIN)
+    .option('--admin <url>', `its admin listener (default: ${DEFAULT_ADMIN})`, adminUrl)
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { remarks } from '../../../src/cli/replay-text.ts'
+import { remarks } from '../../../src/cli/replay.ts'
 import type { Config, Limits } from '../../../src/config/config.ts'
 import { Demand } from '../../../src/tools/replay/demand.ts'
 import { suggest } from '../../../src/tools/replay/suggest.ts'
