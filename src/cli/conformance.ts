@@ -1,14 +1,12 @@
 /** `tollgate conformance`: checks any rate-limiting gateway from outside against what it should promise. */
-import { readFileSync } from 'node:fs'
-import { reportPage } from '../tools/conformance/html.ts'
-import type { Verdict } from '../tools/conformance/check.ts'
+import { readText } from '../config/files.ts'
+import { columns, reportPage } from '../tools/conformance/html.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
-import { countOf, inOneLine, runSuite, type Report, type Row } from '../tools/conformance/suite.ts'
+import { countOf, inOneLine, runSuite, type Report } from '../tools/conformance/suite.ts'
 import { usageFault } from './terminal/fault.ts'
 import { lookOf, safe, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { table } from './terminal/table.ts'
-import { id, text, type Colour, type Column } from '../tools/columns.ts'
 import { FAILED, OK, type Output } from './edge.ts'
 
 interface ConformanceOptions {
@@ -62,13 +60,9 @@ function limitsOf(text: string) {
 }
 
 function keysOf(file: string): string[] {
-  let text: string
-  try {
-    text = readFileSync(file, 'utf8')
-  } catch (error) {
-    throw usageFault(`--keys ${file} cannot be read: ${(error as Error).message}`)
-  }
-  const keys = text.split(/\r?\n/).filter((line) => line !== '')
+  const keys = readText(file)
+    .split(/\r?\n/)
+    .filter((line) => line !== '')
   const bad = keys.findIndex((key) => !/^[!-~]+$/.test(key))
   if (bad >= 0) throw usageFault(`--keys ${file}: line ${bad + 1} is no key`)
   const different = new Set(keys).size
@@ -77,24 +71,9 @@ function keysOf(file: string): string[] {
   return [...new Set(keys)]
 }
 
-const colours: Record<Verdict, Colour | undefined> = {
-  holds: 'green',
-  broken: 'red',
-  'cannot tell': 'yellow',
-  'not claimed': undefined,
-}
-
-const columns: readonly Column<Row>[] = [
-  id<Row>('CHECK', ({ name }) => name),
-  id<Row>('VERDICT', ({ verdict }) => verdict, { colour: ({ verdict }) => colours[verdict] }),
-  text<Row>('SEEN', ({ seen }) => seen),
-]
-/** A program has the width for these. */
-const more = [text<Row>('RULE', ({ rule }) => rule), text<Row>('SOURCE', ({ source }) => source)]
-
 /** A table with broken rules in full for a person, a line for each check for a program. look: undefined for a program. */
 export async function* reportLines(report: Report, look: Look | undefined): AsyncGenerator<string> {
-  yield* table(look === undefined ? [...columns, ...more] : columns, report.checks, look)
+  yield* table(look === undefined ? columns : columns.slice(0, 3), report.checks, look)
   if (look === undefined) return
   for (const { verdict, name, rule, source, seen } of report.checks)
     if (verdict === 'broken') {

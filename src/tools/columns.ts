@@ -1,6 +1,9 @@
 /** Columns of tables, which a terminal, a program and a page show alike. */
 import { UNKNOWN } from '../insight/format.js'
 
+/** Writes a character that cannot be seen by its number, such as \u{202e}. */
+export const byNumber = (char: string): string => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`
+
 export type Colour = 'red' | 'yellow' | 'green' | 'dim'
 
 export interface Column<Row> {

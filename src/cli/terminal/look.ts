@@ -1,6 +1,6 @@
 /** The look of the output where a person reads it on a terminal. */
 import { styleText } from 'node:util'
-import type { Colour } from '../../tools/columns.ts'
+import { byNumber, type Colour } from '../../tools/columns.ts'
 import type { Output } from '../edge.ts'
 
 export interface Look {
@@ -29,7 +29,4 @@ export function lookOf({
 
 /** Makes text of others, such as a user agent, harmless: nothing in it acts upon the terminal or takes another width than its length. */
 export const safe = (text: string): string =>
-  text.replace(
-    /[^\x20-\x7e\u00a1-\u00ac\u00ae-\u024f–…]/gu,
-    (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`,
-  )
+  text.replace(/[^\x20-\x7e\u00a1-\u00ac\u00ae-\u024f–…]/gu, byNumber)

@@ -1,12 +1,29 @@
-/** Renders the report of a replay as one page that needs no network and no other file. Its numbers are there without its script. */
-import { createHash } from 'node:crypto'
+/** The page of a replay: the overall outcome, clients and plans, limits that would fit, what was read. Its numbers are there without its script. */
 import { readFileSync } from 'node:fs'
 import { libraries, scriptText } from '../../../admin/page-assets.ts'
-import type { ReplayReport } from '../report.ts'
-import { data, markup, Markup } from './markup.ts'
-import { body, type Titles } from './sections.ts'
+import { count, duration } from '../../../insight/format.js'
+import type { ReplayReport, Suggestions } from '../report.ts'
+import {
+  clientColumns,
+  limitsTable,
+  outcomeTable,
+  percentOf,
+  plansTable,
+  verdict,
+} from '../tables.ts'
+import { data, markup, moment, named, page, table, type Content, type Markup } from './markup.ts'
 
-const file = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8')
+/** Values on the page that the report does not have. */
+interface Titles {
+  /** Path of the configuration; `against` is that of the one given by --against. */
+  readonly config: string
+  readonly against?: string
+  readonly version: string
+  readonly madeAtMs: number
+  /** What was left out, came late or differs from the log, a line each. */
+  readonly remarks: readonly string[]
+}
+
 /** Joins modules into one scope; each follows those that it imports. */
 const asOneScript = (modules: readonly string[]): string =>
   modules
@@ -15,35 +32,89 @@ const asOneScript = (modules: readonly string[]): string =>
     .replaceAll(/^import [^]*?';?$/gm, '')
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
-const styles = ['../../../admin/page/style.css', './page/report.css']
-const ofThePage = ['insight/format.js', 'admin/page/chart.ts']
-const digest = (text: string): string =>
-  `'sha256-${createHash('sha256').update(text).digest('base64')}'`
+const modules = ['insight/format.js', 'admin/page/chart.ts', 'tools/replay/html/page/report.js']
 
 /** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
-  const plot = readFileSync(libraries['uplot.js'](), 'utf8')
-  const script = `(() => {\n'use strict'\n${asOneScript([...ofThePage, 'tools/replay/html/page/report.js'])}})()`
-  const style = [readFileSync(libraries['uplot.css'](), 'utf8'), ...styles.map(file)].join('\n')
-  const policy = `default-src 'none'; script-src ${digest(plot)} ${digest(script)}; style-src ${digest(style)}; base-uri 'none'; form-action 'none'`
-  // The digests in the policy hold for the unchanged text only.
-  const raw = (text: string): Markup => new Markup(text)
-  return markup`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${raw(policy)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Replay of ${titles.config} · Tollgate</title>
-<style>${raw(style)}</style>
-</head>
-<body>
-${body(report, titles)}
-<script type="application/json" id="over-time">${data(report.overTime)}</script>
-<script>${raw(plot)}</script>
-<script>${raw(script)}</script>
-</body>
-</html>
-`.html
+  const plot = (part: 'uplot.js' | 'uplot.css') => readFileSync(libraries[part](), 'utf8')
+  const script = `(() => {\n'use strict'\n${asOneScript(modules)}})()`
+  const all = markup`${body(report, titles)}
+<script type="application/json" id="over-time">${data(report.overTime)}</script>`
+  const title = `Replay of ${titles.config} · Tollgate`
+  return page(title, all, plot('uplot.css'), plot('uplot.js'), script)
+}
+
+const section = (title: string, ...content: Content[]): Markup => {
+  const id = `t-${title.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`
+  return markup`<section aria-labelledby="${id}"><h2 id="${id}">${title}</h2>
+${content}</section>`
+}
+
+function body(report: ReplayReport, titles: Titles): Markup {
+  const { config, against, version, madeAtMs, remarks } = titles
+  const madeAt = moment(new Date(madeAtMs).toISOString())
+  const step = duration(report.overTime.stepSeconds * 1_000)
+  const versus = against === undefined ? '' : markup` against ${named(against)}`
+  return markup`<a class="skip" href="#report">Skip to content</a>
+<header><div class="bar"><strong class="brand">Tollgate</strong>
+<span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
+<main id="report" tabindex="-1">
+<h1>Replay of ${named(config)}${versus}</h1>
+<p class="says">${verdict(report)}</p>
+${table('Outcome', outcomeTable(report))}
+${section(
+  'Over time',
+  markup`<p class="muted">A point is ${step}. All times are UTC.</p>
+<div id="charts" class="charts"><noscript>The plots need JavaScript; all numbers are in the tables.</noscript></div>`,
+)}
+${section('By plan', table('By plan', plansTable(report)))}
+${report.suggestions && section('Limits that would fit', limits(report.suggestions))}
+${section('Clients', clients(report))}
+${section('Read', readList(report, remarks))}
+</main>`
+}
+
+const MOST_CLIENTS = 1_000
+
+/** The clients with the most refusals, or with the largest increase, come first. */
+function clients(report: ReplayReport): Content {
+  const { length } = report.clients
+  const rows = report.clients.slice(0, MOST_CLIENTS)
+  return [
+    length > MOST_CLIENTS &&
+      markup`<p class="muted">The first ${count(MOST_CLIENTS)} of ${count(length)} clients; all of them: --json</p>`,
+    table('Clients', { columns: clientColumns(report, true), rows }, 'clients'),
+  ]
+}
+
+/** Renders the busiest minutes and days of each plan's clients, and limits under which a share of its requests is refused. */
+function limits(suggestions: Suggestions): Content {
+  const { share, until } = suggestions
+  return [
+    markup`<p class="muted">P50, P95, P99: so many of the clients had no busier minute or day. At ${percentOf(share)}: the plan's limits, in their present proportion, under which at most this share of its requests would have been refused.</p>`,
+    until !== null &&
+      markup`<p>Of the log up to ${moment(until)}: what comes after it was too much to keep.</p>`,
+    table('Limits that would fit', limitsTable(suggestions)),
+  ]
+}
+
+const MOST_NAMES = 100
+
+const names = (all: readonly string[]): Content => [
+  all.slice(0, MOST_NAMES).map((name, at) => [at > 0 && ', ', named(name)]),
+  all.length > MOST_NAMES && `, and ${count(all.length - MOST_NAMES)} more`,
+]
+
+function readList({ from, to, revision, read }: ReplayReport, remarks: readonly string[]): Content {
+  const rows: readonly (readonly [string, Content])[] = [
+    ['Files', names(read.files)],
+    ['Lines', count(read.lines)],
+    ['Time', [moment(from), ' to ', moment(to)]],
+    ['Revision', revision],
+    ['Revisions in the log', read.revisions.length === 0 ? 'none' : names(read.revisions)],
+  ]
+  return [
+    markup`<dl>${rows.map(([head, cell]) => markup`<dt>${head}</dt><dd>${cell}</dd>\n`)}</dl>`,
+    remarks.map((line) => markup`<p>${named(line)}</p>\n`),
+  ]
 }
