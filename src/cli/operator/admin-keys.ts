@@ -3,7 +3,7 @@ import { effectiveConfig } from '../../admin/config/operations.ts'
 import { fingerprint, type KeysPage, type ShownClient } from '../../admin/config/keys-page.ts'
 import type { ClientConfig, Config, OwnedKey } from '../../config/config.ts'
 import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'
-import { ask, type AdminOf } from './admin-client.ts'
+import { ask, type AdminOf } from './asking.ts'
 
 /** Keys have fingerprints for digests. query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
 export async function* clientsOf(

@@ -1,13 +1,17 @@
-/** The common part of all commands that ask a running gateway: their options, and the answer as printed for a person or a program. */
+/** The common part of all commands that ask a running gateway: their options, the calls to its admin API, and the answer as printed for a person or a program. */
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
+import type { Environment } from '../../config/environment.ts'
 import type { Seen } from '../../insight/api/live.ts'
+import { Fault } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import type { Column } from '../../tools/columns.ts'
 import type { Output } from '../edge.ts'
 import { adminUrl, TOKEN_HELP } from '../program.ts'
-import { UNKNOWN, usage } from '../../insight/format.js'
-import { ask, DEFAULT_ADMIN, type AdminOf } from './admin-client.ts'
+import type * as Tls from './admin-tls.ts'
 
 export interface Asking {
   readonly admin?: string
@@ -37,28 +41,30 @@ export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking): A
   env,
 })
 
-/** The time of an answer; NaN where it has none. */
-const nowOf = ({ asOf = '' }: Partial<Seen>): number => Date.parse(asOf)
-
 /** A command that shows one answer of the admin API as a list. */
 export const listing =
-  <Shape extends object, Row, Options extends Asking = Asking>(
+  <Shape extends Seen, Row, Options extends Asking = Asking>(
     pathOf: (options: Options) => string,
     viewOf: (answer: Shape, nowMs: number) => View<Row>,
   ) =>
-  async (output: Output, options: Options): Promise<void> => {
-    const answer = await ask<Shape>(gatewayOf(output, options), pathOf(options))
-    const printed = () => printView(output, viewOf(answer, nowOf(answer)))
-    await printAnswer(output, options, answer, printed)
-  }
+  (output: Output, options: Options): Promise<void> =>
+    askAndPrint<Shape>(output, options, [pathOf(options)], (answer) =>
+      printView(output, viewOf(answer, Date.parse(answer.asOf))),
+    )
 
-/** Prints an answer and what is missing from it; as JSON where that is asked for. */
-export async function printAnswer(
-  ...[output, { json }, answer, print]: [Output, Asking, object, () => void | Promise<void>]
+type Print<Shape> = (answer: Shape) => void | Promise<void>
+
+/** Asks, and prints the answer and what is missing from it; as JSON where that is asked for, else as `print` does. */
+export async function askAndPrint<Shape extends object>(
+  output: Output,
+  options: Asking,
+  [path, call]: readonly [path: string, call?: Call | undefined],
+  print: Print<Shape>,
 ): Promise<void> {
-  for (const what of (answer as Partial<Seen>).missing ?? []) output.complain(`missing: ${what}`)
-  if (json === true) output.print(JSON.stringify(answer, undefined, 2))
-  else await print()
+  const answer: Shape & Partial<Seen> = await ask<Shape>(gatewayOf(output, options), path, call)
+  for (const what of answer.missing ?? []) output.complain(`missing: ${what}`)
+  if (options.json === true) output.print(JSON.stringify(answer, undefined, 2))
+  else await print(answer)
 }
 
 export async function printView<Row>(
@@ -70,31 +76,124 @@ export async function printView<Row>(
   if (next !== undefined && output.screen !== undefined) output.complain(next)
 }
 
-interface Use {
-  readonly used: number
-  readonly limit: number
+export const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
+const TOKEN = 'TOLLGATE_ADMIN_TOKEN'
+/** Deadline of an answer: a gateway reads its files, and asks each of its workers. */
+const ANSWER_WITHIN_MS = 60_000
+
+export interface AdminOf {
+  readonly admin: string
+  readonly env: Environment
+  /** The option with the address. Default: --admin. */
+  readonly option?: '--admin' | '--against'
 }
 
-export const share = ({ used, limit }: Use): number => (limit === 0 ? 1 : used / limit)
+interface Call {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly body?: object
+  readonly accept?: string
+  /** Default: a minute from now. */
+  readonly signal?: AbortSignal
+  /** A status that is an answer as well as 200 is. */
+  readonly answersWith?: number
+}
 
-/** A column of the use of a window, which is nearly used up at 80 %. more: what a person reads behind the numbers. */
-export const windowColumn = <Row>(
-  head: string,
-  of: (row: Row) => Use | null,
-  more: (share: number) => string,
-): Column<Row> => ({
-  head,
-  kind: 'number',
-  plain(row) {
-    const use = of(row)
-    return use && `${use.used}/${use.limit}`
-  },
-  text(row) {
-    const use = of(row)
-    return use === null ? UNKNOWN : `${usage(use)} ${more(share(use))}`
-  },
-  colour(row) {
-    const use = of(row)
-    return use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'
-  },
-})
+/** Resolves to the answer in JSON. Rejects with a Fault where there is none, or the operation refuses. */
+export async function ask<Shape>(gateway: AdminOf, path: string, call: Call = {}): Promise<Shape> {
+  return (await bodyOf(gateway, await askForStream(gateway, path, call))) as Shape
+}
+
+/** Resolves to the answer as text, as ask does. */
+export const askForText = async (gateway: AdminOf, path: string, call: Call): Promise<string> =>
+  textOf(gateway, await askForStream(gateway, path, call))
+
+/** Resolves to the answer as a stream, as ask does. */
+export async function askForStream(gateway: AdminOf, path: string, call: Call) {
+  const answer = await callAdmin(gateway, path, call)
+  const { statusCode: status = 0 } = answer
+  if (status === 200 || status === call.answersWith) return answer
+  const { code = 'failed', message = 'It is refused.' } = await bodyOf(gateway, answer)
+  const reason = `the gateway at ${gateway.admin} answers ${status}`
+  throw new Fault(code, message, { reason, remedy: remedies.get(code) })
+}
+
+/** Redirects are not followed, since the token would go with them. */
+async function callAdmin(gateway: AdminOf, path: string, call: Call) {
+  const { admin, env } = gateway
+  const { method = 'GET', body, accept, signal = AbortSignal.timeout(ANSWER_WITHIN_MS) } = call
+  const token = env[TOKEN]
+  const url = new URL(path, admin)
+  // Modules are loaded where they are needed, so that a command starts swiftly.
+  const tls = url.protocol === 'https:' ? await import('./admin-tls.ts') : undefined
+  const options = {
+    ...tls?.tlsOf(env),
+    // A connection kept since the last call may just be closing.
+    agent: false,
+    method,
+    headers: {
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(accept !== undefined && { accept }),
+    },
+    signal,
+  }
+  try {
+    const { request } = tls ? await import('node:https') : await import('node:http')
+    const asked = request(url, options).end(body && JSON.stringify(body))
+    // Errors after the head belong to the answer.
+    asked.on('error', () => undefined)
+    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+    return answer
+  } catch (error) {
+    throw unreachable(gateway, error as NodeJS.ErrnoException, tls)
+  }
+}
+
+function unreachable(
+  { admin, option = '--admin' }: AdminOf,
+  error: NodeJS.ErrnoException,
+  tls: Pick<typeof Tls, 'tlsFault'> | undefined,
+): Fault {
+  const { code = '', message, cause } = error
+  const isRefused = code === 'ECONNREFUSED'
+  const reason = cause instanceof Error ? cause.message : code || message
+  return new Fault('unreachable', `cannot reach the gateway at ${admin}`, {
+    reason: isRefused ? 'connection refused' : reason,
+    remedy: `start it: tollgate start; or name it: ${option} URL`,
+    ...tls?.tlsFault(error),
+    ...(!tls && code === 'ECONNRESET' && { remedy: 'if it has admin.tls, write https://' }),
+    cause: error,
+  })
+}
+
+const textOf = ({ admin }: AdminOf, answer: IncomingMessage): Promise<string> =>
+  text(answer).catch((cause: Error) => {
+    throw new Fault('broken_off', `the answer of the gateway at ${admin} breaks off`, {
+      reason: cause.message,
+      remedy: 'ask again; what was printed is not all',
+      cause,
+    })
+  })
+
+async function bodyOf(gateway: AdminOf, answer: IncomingMessage) {
+  const { admin, option = '--admin' } = gateway
+  const body = await textOf(gateway, answer)
+  try {
+    return JSON.parse(body) as { readonly code?: string; readonly message?: string }
+  } catch (cause) {
+    throw new Fault('not_a_gateway', `${admin} answers ${answer.statusCode} without JSON`, {
+      remedy: `name the admin listener of a gateway: ${option} URL`,
+      cause,
+    })
+  }
+}
+
+const remedies: ReadonlyMap<string, string> = new Map([
+  [
+    'invalid_token',
+    `put the token of its admin.tokenSha256 into the environment variable ${TOKEN}; over https a client certificate in TOLLGATE_ADMIN_CERT and TOLLGATE_ADMIN_KEY may do`,
+  ],
+  ['not_found', 'name the admin listener of a gateway: --admin URL'],
+  ['unknown_client', 'see which there are: tollgate clients'],
+  ['unknown_key', 'see which there are: tollgate keys list --admin URL'],
+])

@@ -5,9 +5,8 @@ import { Fault, usageFault, readOption } from '../terminal/fault.ts'
 import { id, text } from '../../tools/columns.ts'
 import { clock, relative } from '../../insight/format.js'
 import { NeededOption, single, type Declaration } from '../program.ts'
-import { ask } from './admin-client.ts'
 import type { Output } from '../edge.ts'
-import { asking, gatewayOf, listing, printAnswer, type Asking } from './asking.ts'
+import { ask, askAndPrint, asking, gatewayOf, listing, type Asking } from './asking.ts'
 
 export const bans: Declaration = (program, { once }) => {
   const group = program.command('bans').description('list, impose and lift bans of API keys')
@@ -91,11 +90,9 @@ async function keysOf(output: Output, options: Asking, id: string): Promise<stri
 async function change(output: Output, options: OneKey, call: Parameters<typeof ask>[2]) {
   const { key } = options
   const path = `/api/bans/${encodeURIComponent(key)}`
-  const answer = await ask<BanChange>(gatewayOf(output, options), path, call)
-  const { before, after, asOf } = answer
-  // An answer takes a moment: an hour must still be printed as an hour.
-  const nowMs = Math.floor(Date.parse(asOf) / 1_000) * 1_000
-  await printAnswer(output, options, answer, () => {
+  await askAndPrint<BanChange>(output, options, [path, call], ({ before, after, asOf }) => {
+    // An answer takes a moment: an hour must still be printed as an hour.
+    const nowMs = Math.floor(Date.parse(asOf) / 1_000) * 1_000
     output.print(`before  ${key} ${inWords(before, nowMs)}`)
     output.print(`after   ${key} ${inWords(after, nowMs)}`)
     // This is not longer than what was left: more than the longest ban would be refused.

@@ -1,9 +1,9 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
 import type { ClientRow, ClientsPage } from '../../insight/api/usage.ts'
-import { id, number, text } from '../../tools/columns.ts'
-import { count, duration, percent, plural } from '../../insight/format.js'
+import { id, number, text, type Column } from '../../tools/columns.ts'
+import { count, duration, percent, plural, UNKNOWN, usage } from '../../insight/format.js'
 import { choice, single, type Declaration } from '../program.ts'
-import { asking, listing, windowColumn, type Asking } from './asking.ts'
+import { asking, listing, type Asking } from './asking.ts'
 
 export const clients: Declaration = (program, { once }) =>
   asking(program, 'clients', 'who is near its limits, who is limited and why')
@@ -63,3 +63,32 @@ function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string 
   const which = banned.length === 1 ? `key ${first.key}` : plural(banned.length, 'key')
   return lasting(`${which} banned`, first.until)
 }
+
+interface Use {
+  readonly used: number
+  readonly limit: number
+}
+
+export const share = ({ used, limit }: Use): number => (limit === 0 ? 1 : used / limit)
+
+/** A column of the use of a window, which is nearly used up at 80 %. more: what a person reads behind the numbers. */
+export const windowColumn = <Row>(
+  head: string,
+  of: (row: Row) => Use | null,
+  more: (share: number) => string,
+): Column<Row> => ({
+  head,
+  kind: 'number',
+  plain(row) {
+    const use = of(row)
+    return use && `${use.used}/${use.limit}`
+  },
+  text(row) {
+    const use = of(row)
+    return use === null ? UNKNOWN : `${usage(use)} ${more(share(use))}`
+  },
+  colour(row) {
+    const use = of(row)
+    return use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'
+  },
+})

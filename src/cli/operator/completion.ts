@@ -2,7 +2,7 @@
 import type { Argument, Command, Option } from 'commander'
 import type { Bans } from '../../insight/api/state.ts'
 import type { ClientsPage } from '../../insight/api/usage.ts'
-import { ask, DEFAULT_ADMIN } from './admin-client.ts'
+import { ask, DEFAULT_ADMIN } from './asking.ts'
 import type { Output } from '../edge.ts'
 import { chosen, type Declaration } from '../program.ts'
 

@@ -3,10 +3,9 @@ import type { ExplainAnswer, Explanation, ExplainQuery } from '../../insight/api
 import { usageFault } from '../terminal/fault.ts'
 import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'
-import { ask } from './admin-client.ts'
 import { single, type Declaration } from '../program.ts'
 import type { Edge, Output } from '../edge.ts'
-import { asking, gatewayOf, type Asking } from './asking.ts'
+import { ask, asking, gatewayOf, type Asking } from './asking.ts'
 
 const several = (value: string, earlier: string[] | undefined): string[] => [
   ...(earlier ?? []),

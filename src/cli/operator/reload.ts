@@ -1,10 +1,9 @@
 /** `tollgate reload`: lets a running gateway take its files as they are now, or prints what would change. */
 import type { ReloadOutcome } from '../../config/changes/blast-radius.ts'
-import { ask } from './admin-client.ts'
 import { OK, REFUSED } from '../terminal/fault.ts'
 import type { Declaration } from '../program.ts'
 import type { Output } from '../edge.ts'
-import { asking, gatewayOf, type Asking } from './asking.ts'
+import { ask, asking, gatewayOf, type Asking } from './asking.ts'
 import { overText } from '../../insight/format.js'
 import { inWords, plannedInWords } from '../../config/changes/radius-in-words.ts'
 

@@ -5,7 +5,7 @@ import type { Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import { id, number, type Column } from '../../tools/columns.ts'
 import { clock, count, duration, latency, plural, rate } from '../../insight/format.js'
-import { windowColumn } from './asking.ts'
+import { windowColumn } from './clients.ts'
 
 export interface TopState {
   readonly overview: Overview

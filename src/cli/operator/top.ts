@@ -4,9 +4,8 @@ import type { Overview, Tick, Top } from '../../insight/api/live.ts'
 import type { Store } from '../../insight/api/state.ts'
 import { lookOf } from '../terminal/look.ts'
 import { choice, type Declaration } from '../program.ts'
-import { ask, askForStream, type AdminOf } from './admin-client.ts'
 import type { Edge, Output } from '../edge.ts'
-import { asking, gatewayOf, type Asking } from './asking.ts'
+import { ask, askForStream, asking, gatewayOf, type AdminOf, type Asking } from './asking.ts'
 import { topFrame, type TopState } from './top-frame.ts'
 
 export const top: Declaration = (program, { once }) =>

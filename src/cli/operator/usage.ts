@@ -1,5 +1,4 @@
 /** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. `usage reset` sets its use back to 0, on all gateways within a second. */
-import { text as textOf } from 'node:stream/consumers'
 import type {
   ClientDetail,
   ClientUsage,
@@ -13,8 +12,9 @@ import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
 import { count, duration, percent, usage as used, usageLines } from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
-import { ask, askForStream, brokenOff } from './admin-client.ts'
-import { asking, gatewayOf, listing, printAnswer, printView, share, type Asking } from './asking.ts'
+import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } from './asking.ts'
+import type { Asking } from './asking.ts'
+import { share } from './clients.ts'
 import type { Output } from '../edge.ts'
 import { DAY_MS } from '../../config/time.ts'
 
@@ -80,19 +80,17 @@ async function ofClient(
   output: Output,
   { client, from, to, ...options }: UsageOptions & { readonly client: string },
 ): Promise<void> {
-  const gateway = gatewayOf(output, options)
   const path = `/api/clients/${encodeURIComponent(client)}`
   const query = new URLSearchParams({ ...(from && { from }), ...(to && { to }) }).toString()
-  const used = await ask<ClientUsage>(gateway, `${path}/usage?${query}`)
-  const { days, plan, asOf } = used
-  if (options.csv === true) {
-    for (const line of usageLines(used)) output.print(`${line}\r`)
-    return
-  }
-  await printAnswer(output, options, used, async () => {
+  await askAndPrint<ClientUsage>(output, options, [`${path}/usage?${query}`], async (used) => {
+    const { days, plan, asOf } = used
+    if (options.csv === true) {
+      for (const line of usageLines(used)) output.print(`${line}\r`)
+      return
+    }
     // What is left is for persons; a client that is no longer configured has history alone.
     if (output.screen !== undefined && plan !== null)
-      printNow(output, await ask<ClientDetail>(gateway, path))
+      printNow(output, await ask<ClientDetail>(gatewayOf(output, options), path))
     const total = days.length > 1 && output.screen !== undefined ? [days.reduce(summed)] : []
     await printView<DayTotals>(output, {
       columns: [
@@ -165,11 +163,7 @@ const dayCommand = listing<
 async function ofEveryone(output: Output, options: Asking, days: readonly string[]) {
   const gateway = gatewayOf(output, options)
   for (const [at, day] of days.entries()) {
-    const call = { accept: 'text/csv' }
-    const answer = await askForStream(gateway, `/api/usage?day=${day}`, call)
-    const whole = await textOf(answer).catch((error: unknown) => {
-      throw brokenOff(gateway, error)
-    })
+    const whole = await askForText(gateway, `/api/usage?day=${day}`, { accept: 'text/csv' })
     const lines = whole.replace(/\n$/, '').split('\n')
     for (const line of lines.slice(at === 0 ? 0 : 1)) output.print(line)
   }
@@ -188,8 +182,7 @@ async function resetCommand(output: Output, options: ResetOptions): Promise<void
   const window: ResetDone['window'] = minute && day ? 'both' : minute ? 'minute' : 'day'
   const path = `/api/clients/${encodeURIComponent(client)}/reset`
   const call = { method: 'POST', body: { window } } as const
-  const done = await ask<ResetDone>(gatewayOf(output, options), path, call)
-  await printAnswer(output, options, done, () => {
+  await askAndPrint<ResetDone>(output, options, [path, call], (done) => {
     for (const when of ['before', 'after'] as const)
       output.print(
         `${when.padEnd(7)} ${client} minute ${count(done[when].minute)}  day ${count(done[when].day)}`,
