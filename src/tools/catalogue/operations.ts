@@ -1,9 +1,8 @@
 /** The three operations and their addresses: request in, answer out. */
 import type { IncomingMessage } from 'node:http'
 import { Fault, parse, type Answer } from './answer.ts'
-import { readJsonBody } from './json-body.ts'
-import { cursorAfter, parsePageQuery, parsePetId } from './parameters.ts'
 import { newPet, petJson } from './pet.ts'
+import { cursorAfter, parsePageQuery, parsePetId, readJsonBody } from './request.ts'
 import type { PetStore } from './store.ts'
 
 const petsPath = '/v1/pets'

@@ -1,7 +1,7 @@
 /** Reads and writes the animals in one SQLite file; no other module does. */
 import { DatabaseSync } from 'node:sqlite'
-import type { PageQuery } from './parameters.ts'
 import type { NewPet, Pet } from './pet.ts'
+import type { PageQuery } from './request.ts'
 
 export type PetStore = ReturnType<typeof openPetStore>
 

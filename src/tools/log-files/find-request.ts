@@ -1,9 +1,8 @@
 /** Finds requests in Tollgate's access logs by their id. A file is read as a stream, and only what is asked for is kept. */
 import type { BanRecord } from '../../state/bans.ts'
-import { findLogs } from './input.ts'
+import { findLogs, MAX_LINE_CHARS, readLines, type ReadCounts } from './input.ts'
 import { parseFields, readOwnLine, textOf, type Fields } from './lines.ts'
 import type { RequestRow } from './row.ts'
-import { MAX_LINE_CHARS, readLines, type ReadCounts } from './unpack.ts'
 
 export interface FoundRequest {
   readonly line: number

@@ -1,7 +1,7 @@
 /** Reads lines of every supported form; the first character shows which one. */
 import { createForeignLines, type FieldNames } from './foreign-line.ts'
+import { MAX_LINE_CHARS } from './input.ts'
 import { isStatus, isTime, parseTime, type LoggedOutcome, type RequestRow } from './row.ts'
-import { MAX_LINE_CHARS } from './unpack.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 

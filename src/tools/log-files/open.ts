@@ -1,9 +1,8 @@
 /** Opens access logs and merges them by time in bounded memory: a log is opened when its time has come, and is read no further than the others. */
 import type { FieldNames } from './foreign-line.ts'
-import { findLogs, type LogFile } from './input.ts'
+import { findLogs, readLines, type LogFile, type ReadCounts } from './input.ts'
 import { createLineReader, type LogNote } from './lines.ts'
 import type { RequestRow } from './row.ts'
-import { readLines, type ReadCounts } from './unpack.ts'
 
 export interface LogOptions {
   /** How many ms later than a request one that was decided before it may be logged. Default 60,000. */

@@ -5,14 +5,12 @@ import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { perWindow, type FixedWindow } from '../../config/time.ts'
-import { ClientCounts } from './client-counts.ts'
-import { Demand } from './demand.ts'
+import { ClientCounts, moreOf, outcomeOf, plansOf } from './counts.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
 import { OverTime } from './over-time.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
 import type { ReplayReport, Suggestions } from './report.ts'
-import { suggest } from './suggest.ts'
-import { moreOf, outcomeOf, plansOf } from './totals.ts'
+import { Demand, suggest } from './suggest.ts'
 
 export interface ReplayOptions {
   readonly config: Config

@@ -3,7 +3,7 @@ import { windows } from '../../config/time.ts'
 import { count, plural } from '../../insight/format.js'
 import { id, number, text, time, type Column } from '../columns.ts'
 import type { Outcome, ReplayedClient, ReplayReport, Suggestions } from './report.ts'
-import { firstOf, moreOf, refusedOf } from './totals.ts'
+import { firstOf, moreOf, refusedOf } from './counts.ts'
 
 export interface Table<Row> {
   readonly columns: readonly Column<Row>[]

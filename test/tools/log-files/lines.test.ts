@@ -1,7 +1,7 @@
 /** A line of each form, and what is read of it. */
 import { Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { linesOf, MAX_LINE_CHARS } from '../../../src/tools/log-files/unpack.ts'
+import { linesOf, MAX_LINE_CHARS } from '../../../src/tools/log-files/input.ts'
 import { parseTime } from '../../../src/tools/log-files/row.ts'
 import { words } from '../../support/words.ts'
 import { access, readLogs, START_MS, write } from './logs.ts'

@@ -7,7 +7,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { reportPage } from '../../../src/tools/replay/html/page.ts'
 import type { Outcome, ReplayedClient, ReplayReport } from '../../../src/tools/replay/report.ts'
-import { outcomeOf, plansOf } from '../../../src/tools/replay/totals.ts'
+import { outcomeOf, plansOf } from '../../../src/tools/replay/counts.ts'
 import { openBrowser } from '../../support/browser.ts'
 import { temporaryFolder } from '../../support/processes.ts'
 

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { remarks } from '../../../src/cli/replay.ts'
 import type { Config, Limits } from '../../../src/config/config.ts'
-import { Demand } from '../../../src/tools/replay/demand.ts'
-import { suggest } from '../../../src/tools/replay/suggest.ts'
+import { Demand, suggest } from '../../../src/tools/replay/suggest.ts'
 import type { ReplayedClient, ReplayReport } from '../../../src/tools/replay/report.ts'
 
 const DAY = Date.parse('2026-11-02T00:00:00Z')
