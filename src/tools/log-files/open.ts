@@ -94,18 +94,23 @@ async function* merge(
     waiting.push(row)
   }
   const parts = { ...options, take }
-  const sources = new Set<Source>()
-  for (const log of logs)
-    sources.add(new Source(log, parts, logs.length === 1 ? -Infinity : await firstMsOf(log, parts)))
+  const sources: Sources = new Map()
+  for (const log of logs) {
+    const firstMs = logs.length === 1 ? -Infinity : await firstMsOf(log, parts)
+    sources.set(readLog(log, parts, firstMs), firstMs)
+  }
   let left = 0
   try {
-    for (let source = furthestBehind(sources); source; source = furthestBehind(sources)) {
-      if (!(await source.pull())) sources.delete(source)
+    for (let next = furthestBehind(sources); next; next = furthestBehind(sources)) {
+      const [source] = next
+      const { value, done } = await source.next()
+      if (done === true) sources.delete(source)
+      else sources.set(source, value)
       // Rows are sorted when twice as many wait as were left, so each is sorted only a few times.
       if (waiting.length < Math.min(2 * left, MAX_WAITING)) continue
       waiting.sort(inOrder)
       // All logs have reached this time; an earlier request may only come within the window.
-      const surelyMs = (furthestBehind(sources)?.positionMs ?? Infinity) - windowMs
+      const surelyMs = (furthestBehind(sources)?.[1] ?? Infinity) - windowMs
       let count = waiting.length < MAX_WAITING ? 0 : MAX_WAITING / 2
       while ((waiting[count]?.atMs ?? Infinity) < surelyMs) count++
       releasedMs = Math.max(releasedMs, waiting[count - 1]?.atMs ?? -Infinity)
@@ -115,17 +120,19 @@ async function* merge(
     }
     yield waiting.sort(inOrder)
   } finally {
-    for (const source of sources) await source.close()
+    for (const source of sources.keys()) await source.return()
   }
 }
 
 /** Rows are nearly in order, which the engine's sort makes use of. Where times are the same it keeps their order. */
 const inOrder = (one: RequestRow, other: RequestRow): number => one.atMs - other.atMs
 
-function furthestBehind(sources: ReadonlySet<Source>): Source | undefined {
-  let least: Source | undefined
-  for (const source of sources)
-    if (least === undefined || source.positionMs < least.positionMs) least = source
+/** Unix time in ms when the last request that was read of each was written; before the first, that of the first one. */
+type Sources = Map<ReturnType<typeof readLog>, number>
+
+function furthestBehind(sources: Sources) {
+  let least: readonly [ReturnType<typeof readLog>, number] | undefined
+  for (const source of sources) if (least === undefined || source[1] < least[1]) least = source
   return least
 }
 
@@ -135,9 +142,9 @@ async function firstMsOf(log: LogFile, parts: SourceParts): Promise<number> {
   const counts = noCounts()
   const times: number[] = []
   const take = (row: RequestRow): void => void times.push(row.atMs)
-  const source = new Source(log, { ...parts, counts, take, note: () => undefined }, -Infinity)
-  while (times.length === 0 && counts.readBytes < LOOK_BYTES && (await source.pull()));
-  await source.close()
+  const source = readLog(log, { ...parts, counts, take, note: () => undefined }, -Infinity)
+  while (times.length === 0 && counts.readBytes < LOOK_BYTES && !(await source.next()).done);
+  await source.return()
   return times.length === 0 ? -Infinity : Math.min(...times)
 }
 
@@ -148,56 +155,42 @@ interface SourceParts {
   readonly note: (note: LogNote) => void
 }
 
-/** Reads one log chunk by chunk: requests and notes are handed over, other lines are counted. It is opened with the first chunk. */
-class Source {
-  /** Unix time in ms when the last request read was written; before the first, that of the first one. */
-  positionMs: number
-  readonly #file: string
-  readonly #parts: SourceParts
-  readonly #lines: ReturnType<typeof readLines>
-  #lineNumber = 0
-  #isLastUnreadable = false
-
-  constructor(log: LogFile, parts: SourceParts, firstMs: number) {
-    this.positionMs = firstMs
-    this.#file = log.file
-    this.#parts = parts
-    this.#lines = readLines(log, parts.counts)
-  }
-
-  /** Reads one chunk. false: there was none left. */
-  async pull(): Promise<boolean> {
-    const { value, done } = await this.#lines.next()
-    if (done !== true) {
-      for (const line of value) this.#read(line)
-      return true
-    }
-    // An unreadable last line without a newline was cut off.
-    const { cutOff } = this.#parts.counts
-    if (value && this.#isLastUnreadable && !cutOff.includes(this.#file)) cutOff.push(this.#file)
-    return false
-  }
-
-  #read(text: string): void {
-    const { counts, read, take, note } = this.#parts
+/** Reads one log chunk by chunk: requests and notes are handed over, other lines are counted. Yields after each chunk when its last request was written. The log is opened with the first chunk. */
+async function* readLog(
+  log: LogFile,
+  parts: SourceParts,
+  firstMs: number,
+): AsyncGenerator<number, void> {
+  const { counts, read, take, note } = parts
+  const lines = readLines(log, counts)
+  let [positionMs, lineNumber, isLastUnreadable] = [firstMs, 0, false]
+  const readLine = (text: string): void => {
     const line = read(text)
     counts.lines++
-    this.#lineNumber++
-    this.#isLastUnreadable = typeof line === 'string'
+    lineNumber++
+    isLastUnreadable = typeof line === 'string'
     if (line === undefined) counts.otherLines++
     else if (typeof line === 'string') {
       counts.unreadable++
-      counts.firstUnreadable ??= { file: this.#file, line: this.#lineNumber, why: line }
+      counts.firstUnreadable ??= { file: log.file, line: lineNumber, why: line }
     } else if ('event' in line) {
       counts.otherLines++
       note(line)
     } else {
-      this.positionMs = line.writtenMs
+      positionMs = line.writtenMs
       take(line)
     }
   }
-
-  async close(): Promise<void> {
-    await this.#lines.return(false)
+  try {
+    let next = await lines.next()
+    for (; next.done !== true; next = await lines.next()) {
+      for (const text of next.value) readLine(text)
+      yield positionMs
+    }
+    // An unreadable last line without a newline was cut off.
+    const { cutOff } = counts
+    if (next.value && isLastUnreadable && !cutOff.includes(log.file)) cutOff.push(log.file)
+  } finally {
+    await lines.return(false)
   }
 }
