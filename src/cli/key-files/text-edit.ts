@@ -90,14 +90,9 @@ export class TextEdit {
 
   #addPair(group: Node, key: string, value: unknown): void {
     const end = this.#endOf(itemsOf(group).at(-1) ?? group)
-    if (isFlow(group))
-      this.#append(
-        end,
-        this.#inBraces({ [key]: value })
-          .slice(1, -1)
-          .trim(),
-      )
-    else this.#insertLines(end, this.#indentOf(group), yamlLines({ [key]: value }))
+    const pair = { [key]: value }
+    if (isFlow(group)) this.#append(end, this.#inBraces(pair).slice(1, -1).trim())
+    else this.#insertLines(end, this.#indentOf(group), yamlLines(pair))
   }
 
   #inBraces(value: object): string {

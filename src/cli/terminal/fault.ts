@@ -30,15 +30,13 @@ export const HELP_HINT = 'Add --help to see what is taken.'
 export const usageFault = (message: string): Fault =>
   new Fault('usage', message, { remedy: HELP_HINT })
 
-export function readOption<Value>(name: string, leaf: Leaf<Value>, written: string): Value
-export function readOption<Value>(
+/** Reads an option, which may be missing. Throws `fault; remedy` where it is wrong. */
+export function readOption<Value, Written extends string | undefined>(
   name: string,
   leaf: Leaf<Value>,
-  written: string | undefined,
-): Value | undefined
-/** Reads an option, which may be missing. Throws `fault; remedy` where it is wrong. */
-export function readOption<Value>(name: string, leaf: Leaf<Value>, written: string | undefined) {
-  if (written === undefined) return undefined
+  written: Written,
+): Value | Extract<Written, undefined> {
+  if (written === undefined) return written as Extract<Written, undefined>
   const { data, error } = leaf.safeParse(written)
   if (error) throw new Fault('usage', `--${name} ${error.issues[0]?.message}`)
   return data

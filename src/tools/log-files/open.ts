@@ -16,8 +16,7 @@ interface Counts extends ReadCounts {
   /** Lines of Tollgate that are no requests, such as starts and reloads. */
   otherLines: number
   unreadable: number
-  firstUnreadable:
-    { readonly file: string; readonly line: number; readonly why: string } | undefined
+  firstUnreadable: { readonly file: string; readonly line: number; readonly why: string } | null
   /** Requests that came later than the window allows; they are taken when they come. */
   late: number
   /** Notes beyond the bound of `notes`; differences that they explain may stay unexplained. */
@@ -75,7 +74,7 @@ const noCounts = (): Counts => ({
   lines: 0,
   otherLines: 0,
   unreadable: 0,
-  firstUnreadable: undefined,
+  firstUnreadable: null,
   late: 0,
   notesDropped: 0,
   cutOff: [],

@@ -8,6 +8,7 @@ import { createTokenCallers } from '../../core/credentials/callers.ts'
 import { createCaller, type Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
 import { compileRoutes, type Route } from '../../core/rules/routes.ts'
+import type { RequestRow } from '../log-files/row.ts'
 
 /** free: refused uncharged, for neither quota nor ban. */
 export type Decided = 'admitted' | 'minute' | 'day' | 'ban' | 'free'
@@ -42,17 +43,12 @@ export class ReplayedPolicy {
     this.#scratch.seed.use(clientId, limits, used)
   }
 
-  /** Decides a request at the time of the log. refundedAtMs: NaN if its charge is not refunded. */
-  decide(
-    caller: Caller,
-    atMs: number,
-    log: { routeName: string | undefined; isFree: boolean; refundedAtMs: number },
-  ): Decided {
+  /** Decides a request at the time of the log. */
+  decide(caller: Caller, { atMs, route, outcome, refundedAtMs }: RequestRow): Decided {
     this.#refundUntil(atMs)
     this.#nowMs = Math.floor(atMs)
-    const { routeName, isFree, refundedAtMs } = log
     const exchange: Judged = {
-      route: routeName === undefined ? undefined : this.#routes.get(routeName),
+      route: route === undefined ? undefined : this.#routes.get(route),
       trace: undefined,
       decidedMs: undefined,
       admission: undefined,
@@ -60,7 +56,8 @@ export class ReplayedPolicy {
       degraded: false,
       quotaHeaders: [],
     }
-    const decision = judge(this.#scratch.policy, exchange, caller, isFree ? FREE : undefined)
+    const refusal = outcome === 'free' ? FREE : undefined
+    const decision = judge(this.#scratch.policy, exchange, caller, refusal)
     if (decision instanceof Promise) throw new Error('a scratch policy decides at once')
     if (isRefusal(decision)) return refusedBy(decision)
     if (!Number.isNaN(refundedAtMs))

@@ -5,9 +5,8 @@ import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { perWindow, type FixedWindow } from '../../config/time.ts'
-import { ClientCounts, moreOf, outcomeOf, plansOf } from './counts.ts'
+import { ClientCounts, moreOf, outcomeOf, OverTime, plansOf } from './counts.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
-import { OverTime } from './over-time.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
 import type { ReplayReport, Suggestions } from './report.ts'
 import { Demand, suggest } from './suggest.ts'
@@ -97,7 +96,7 @@ class Replaying {
   }
 
   #request(row: RequestRow): void {
-    const { atMs, caller: name, outcome: logged, route, refundedAtMs } = row
+    const { atMs, caller: name, outcome: logged } = row
     this.#firstMs ??= atMs
     const isLate = atMs < this.#lastMs
     if (!isLate) this.#lastMs = atMs
@@ -106,11 +105,10 @@ class Replaying {
     if (known === undefined) known = this.#identify(row, name)
     if (known === null) return this.#unknown(name)
     if (isLate) return this.#late(row, known, logged)
-    const line = { routeName: route, isFree: logged === 'free', refundedAtMs }
     const isOwn = logged !== 'unknown'
     if (isOwn) this.#seed(row, known)
-    const decided = known.isGone ? 'free' : this.#policy.decide(known.caller, atMs, line)
-    const before = known.before && this.#before?.decide(known.before, atMs, line)
+    const decided = known.isGone ? 'free' : this.#policy.decide(known.caller, row)
+    const before = known.before && this.#before?.decide(known.before, row)
     const inForce = this.#before === undefined ? decided : before
     if (isOwn && inForce !== undefined)
       this.#differences.compare(this.#own(row, known, logged), inForce)
@@ -208,7 +206,7 @@ class Replaying {
     const hasBefore = against !== undefined
     const clients = this.#clients.all
     const suggestions = this.#suggest()
-    const { firstUnreadable = null, ...read } = logs.reading
+    const { reading } = logs
     const isoOf = (ms: number): string | null =>
       this.#firstMs === undefined ? null : new Date(Math.floor(ms)).toISOString()
     return {
@@ -222,10 +220,10 @@ class Replaying {
       ...(hasBefore && { against: against.revision, gone: this.#gone.size }),
       ...(this.#isOwn && { log: this.#differences.report() }),
       ...outcomeOf(clients, hasBefore),
-      unreadable: read.unreadable,
+      unreadable: reading.unreadable,
       clients: clients.toSorted((one, other) => moreOf(other) - moreOf(one)),
       plans: plansOf(clients, hasBefore),
-      read: { ...read, firstUnreadable, revisions: [...this.#revisions] },
+      read: { ...reading, revisions: [...this.#revisions] },
       ...(suggestions && { suggestions }),
     }
   }

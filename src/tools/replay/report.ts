@@ -23,11 +23,8 @@ export interface ReplayedClient extends Outcome {
   readonly suggest?: string | null
 }
 
-export interface ReplayedPlan extends Outcome {
-  readonly plan: string
+export type ReplayedPlan = Omit<ReplayedClient, 'client' | 'first' | 'peak' | 'suggest'> & {
   readonly clients: number
-  readonly requests: number
-  readonly before?: Outcome
 }
 
 type Percentiles = Readonly<Record<'p50' | 'p95' | 'p99', number>>
@@ -103,8 +100,5 @@ export interface ReplayReport extends Outcome {
   }
   /** Present with --suggest. */
   readonly suggestions?: Suggestions
-  readonly read: Omit<LogReading, 'firstUnreadable'> & {
-    readonly firstUnreadable: NonNullable<LogReading['firstUnreadable']> | null
-    readonly revisions: readonly string[]
-  }
+  readonly read: LogReading & { readonly revisions: readonly string[] }
 }

@@ -40,24 +40,21 @@ const compared = <Row>(old: (row: Row) => number, now: (row: Row) => number): Co
   number('CHANGE', (row) => now(row) - old(row), { write: signed }),
 ]
 
-interface Kind {
-  readonly name: string
-  readonly of: (outcome: Outcome) => number
-}
+type Kind = readonly [name: string, of: (outcome: Outcome) => number]
 const kinds: readonly Kind[] = [
-  { name: 'admitted', of: ({ admitted }) => admitted },
-  { name: 'refused by minute', of: ({ refused }) => refused.minute },
-  { name: 'refused by day', of: ({ refused }) => refused.day },
-  { name: 'refused by ban', of: ({ refused }) => refused.ban },
+  ['admitted', ({ admitted }) => admitted],
+  ['refused by minute', ({ refused }) => refused.minute],
+  ['refused by day', ({ refused }) => refused.day],
+  ['refused by ban', ({ refused }) => refused.ban],
 ]
-const otherKind: Kind = { name: 'other', of: ({ other = 0 }) => other }
+const otherKind: Kind = ['other', ({ other = 0 }) => other]
 
 /** What became of all requests. */
 export function outcomeTable({ requests, before, ...now }: ReplayReport): Table<Kind> {
-  const name = id<Kind>('', (kind) => kind.name)
-  const ofNow = ({ of }: Kind): number => of(now)
+  const name = id<Kind>('', ([kind]) => kind)
+  const ofNow = ([, of]: Kind): number => of(now)
   if (before !== undefined) {
-    const columns = [name, ...compared<Kind>(({ of }) => of(before), ofNow)]
+    const columns = [name, ...compared<Kind>(([, of]) => of(before), ofNow)]
     return { columns, rows: [...kinds, otherKind] }
   }
   const share = (kind: Kind): number | null => (requests === 0 ? null : ofNow(kind) / requests)
