@@ -13,17 +13,13 @@ export type SqliteFile = ReturnType<typeof openSqliteFile>
 /** Bound of a call: one that takes longer has met a disk that hangs. A start may read many counters. */
 const ANSWER_TIMEOUT_MS = 10_000
 
-/** Loads the thread's program. The plain-text warning of Node.js 22 about SQLite does not belong in the log. */
-const loader = `
-  process.removeAllListeners('warning')
-  import(require('node:worker_threads').workerData.program)
-`
-
 /** Opens the file with the first call, as openOrSetAside does, in a thread of its own. Where that fails the call rejects with the reason. */
 export function openSqliteFile(file: string, onEvent: OnFileEvent) {
   // The program is next to this file, as source or as built.
-  const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url).href
-  const worker = new Worker(loader, { eval: true, workerData: { file, program } })
+  const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
+  // The plain-text warning of Node.js 22 about SQLite does not belong in the log.
+  const execArgv = ['--disable-warning=ExperimentalWarning']
+  const worker = new Worker(program, { workerData: { file }, execArgv })
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
   const send = (batch: CallBatch): void => worker.postMessage(batch)
   const calls = new IpcCalls<FileCalls>({ send, timeoutMs: ANSWER_TIMEOUT_MS })
