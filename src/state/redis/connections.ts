@@ -68,8 +68,7 @@ const SLOTS_REFRESH_EVERY_MS = 10_000
 
 /**
  * client: for commands; reconnects by itself for ever. openSubscriber: for subscriptions; its connection ends when it is lost.
- * openSentinel: the same to one sentinel after the other; undefined without sentinels. None is connected yet. tls: used by all
- * of them.
+ * openSentinel: the same to one sentinel after the other; undefined without sentinels. All connect at once, by tls where given.
  */
 export function createConnections({ servers, tls }: RedisOptions) {
   const common = { ...commonOptions, username: servers.username, password: servers.password, tls }
@@ -135,7 +134,6 @@ export function slotOf(key: string): number {
 }
 
 const commonOptions = {
-  lazyConnect: true,
   // No call waits for a connection and none is sent twice: an answer after the time-out is of no use.
   enableOfflineQueue: false,
   maxRetriesPerRequest: 0,
@@ -190,7 +188,6 @@ function sentinelOptions(
  */
 function openCluster(nodes: readonly HostPort[], redisOptions: typeof commonOptions): Cluster {
   return new (library().Cluster)([...nodes], {
-    lazyConnect: true,
     enableOfflineQueue: false,
     enableReadyCheck: false,
     // A redirected call was not carried out by the first node, so that sending it on counts nothing twice.

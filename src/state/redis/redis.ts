@@ -94,7 +94,6 @@ export class RedisStore {
     this.onRecovered(() => void findRisks(client).then((found) => this.#warn(found)))
     if ('slots' in client) this.#watchCluster(client)
     else this.#watchServer(client)
-    this.#connect()
   }
 
   /** Prepares a script, which throws StoreUnavailable while the server of its keys is away, else rejects with it. */
@@ -194,10 +193,6 @@ export class RedisStore {
     await Promise.all(inspected)
   }
 
-  #connect(): void {
-    this.#client.connect().catch(() => undefined)
-  }
-
   #watchServer(client: Redis): void {
     const breaker = this.#createBreaker('')
     // The library reports a master that no sentinel knows as if no sentinel could be reached.
@@ -214,7 +209,8 @@ export class RedisStore {
     client.on('close', () => breaker.lost())
     // The library gives up when a connection is abandoned before it has begun.
     client.on('end', () => {
-      if (!this.#isClosed) setTimeout(() => this.#connect(), END_RETRY_MS).unref()
+      const again = (): void => void client.connect().catch(() => undefined)
+      if (!this.#isClosed) setTimeout(again, END_RETRY_MS).unref()
     })
   }
 

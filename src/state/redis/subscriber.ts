@@ -8,7 +8,7 @@ export interface Subscription {
   /** A message published on the channel. */
   message(text: string): void
   /** The subscription is active (again): messages published before this moment may have been missed. */
-  subscribed(): void
+  subscribed?(): void
   /** The subscription was lost: messages may be missed until it is active again. */
   lost?(): void
 }
@@ -28,7 +28,7 @@ export class Subscriber {
   #ticking: NodeJS.Timeout | undefined
 
   /**
-   * open: makes a connection that is not yet connected and ends when it is lost. onFault: called with the fault that keeps one
+   * open: makes a connection that connects at once and ends when it is lost. onFault: called with the fault that keeps one
    * from being opened.
    */
   constructor(open: () => Redis, onFault: (fault: unknown, redis: Redis) => void) {
@@ -72,7 +72,6 @@ export class Subscriber {
       // The next tick opens another.
       for (const { lost } of this.#subscriptions.values()) lost?.()
     })
-    redis.connect().catch(() => undefined)
   }
 
   /** A connection whose ping is not answered is given up (socketTimeout). */
@@ -91,7 +90,7 @@ export class Subscriber {
       if (this.#joined.has(channel)) continue
       this.#joined.add(channel)
       redis.subscribe(channel).then(
-        () => void (redis === this.#connection && subscription.subscribed()),
+        () => void (redis === this.#connection && subscription.subscribed?.()),
         // The server refused, perhaps for lack of a permission; the next tick asks again.
         () => void (redis === this.#connection && this.#joined.delete(channel)),
       )
@@ -123,7 +122,6 @@ export function openSubscribers(
       if (client.status === 'ready' || client.status === 'connect') client.disconnect(true)
       subscriber.renew()
     },
-    subscribed: () => undefined,
   })
   return [subscriber, watch]
 }

@@ -38,7 +38,7 @@ async function connected(servers: RedisConfig) {
   const heard: string[] = []
   const onState = (available: boolean) => void states.push(available)
   const store = redisAt(servers, { timeoutMs: TIMEOUT_MS, onState })
-  store.subscribe('news', { message: (text) => heard.push(text), subscribed: () => undefined })
+  store.subscribe('news', { message: (text) => heard.push(text) })
   /** Until a message gets through from one end to the other. */
   const untilHeard = (text: string): Promise<void> =>
     until(async () => {

@@ -55,7 +55,7 @@ async function expectServed(store: RedisStore): Promise<void> {
   await hset(store, 'hash', 'field', 'value')
   expect({ ...(await store.hgetall('hash')) }).toEqual({ field: 'value' })
   const heard: string[] = []
-  store.subscribe('news', { message: (text) => heard.push(text), subscribed: () => undefined })
+  store.subscribe('news', { message: (text) => heard.push(text) })
   await until(async () => {
     await publish(store, 'news', 'text').catch(() => undefined)
     return heard.length > 0
@@ -188,7 +188,7 @@ describe('a handshake that is given up before a certificate is shown that is not
       const tls = readTlsFiles('store.redis.tls', ${JSON.stringify(tls)})
       for (let round = 0; round < 3; round++) {
         const stores = ${JSON.stringify(all)}.map((servers) => new RedisStore({ servers, tls, timeoutMs: 150 }))
-        for (const store of stores) store.subscribe('news', { message() {}, subscribed() {} })
+        for (const store of stores) store.subscribe('news', { message() {} })
         // Longer than the library waits for a sentinel by itself.
         await sleep(700)
         for (const store of stores) await store.close()
