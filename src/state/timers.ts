@@ -30,3 +30,7 @@ export function bounded<Reply>(
     reply.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }
+
+/** Resolves when the work has ended, well or not, or after timeoutMs; it may still go on then. */
+export const endedWithin = (work: Promise<unknown>, timeoutMs: number): Promise<unknown> =>
+  bounded(work, timeoutMs, () => new Error('late')).catch(() => undefined)

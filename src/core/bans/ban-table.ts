@@ -14,7 +14,7 @@ import {
 import type { BanStore, BanRecord } from '../../state/bans.ts'
 import { mayBeDone } from '../../state/contract.ts'
 import { keepLatest } from '../../state/memory/recency-table.ts'
-import { bounded } from '../../state/timers.ts'
+import { endedWithin } from '../../state/timers.ts'
 import type { StoreClock } from '../../state/store-clock.ts'
 
 /** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
@@ -166,7 +166,7 @@ export class BanTable {
 
   /** Resolves when the store has been read for the first time, or after timeoutMs; in that case it is merged when it is back. */
   async ready(timeoutMs: number): Promise<void> {
-    await bounded(this.#loaded.promise, timeoutMs, () => new Error('late')).catch(() => undefined)
+    await endedWithin(this.#loaded.promise, timeoutMs)
   }
 
   /** Merges the bans of the store, or that of one key. Rejects when the store is away. */

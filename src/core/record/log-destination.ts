@@ -2,6 +2,7 @@
 import { fstatSync, write, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { endedWithin } from '../../state/timers.ts'
 
 const writeTo = promisify(write)
 
@@ -103,11 +104,8 @@ export class DescriptorDestination {
 
   /** Resolves when everything is written, or after a second if the descriptor, which stays open, does not take it. */
   async close(): Promise<void> {
-    const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, GIVE_UP_AFTER_MS)
     this.flush()
-    await Promise.race([this.#idle(), late.promise])
-    clearTimeout(timer)
+    await endedWithin(this.#idle(), GIVE_UP_AFTER_MS)
   }
 
   async #idle(): Promise<void> {

@@ -18,6 +18,7 @@ import {
   TracerProvider,
   type SpanExporter,
 } from '@opentelemetry/sdk-trace'
+import { endedWithin } from '../../state/timers.ts'
 import { text } from './safe-text.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -107,11 +108,7 @@ export class SpanSink {
 
   /** Sends the spans that wait; resolves within about a second even if the collector does not answer. */
   async close(): Promise<void> {
-    const done = this.#provider.shutdown().catch(() => undefined)
-    const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, FLUSH_MS)
-    await Promise.race([done, late.promise])
-    clearTimeout(timer)
+    await endedWithin(this.#provider.shutdown(), FLUSH_MS)
   }
 
   #counted(exporter: SpanExporter): SpanExporter {
