@@ -88,19 +88,20 @@ export class SpanSink {
     // The time origin by the present wall clock, which may have been set since the process began.
     const epochMs = Date.now() - performance.now()
     for (const span of all) {
-      const { name, kind, startedMs, endedMs = startedMs, attributes, fault } = span
+      const { name, spanId, startedMs, endedMs = startedMs, attributes, fault } = span
+      const isOwn = spanId === trace.spanId
       if (this.#queued >= QUEUED_AT_MOST) {
         this.#parts.metrics.spans('dropped')
         continue
       }
       this.#queued++
-      this.#ids = { traceId: trace.traceId, spanId: span.spanId }
+      this.#ids = { traceId: trace.traceId, spanId }
       const options = {
-        kind: kind === 'server' ? SpanKind.SERVER : SpanKind.CLIENT,
+        kind: isOwn ? SpanKind.SERVER : SpanKind.CLIENT,
         startTime: epochMs + startedMs,
         attributes,
       }
-      const made = this.#tracer.startSpan(name, options, contextOf(trace, span))
+      const made = this.#tracer.startSpan(name, options, contextOf(trace, isOwn))
       if (fault !== undefined) made.setStatus({ code: SpanStatusCode.ERROR, message: text(fault) })
       made.end(epochMs + endedMs)
     }
@@ -138,8 +139,8 @@ export class SpanSink {
   }
 }
 
-function contextOf(trace: Trace, { kind }: Span): typeof ROOT_CONTEXT {
-  const isRemote = kind === 'server'
+/** isRemote: the span's parent is the caller's, not the request's own. */
+function contextOf(trace: Trace, isRemote: boolean): typeof ROOT_CONTEXT {
   const parent = isRemote ? trace.parent : trace
   if (parent === undefined) return ROOT_CONTEXT
   const { traceId, spanId, flags: traceFlags } = parent

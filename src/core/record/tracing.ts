@@ -78,14 +78,13 @@ export class Tracing {
 /** Times are those of performance.now(). */
 export interface Span {
   readonly name: string
-  readonly kind: 'server' | 'client'
   readonly spanId: string
   readonly startedMs: number
   /** undefined while it lasts. */
-  endedMs: number | undefined
+  endedMs?: number
   readonly attributes: Record<string, string | number | undefined>
   /** The cause of its failure; undefined: it has not failed. */
-  fault: string | undefined
+  fault?: string | undefined
 }
 
 /** Other methods share one name: clients can make up any number of them. */
@@ -179,7 +178,6 @@ export class Trace implements TraceParent {
     const name = nameOf(request.method)
     const span: Span = {
       name: template === undefined ? name : `${name} ${template}`,
-      kind: 'server',
       spanId: this.spanId,
       startedMs,
       endedMs,
@@ -202,9 +200,7 @@ export class Trace implements TraceParent {
   }
 
   #begin(name: string, startedMs: number, attributes: Span['attributes']): Span {
-    const spanId = newId(8)
-    const ends = { endedMs: undefined, fault: undefined }
-    const span: Span = { name, kind: 'client', spanId, startedMs, ...ends, attributes }
+    const span: Span = { name, spanId: newId(8), startedMs, attributes }
     this.#spans = [...this.#spans, span]
     return span
   }
