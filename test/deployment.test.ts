@@ -213,8 +213,8 @@ async function families(): Promise<Map<string, Set<string>>> {
   const metrics = createMetrics({ version: '1', registry: gatewayRegistry(), ...names })
   metrics.keySetFetched(true)
   metrics.watchBackends(() => balancerOf(['http://a']))
-  metrics.requestStarted()
-  metrics.requestDone(...finished({ route, deprecated: true }))
+  metrics.requests.started()
+  metrics.requests.done(...finished({ route, deprecated: true }))
   metrics.requests.shadowRefused('pro', 'minute')
   const found = new Map<string, Set<string>>()
   for (const line of (await renderSnapshots([await metrics.snapshot()])).split('\n')) {

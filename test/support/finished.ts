@@ -27,7 +27,7 @@ const usual: Finished = {
   backendMs: 4,
 }
 
-/** What requestDone takes. */
+/** What RequestSeries.done takes. */
 export function finished(more: Partial<Finished> = {}): [Exchange, RequestTimes] {
   const { route, plan, method, status, deprecated, gatewayMs, backendMs, ...rest } = {
     ...usual,

@@ -72,7 +72,7 @@ function accept(
     parts.connections.ended(exchange)
     record(parts, exchange)
   })
-  parts.metrics.requestStarted()
+  parts.metrics.requests.started()
   // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
   const { isOutdated, protocol } = arrival.connection
   if (isOutdated || (parts.isDraining && protocol?.hasMore !== true))
@@ -101,7 +101,7 @@ function record(parts: PipelineParts, exchange: Exchange): void {
     }
   }
   const times = { nowMs, totalMs, gatewayMs, backendMs }
-  metrics.requestDone(exchange, times)
+  metrics.requests.done(exchange, times)
   if (trace !== undefined) tracing.ended(exchange, trace, endedMs)
   recent.note(exchange, times)
   log.access(exchange, times)

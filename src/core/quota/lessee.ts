@@ -158,11 +158,9 @@ export class Lessee {
   }
 
   #leaseOf(client: string, limits: Limits, nowMs: number): Lease {
-    let lease = this.#leases.get(client)
-    if (lease === undefined) {
-      lease = new Lease(client, limits, nowMs, this.#calls)
-      this.#leases.add(client, lease)
-    }
+    const lease =
+      this.#leases.get(client) ??
+      this.#leases.add(client, new Lease(client, limits, nowMs, this.#calls))
     lease.limits = limits
     lease.lastUsedMs = nowMs
     return lease

@@ -10,11 +10,9 @@ import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
 import type { UnavailableReason } from '../credentials/jwt-verifier.ts'
 import { connectionBounds, connectionRefusals } from '../http/connection-room.ts'
 import { handshakeFaults } from '../http/tls-server.ts'
-import type { Exchange } from '../pipeline/exchange.ts'
 import { backendFailureKinds } from '../rules/backend-failure.ts'
 import { http2Abuses } from '../rules/http2-abuse.ts'
 import { tunnelEnds } from '../rules/websocket.ts'
-import type { RequestTimes } from './access-record.ts'
 import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
 import { RequestSeries, type ConfigNames } from './request-series.ts'
 
@@ -35,7 +33,7 @@ export interface MetricsOptions extends ConfigNames {
 export function createMetrics(options: MetricsOptions) {
   const { version, registry = new MetricRegistry(), ...names } = options
   return {
-    ...requestMetrics(registry, names),
+    requests: new RequestSeries(registry, names),
     ...connectionMetrics(registry),
     ...backendMetrics(registry),
     ...quotaMetrics(registry),
@@ -43,27 +41,6 @@ export function createMetrics(options: MetricsOptions) {
     ...processMetrics(registry, version),
     ...lossMetrics(registry),
     snapshot: () => registry.snapshot(),
-  }
-}
-
-function requestMetrics(registry: MetricRegistry, names: ConfigNames) {
-  const series = new RequestSeries(registry, names)
-  let inFlight = 0
-  registry.gauge(
-    'sum',
-    'tollgate_requests_in_flight',
-    'Requests begun and not yet over.',
-    () => inFlight,
-  )
-  return {
-    requests: series,
-    inFlight: () => inFlight,
-    requestStarted: () => void inFlight++,
-    /** Called once for every requestStarted. */
-    requestDone(one: Exchange, times: RequestTimes): void {
-      inFlight--
-      series.add(one, times)
-    },
   }
 }
 

@@ -23,8 +23,8 @@ async function samples(metrics: Metrics): Promise<Map<string, number>> {
 }
 
 const done = (metrics: Metrics, more?: Partial<Finished>): void => {
-  metrics.requestStarted()
-  metrics.requestDone(...finished(more))
+  metrics.requests.started()
+  metrics.requests.done(...finished(more))
 }
 
 describe('metrics of requests', () => {

@@ -16,14 +16,14 @@ describe('one process', () => {
   const take = createSecondSampler(metrics, tally, { take: () => [] })
 
   it('tells what was added since the second before, and what is in flight', () => {
-    for (let count = 0; count < 4; count++) metrics.requestStarted()
-    metrics.requestDone(...finished(record))
-    metrics.requestDone(...finished({ route: 'b', backendMs: undefined }))
+    for (let count = 0; count < 4; count++) metrics.requests.started()
+    metrics.requests.done(...finished(record))
+    metrics.requests.done(...finished({ route: 'b', backendMs: undefined }))
     const first = take(7)
     expect(first).toMatchObject({ at: 7, requests: 2, inFlight: 2, rows: [{ client: 'c' }] })
     expect(first.gateway.reduce((sum, count) => sum + count)).toBe(2)
     expect(first.backend.reduce((sum, count) => sum + count)).toBe(1)
-    metrics.requestDone(...finished(record))
+    metrics.requests.done(...finished(record))
     expect(take(8)).toMatchObject({ requests: 1, inFlight: 1 })
     expect(take(9)).toMatchObject({ requests: 0, inFlight: 1 })
   })
@@ -32,7 +32,7 @@ describe('one process', () => {
     const refused = (
       refusal: 'rate_limit_exceeded' | 'api_key_banned' | 'not_found',
       refusedWindow?: 'minute' | 'day',
-    ) => metrics.requestDone(...finished({ ...record, refusal, refusedWindow }))
+    ) => metrics.requests.done(...finished({ ...record, refusal, refusedWindow }))
     refused('rate_limit_exceeded', 'minute')
     refused('rate_limit_exceeded', 'day')
     expect(take(10).refused).toEqual({ minute: 1, day: 1, ban: 0, other: 0 })
@@ -44,7 +44,7 @@ describe('one process', () => {
 
   it('tells no less than nothing where routes have gone', () => {
     metrics.requests.use({ ...names, routes: ['b'] })
-    metrics.requestDone(...finished({ route: 'b' }))
+    metrics.requests.done(...finished({ route: 'b' }))
     expect(take(12)).toMatchObject({ requests: 1 })
   })
 })

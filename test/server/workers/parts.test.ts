@@ -158,8 +158,8 @@ describe('the metrics of several workers', () => {
     )
   }
   const serve = (metrics: ReturnType<typeof worker>, gatewaySeconds = 0.0003): void => {
-    metrics.requestStarted()
-    metrics.requestDone(...finished({ gatewayMs: gatewaySeconds * 1000 }))
+    metrics.requests.started()
+    metrics.requests.done(...finished({ gatewayMs: gatewaySeconds * 1000 }))
   }
   const requests = 'tollgate_requests_total{route="listPets",plan="pro",method="GET",status="2xx"}'
 
@@ -181,7 +181,7 @@ describe('the metrics of several workers', () => {
     serve(one)
     serve(one)
     serve(other)
-    other.requestStarted()
+    other.requests.started()
     one.watchBans(() => 3)
     one.watchUsage(() => 2)
     other.watchBans(() => 2)
@@ -228,7 +228,7 @@ describe('the metrics of several workers', () => {
     for (let count = 1; count <= ended; count++) {
       const metrics = worker()
       serve(metrics)
-      metrics.requestStarted()
+      metrics.requests.started()
       retired.add(await metrics.snapshot())
       const page = await lines(...(await retired.snapshots()), await worker().snapshot())
       expect(page.get(requests)).toBe(count)
