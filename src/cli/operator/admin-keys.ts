@@ -1,11 +1,13 @@
 /** The clients of a running gateway, and what a configuration would change for them. */
 import { effectiveConfig } from '../../admin/config/operations.ts'
 import { fingerprint, type KeysPage, type ShownClient } from '../../admin/config/keys-page.ts'
-import type { ClientConfig, Config, OwnedKey } from '../../config/config.ts'
+import { ClientTable } from '../../config/clients/client-table.ts'
+import { Scratch } from '../../config/clients/scratch.ts'
+import type { ClientConfig, Config } from '../../config/config.ts'
 import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'
 import { ask, type AdminOf } from './asking.ts'
 
-/** Keys have fingerprints for digests. query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
+/** Keys have fingerprints in place of digests. query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
 export async function* clientsOf(
   gateway: AdminOf,
   query: Readonly<Record<string, string>> = {},
@@ -26,12 +28,15 @@ export async function* clientsOf(
 const asConfigured = ({ keys, ...client }: ShownClient): ClientConfig => ({
   ...client,
   concurrent: 0,
-  keys: keys.map(({ id, fingerprint: sha256, expires }) => ({
+  keys: keys.map(({ id, fingerprint: shown, expires }) => ({
     id,
-    sha256,
+    sha256: asDigest(shown),
     expiresAtMs: expires === null ? undefined : Date.parse(expires),
   })),
 })
+
+/** Pads a fingerprint to the length of a digest, which a table of clients has room for. */
+const asDigest = (shown: string): string => shown.padEnd(64, '0')
 
 type Effective = ReturnType<typeof effectiveConfig>
 
@@ -42,30 +47,26 @@ export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<Bla
   for await (const client of clientsOf(gateway, {}, current.revision)) running.push(client)
   const planned = Array.from(next.clients, ({ keys, ...client }) => ({
     ...client,
-    keys: keys.map((key) => ({ ...key, sha256: fingerprint(key.sha256) })),
+    keys: keys.map((key) => ({ ...key, sha256: asDigest(fingerprint(key.sha256)) })),
   }))
   // This is the form that it has over the wire.
   const effective = JSON.parse(JSON.stringify(effectiveConfig(next))) as Effective
   return blastRadius(comparable(current, running), comparable(effective, planned))
 }
 
-function comparable({ revision, config }: Effective, list: readonly ClientConfig[]) {
+function comparable({ revision, config }: Effective, list: readonly ClientConfig[]): Config {
   const settings = config as Config & { plans: object }
-  const byId = new Map(list.map((client) => [client.id, client]))
-  const keys = new Map<string, OwnedKey>()
-  for (const client of list) for (const key of client.keys) keys.set(key.id, { client, key })
+  const plans = new Map(Object.entries(settings.plans)) as Config['plans']
+  const bytes = list.reduce((sum, client) => sum + JSON.stringify(client).length, 0)
+  const scratch = new Scratch([...plans.keys()], bytes)
+  for (const client of list) scratch.add(client, 0)
   return {
     ...settings,
     revision,
-    warnings: [],
-    certificates: [],
-    written: {},
-    locations: { files: [], lines: new Map<string, number>() },
-    plans: new Map(Object.entries(settings.plans)) as Config['plans'],
-    clients: {
-      get: (id: string) => byId.get(id),
-      keyById: (id: string) => keys.get(id),
-      [Symbol.iterator]: () => list[Symbol.iterator](),
-    },
+    plans,
+    clients: new ClientTable(
+      scratch.finish(() => undefined),
+      plans,
+    ),
   }
 }

@@ -90,24 +90,17 @@ export type ReloadOutcome =
 
 const RESTART_ONLY = /^(?:server\.(?:listen|workers)|admin\.listen|store\..*)$/
 
-type ComparableClients = Pick<Clients, 'get' | 'keyById'> & Iterable<ClientConfig>
-
-/** The part of a configuration that is compared. */
-interface Comparable extends Omit<Config, 'clients'> {
-  readonly clients: ComparableClients
-}
-
 /**
  * Lists clients, keys and routes in the order of the file that has them; those in both files follow the order of `next`. All
  * changes are counted, but no list gets longer than `longest`: the garbage collector copies long-lived objects, which delays
  * requests. They are served meanwhile.
  */
 export async function blastRadius(
-  current: Comparable,
-  next: Comparable,
+  current: Config,
+  next: Config,
   longest = Infinity,
 ): Promise<BlastRadius> {
-  const lists = await inSlices(clientChanges(current.clients, next.clients, longest))
+  const lists = await clientChanges(current.clients, next.clients, longest)
   const settings = changedSettings(current, next)
   const needsRestart = settings.filter((path) => RESTART_ONLY.test(path))
   const routes = changedRoutes(current.routes, next.routes)
@@ -115,8 +108,7 @@ export async function blastRadius(
   return shortened({ from, to, ...lists, routes, settings, needsRestart }, longest)
 }
 
-/** Compares clients and keys, in short steps as there may be a million. */
-function* clientChanges(current: ComparableClients, next: ComparableClients, longest: number) {
+async function clientChanges(current: Clients, next: Clients, longest: number) {
   const counts: Record<string, number> = {}
   const clients = { added: [] as string[], removed: [] as string[], moved: [] as Moved[] }
   const limits = { lowered: [] as ChangedLimits[], raised: [] as ChangedLimits[] }
@@ -125,9 +117,7 @@ function* clientChanges(current: ComparableClients, next: ComparableClients, lon
     counts[path] = (counts[path] ?? 0) + 1
     if (list.length < longest) list.push(item)
   }
-  for (const is of differing(next, current)) {
-    yield
-    if (is === undefined) continue
+  for await (const is of differing(next, current)) {
     const was = current.get(is.id)
     if (was === undefined) note('clients.added', clients.added, is.id)
     else {
@@ -147,9 +137,7 @@ function* clientChanges(current: ComparableClients, next: ComparableClients, lon
         note('keys.changed', keys.changed, named(owned))
     }
   }
-  for (const was of differing(current, next)) {
-    yield
-    if (was === undefined) continue
+  for await (const was of differing(current, next)) {
     if (next.get(was.id) === undefined) note('clients.removed', clients.removed, was.id)
     for (const key of was.keys) {
       const owned = { client: was, key }
@@ -180,31 +168,23 @@ export function shortened(
   return { ...(cut(lists, []) as typeof lists), counts }
 }
 
-/** Yields the clients of both configurations with lowered limits; undefined: a step of the search. */
-export function* loweredIn(
-  current: ComparableClients,
-  next: ComparableClients,
-): Generator<ChangedLimits | undefined> {
-  for (const is of differing(next, current)) {
-    const was = is && current.get(is.id)
-    yield was && isLowered(was.limits, is.limits)
-      ? { client: is.id, plan: is.plan, from: was.limits, to: is.limits }
-      : undefined
-  }
-}
-
 /** Whether the limit of at least one window is lower. */
 export const isLowered = (from: Limits, to: Limits): boolean =>
   limitKeys.some((key) => to[key] < from[key])
 
-const isClientTable = (clients: ComparableClients): clients is Clients => 'notIn' in clients
+/** Time in which this thread compares clients before requests are served again. */
+const SLICE_MS = 2
 
-/** Clients of the one that the other lacks or has differently; all of them where that cannot be found out quickly. */
-const differing = (
-  one: ComparableClients,
-  other: ComparableClients,
-): Iterable<ClientConfig | undefined> =>
-  isClientTable(one) && isClientTable(other) ? one.notIn(other) : one
+/** Clients of the one that the other lacks or has differently; requests are served meanwhile, as there may be a million. */
+export async function* differing(one: Clients, other: Clients): AsyncGenerator<ClientConfig> {
+  let endMs = performance.now() + SLICE_MS
+  for (const client of one.notIn(other)) {
+    if (client !== undefined) yield client
+    if (performance.now() < endMs) continue
+    await setImmediate()
+    endMs = performance.now() + SLICE_MS
+  }
+}
 
 const isReplaced = (was: OwnedKey, is: OwnedKey): boolean =>
   was.key.sha256 !== is.key.sha256 || was.client.id !== is.client.id
@@ -230,7 +210,7 @@ function changedRoutes(
   }
 }
 
-function changedSettings(current: Comparable, next: Comparable): string[] {
+function changedSettings(current: Config, next: Config): string[] {
   const before = settingsOf(current)
   const after = settingsOf(next)
   return [...new Set([...before.keys(), ...after.keys()])]
@@ -239,7 +219,7 @@ function changedSettings(current: Comparable, next: Comparable): string[] {
 }
 
 /** Settings by the first two steps of their path in the file. */
-function settingsOf(config: Comparable): Map<string, unknown> {
+function settingsOf(config: Config): Map<string, unknown> {
   const { plans, clients: _c, routes: _r, revision: _v, warnings: _w, ...others } = config
   const { certificates: _e, written: _t, locations: _l, ...sections } = others
   const settings = new Map<string, unknown>()
@@ -256,17 +236,4 @@ function settingsOf(config: Comparable): Map<string, unknown> {
         settings.set(`${section}.${key.replace(/Ms$/, '')}`, value)
     else settings.set(section, values)
   return settings
-}
-
-export const SLICE_MS = 2
-
-/** Runs the steps in this thread, in slices between which requests are served. */
-async function inSlices<Result>(steps: Generator<void, Result>): Promise<Result> {
-  for (let endMs = performance.now() + SLICE_MS; ;) {
-    const { done, value } = steps.next()
-    if (done === true) return value
-    if (performance.now() < endMs) continue
-    await setImmediate()
-    endMs = performance.now() + SLICE_MS
-  }
 }

@@ -1,13 +1,11 @@
 /** Finds clients whose use already reaches the limits of another configuration: taking it would refuse them at once. */
-import { setImmediate } from 'node:timers/promises'
 import {
   type ChangedLimits,
+  differing,
   isLowered,
-  loweredIn,
   type OverNow,
-  SLICE_MS,
 } from '../../config/changes/blast-radius.ts'
-import type { Config } from '../../config/config.ts'
+import type { Clients, Config } from '../../config/config.ts'
 import type { ClientCounters, Counters } from '../../state/counters.ts'
 
 interface Asking {
@@ -35,7 +33,7 @@ export async function overNow(asking: Asking): Promise<OverNow> {
   const endMs = performance.now() + withinMs
   const missing: string[] = []
   try {
-    for await (const page of pagesOf(loweredIn(current.clients, next.clients))) {
+    for await (const page of loweredIn(current.clients, next.clients)) {
       cut = isAwaited() ? 'another reload waits' : performance.now() > endMs ? 'it takes long' : ''
       if (cut !== '') break
       const counters = await look(page.map(({ client: id, from: limits }) => ({ id, limits })))
@@ -54,19 +52,16 @@ export async function overNow(asking: Asking): Promise<OverNow> {
   return { ...seen, ...(missing.length > 0 && { missing }), of, lookedAt, count, clients }
 }
 
-/** Changes in pages of AT_ONCE. The search yields after each slice of time, so that requests are served. */
-async function* pagesOf(found: Iterable<ChangedLimits | undefined>) {
+/** The clients of both that have lowered limits, in pages of AT_ONCE. */
+async function* loweredIn(current: Clients, next: Clients) {
   let page: ChangedLimits[] = []
-  let endMs = performance.now() + SLICE_MS
-  for (const one of found) {
-    if (one !== undefined) page.push(one)
-    if (page.length === AT_ONCE) {
-      yield page
-      page = []
-    }
-    if (performance.now() < endMs) continue
-    await setImmediate()
-    endMs = performance.now() + SLICE_MS
+  for await (const { id: client, plan, limits: to } of differing(next, current)) {
+    const from = current.get(client)?.limits
+    if (from === undefined || !isLowered(from, to)) continue
+    page.push({ client, plan, from, to })
+    if (page.length < AT_ONCE) continue
+    yield page
+    page = []
   }
   if (page.length > 0) yield page
 }
