@@ -1,6 +1,5 @@
 /** The shapes of `server` and `admin`, the two listeners, with the checks between their values. */
 import { basePath, host, listenAddress, network, type HostPort } from './addresses.ts'
-import { DEFAULT_CONNECTIONS } from './config.ts'
 import { asFiles, group, inBytes, inMs, list } from './groups.ts'
 import { isLoopback } from './hosts.ts'
 import type { Refuse } from './problems.ts'
@@ -59,7 +58,7 @@ export const server = group({
     headerCount: integer({ min: 10, max: 2000 }).prefault('100'),
     bodyBytes: size({ min: 1, max: 16 * GiB }).prefault('1MiB'),
     urlBytes: size({ min: 64, max: 64 * KiB }).prefault('8KiB'),
-    connections: integer({ min: 10, max: 1_000_000 }).prefault(`${DEFAULT_CONNECTIONS}`),
+    connections: integer({ min: 10, max: 1_000_000 }).prefault('20000'),
     connectionsPerAddress: integer({ min: 1, max: 1_000_000 }).prefault('500'),
     bufferedBody: size({ min: 0, max: 16 * MiB }).prefault('64KiB'),
     minimumRate: size({ min: 0, max: MiB }).prefault('512B'),

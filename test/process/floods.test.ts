@@ -163,10 +163,10 @@ describe.skipIf(process.platform !== 'linux')('a process that may open few files
     const gateway = await gatewayProcess(configFile(backend.url), { openFiles: 300 })
     expect(gateway.logged('filesAreFew')).toEqual([
       expect.objectContaining({
-        level: 'info',
+        level: 'warn',
         openFiles: 300,
         connections: 108,
-        message: 'raise the limit of open files (ulimit -n, LimitNOFILE) to 32768',
+        message: 'raise the limit of open files (ulimit -n, LimitNOFILE) to 20192',
       }),
     ])
     const port = Number(new URL(gateway.origin).port)

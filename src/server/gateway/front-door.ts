@@ -3,6 +3,7 @@ import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import {
   type ConnectionRoom,
+  enoughFiles,
   openFilesAtMost,
   roomForConnections,
 } from '../../core/http/connection-room.ts'
@@ -147,11 +148,4 @@ function roomFor(config: Config, log: Log, before?: ConnectionRoom): ConnectionR
   if (room.openFiles !== undefined && room.connections !== before?.connections)
     log.filesAreFew({ ...room, wanted: enoughFiles(config) })
   return room
-}
-
-/** Suggests a limit of open files under which all connections of the configuration are possible, round as limits are. */
-function enoughFiles(config: Config): number {
-  let openFiles = 1_024
-  while (roomForConnections(config, openFiles).openFiles !== undefined) openFiles *= 2
-  return openFiles
 }
