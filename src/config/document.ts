@@ -1,8 +1,7 @@
 /** YAML text as a tree, with the place of each value in it. The only file that knows YAML. */
 import { Document, LineCounter, isAlias, isMap, isScalar, isSeq } from 'yaml'
-import { parseDocument, visit } from 'yaml'
-import { substitute } from './environment.ts'
-import type { Environment } from './environment.ts'
+import { parseDocument, visit, type YAMLError } from 'yaml'
+import { substitute, type Environment } from './environment.ts'
 import {
   PROBLEMS_AT_MOST,
   showValue,
@@ -13,7 +12,6 @@ import {
 } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { textAt, type Tree } from './tree.ts'
-import { tagFault, describeYamlFaults } from './yaml-faults.ts'
 
 export { isCollection, isMap, isPair, isScalar, isSeq, type Node, type Pair } from 'yaml'
 
@@ -47,6 +45,7 @@ const maxDepth = 32
 
 const tooDeep = 'is nested too deeply; no key lies this deep'
 const writtenTwice = 'is written twice; keep one'
+const tagFault = 'has a tag; remove it, each key knows its type'
 
 /** Where a key and its value begin, as offsets, and what the walk found there. */
 interface Spot {
@@ -107,6 +106,82 @@ const toTree = (walk: Walk, node: unknown, path: Path, keyOffset?: number): Tree
     else group[key] = toTree(walk, pair.value, keyPath, keyOffset)
   }
   return group
+}
+
+interface LocatedMessage {
+  readonly offset: number
+  readonly message: string
+}
+
+const indentFault =
+  'is indented unlike the lines beside it; give all keys and dashes of one group the same number of blanks'
+
+const knownFaults: ReadonlyMap<string, string> = new Map([
+  ['MULTIPLE_DOCS', 'has a second document here; keep one document in the file'],
+  ['TAG_RESOLVE_FAILED', tagFault],
+  ['BAD_DIRECTIVE', 'has a directive here; remove the line that starts with "%"'],
+  ['BAD_DQ_ESCAPE', 'has an unknown escape in double quotes; write \\\\ for a plain \\'],
+  ['TAB_AS_INDENT', 'is indented with a tab; use blanks'],
+  [
+    'MULTILINE_IMPLICIT_KEY',
+    'has no ": " on this line; write KEY: VALUE, with a blank before VALUE',
+  ],
+  [
+    'BLOCK_AS_IMPLICIT_KEY',
+    'has a second ": " on this line; put the value in quotes, or each key on a line of its own',
+  ],
+])
+
+const misaligned = /at the same column$|^Sequence item without - indicator$/
+
+/** The first character at or after the offset that is no blank. */
+const afterBlanks = (text: string, offset: number): number =>
+  offset + (/^ */.exec(text.slice(offset))?.[0].length ?? 0)
+
+const describe = (text: string, fault: YAMLError, others: readonly YAMLError[]): LocatedMessage => {
+  const { code, message, pos } = fault
+  const [offset] = pos
+  const isDeeper =
+    code.endsWith('_IMPLICIT_KEY') &&
+    others.filter((other) => other.code.endsWith('_IMPLICIT_KEY') && other.pos[0] === offset)
+      .length > 1
+  if (isDeeper) {
+    // A line that is indented more goes on with the value above.
+    const next = text.indexOf('\n', offset) + 1
+    return { offset: afterBlanks(text, next), message: indentFault }
+  }
+  const startsLine = code === 'UNEXPECTED_TOKEN' && text[offset - 1] === '\n'
+  if (misaligned.test(message) || startsLine)
+    return { offset: afterBlanks(text, offset), message: indentFault }
+  const reason = message.replace(/(?<=\w): .*$/s, '')
+  return {
+    offset,
+    message: knownFaults.get(code) ?? `is not YAML (${reason}); correct the text here`,
+  }
+}
+
+/** One problem per place: what is not YAML, and where to look. No message quotes the file, which may hold a secret there. quoted: start and end of each quoted value. */
+const describeYamlFaults = (
+  text: string,
+  faults: readonly YAMLError[],
+  quoted: readonly (readonly [number, number])[],
+): LocatedMessage[] => {
+  const unclosed = faults.find(({ message }) => message.startsWith('Missing closing'))
+  if (unclosed !== undefined) {
+    // The parser searches all that follows for the closing quote, and so misreads it.
+    const [offset] = quoted.find(([, end]) => end === unclosed.pos[0]) ?? unclosed.pos
+    return [
+      { offset, message: 'has a quote that nothing closes; end the value with the same quote' },
+    ]
+  }
+  // An unexpected token misplaces all that follows it.
+  const first = faults.findIndex(({ code }) => code === 'UNEXPECTED_TOKEN')
+  const problems = faults
+    .filter(({ code }, index) => code !== 'UNEXPECTED_TOKEN' || index === first)
+    .map((fault) => describe(text, fault, faults))
+  return problems.filter(
+    ({ offset }, index) => problems.findIndex((other) => other.offset === offset) === index,
+  )
 }
 
 /** Start and end of each value in quotes. */
