@@ -1,5 +1,5 @@
 import { ClientTable } from '../../src/config/clients/client-table.ts'
-import { Scratch } from '../../src/config/clients/scratch.ts'
+import { Scratch } from '../../src/config/clients/columns.ts'
 import type { ClientConfig, Clients } from '../../src/config/config.ts'
 
 /** Clients as a configuration has them. */

@@ -2,7 +2,7 @@
 import { effectiveConfig } from '../../admin/config/operations.ts'
 import { fingerprint, type KeysPage, type ShownClient } from '../../admin/config/keys-page.ts'
 import { ClientTable } from '../../config/clients/client-table.ts'
-import { Scratch } from '../../config/clients/scratch.ts'
+import { Scratch } from '../../config/clients/columns.ts'
 import type { ClientConfig, Config } from '../../config/config.ts'
 import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'
 import { ask, type AdminOf } from './asking.ts'

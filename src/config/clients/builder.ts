@@ -16,12 +16,11 @@ import {
 import { textAt, type Group } from '../tree.ts'
 import { keyIsOver } from './warnings.ts'
 import type { ClientTableParts } from './client-table.ts'
-import { columnsOf, type Columns } from './columns.ts'
+import { columnsOf, Scratch, type Columns, type Same } from './columns.ts'
 import { TooLong } from './cut-file.ts'
 import type { ClientSource, Entry } from './entries.ts'
 import { textOf } from './index-slots.ts'
 import { PlainClients } from './plain-clients.ts'
-import { Scratch, type Same } from './scratch.ts'
 
 interface BuildRequest {
   readonly sources: readonly ClientSource[]

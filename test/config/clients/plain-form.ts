@@ -9,7 +9,7 @@ import {
   PlainClients,
 } from '../../../src/config/clients/plain-clients.ts'
 import { ClientTable } from '../../../src/config/clients/client-table.ts'
-import { Scratch } from '../../../src/config/clients/scratch.ts'
+import { Scratch } from '../../../src/config/clients/columns.ts'
 import type { WrittenClient } from '../../../src/config/config.ts'
 import { readYaml } from '../../../src/config/document.ts'
 import { readEntry } from '../../../src/config/parse.ts'
