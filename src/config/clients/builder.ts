@@ -10,10 +10,9 @@ import {
   problem,
   PROBLEMS_AT_MOST,
   type ConfigProblem,
-  type Path,
   type PathProblem,
 } from '../problems.ts'
-import { textAt, type Group } from '../tree.ts'
+import { has, textAt, type Group } from '../tree.ts'
 import { keyIsOver } from './warnings.ts'
 import type { ClientTableParts } from './client-table.ts'
 import { columnsOf, Scratch, type Columns, type Same } from './columns.ts'
@@ -108,11 +107,9 @@ const faultOf = (
   { path, ...fault }: ConfigProblem,
 ): ConfigProblem => ({ ...fault, file, path: ['clients', index, ...path] })
 
-/** A problem of the client with that id at that line of a source, by its index. */
+/** A problem of a client, by its number in the columns, or of one of its keys. */
 interface Finding extends PathProblem {
-  readonly source: number
-  readonly id: string
-  readonly line: number
+  readonly client: number
 }
 
 /** Findings in the columns, reported by file and line. */
@@ -128,7 +125,8 @@ class Found {
   }
 
   repeated({ kind, number, earlier }: Same): Finding {
-    if (kind === 'client') return this.#at(number, ['id'], sameId(this.#placeOf(earlier)))
+    if (kind === 'client')
+      return { client: number, ...problem(['id'], sameId(this.#placeOf(earlier))) }
     const place = this.#placeOf(this.#columns.keyClient[earlier] ?? 0)
     return kind === 'key'
       ? this.#atKey(number, 'id', sameId(place))
@@ -146,27 +144,44 @@ class Found {
 
   /** The findings with their lines and columns, in the order of the sources. */
   places(all: readonly Finding[]): ConfigProblem[] {
-    const bySource = Map.groupBy(all, ({ source }) => source)
-    return this.#sources.flatMap((source, index) => {
-      const sought = bySource.get(index)
-      return sought === undefined ? [] : placesIn(source, sought)
+    const bySource = Map.groupBy(all, ({ client }) => this.#sourceOf(client))
+    return this.#sources.flatMap((source, at) => {
+      const sought = bySource.get(at)
+      return sought === undefined ? [] : this.#placesIn(source, sought)
     })
+  }
+
+  /** Reads the source once more, as this is seldom needed. Where it cannot be read again to its end, the lines are known. */
+  #placesIn(source: ClientSource, sought: readonly Finding[]): ConfigProblem[] {
+    const { clientIds, clientLine } = this.#columns
+    const lineOf = ({ client }: Finding): number => clientLine[client] ?? 0
+    const byLine = Map.groupBy(sought, lineOf)
+    const found = new Map<Finding, ConfigProblem>()
+    for (const one of sought)
+      found.set(one, { ...one, file: source.name, line: lineOf(one), column: 1 })
+    const entry = ({ line, index, parse }: Entry): void => {
+      const wanted = byLine.get(line) ?? []
+      const reading = wanted.length > 0 ? parse() : undefined
+      if (reading === undefined) return
+      const id = textAt(reading.tree, 'id')
+      for (const one of wanted)
+        // Where the id occurs twice in that line, the later client has the problem.
+        if (textOf(clientIds, one.client) === id && has(reading.tree, ...one.path))
+          found.set(one, faultOf(source, index, placed(one, reading)))
+    }
+    try {
+      source.read({ entry, fault: () => undefined })
+    } catch {
+      // Another problem reports it.
+    }
+    return [...found.values()]
   }
 
   #atKey(key: number, field: string, message: string): Finding {
     const { keyClient, clientFirstKey } = this.#columns
     const client = keyClient[key] ?? 0
-    return this.#at(client, ['keys', key - (clientFirstKey[client] ?? 0), field], message)
-  }
-
-  #at(client: number, path: Path, message: string): Finding {
-    const { clientIds, clientLine } = this.#columns
-    return {
-      ...problem(path, message),
-      source: this.#sourceOf(client),
-      id: textOf(clientIds, client),
-      line: clientLine[client] ?? 0,
-    }
+    const index = key - (clientFirstKey[client] ?? 0)
+    return { client, ...problem(['keys', index, field], message) }
   }
 
   #placeOf(client: number): string {
@@ -178,34 +193,4 @@ class Found {
   #sourceOf(client: number): number {
     return this.#ends.findIndex((end) => client < end)
   }
-}
-
-/**
- * Places of clients and keys that the columns know by number only: their source is read once more, as this is seldom needed.
- * Returns faults in the order of the file.
- */
-const placesIn = (source: ClientSource, sought: readonly Finding[]): ConfigProblem[] => {
-  const byLine = Map.groupBy(sought, ({ line }) => line)
-  const found = new Map<Finding, ConfigProblem>()
-  const entry = ({ line, index, parse }: Entry): void => {
-    const wanted = byLine.get(line) ?? []
-    const reading = wanted.length > 0 ? parse() : undefined
-    if (reading === undefined) return
-    const id = textAt(reading.tree, 'id')
-    for (const one of wanted)
-      // Where the id occurs twice in that line, the later client has the problem.
-      if (one.id === id && textAt(reading.tree, ...one.path) !== undefined)
-        found.set(one, faultOf(source, index, placed(one, reading)))
-  }
-  try {
-    source.read({ entry, fault: () => undefined })
-  } catch {
-    // The file cannot be read to its end, as another problem reports: the lines are known.
-    for (const one of sought)
-      if (!found.has(one)) {
-        const { line, path, message } = one
-        found.set(one, { file: source.name, line, column: 1, path, message })
-      }
-  }
-  return [...found.values()]
 }
