@@ -15,7 +15,7 @@ import { finished } from './support/finished.ts'
 import { gatewayRegistry } from './support/gateway-registry.ts'
 import { balancerOf } from './support/balancer.ts'
 import { ensurePackage } from './support/debian-package.ts'
-import { durations } from '../src/config/durations.ts'
+import { durations } from '../src/config/scalars.ts'
 
 const root = join(import.meta.dirname, '..')
 const read = (file: string): string => readFileSync(join(root, file), 'utf8')

@@ -1,7 +1,7 @@
 /** `tollgate keys list`: the keys of a configuration or of a running gateway, and when they end; never a digest. */
 import type { ClientConfig } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
-import { clientId, day, duration } from '../config/scalars.ts'
+import { clientId, duration } from '../config/scalars.ts'
 import { EXPIRING_MS } from '../config/clients/warnings.ts'
 import { clientsOf } from './operator/admin-keys.ts'
 import type { Output } from './edge.ts'
@@ -31,7 +31,7 @@ interface ListedKey {
   readonly state: 'valid' | 'expiring' | 'expired'
 }
 
-const withinDuration = duration({ min: 0, max: 4000 * day })
+const withinDuration = duration('0ms', '4000d')
 
 export async function keysListCommand(
   output: Output,

@@ -1,7 +1,7 @@
 /** `tollgate replay`: shows how other limits would have decided yesterday's traffic. */
 import { basename } from 'node:path'
 import { compact, count, plural } from '../insight/format.js'
-import { day, duration } from '../config/scalars.ts'
+import { duration } from '../config/scalars.ts'
 import { loadConfig } from '../config/clients/load.ts'
 import { openLogs, type LogReading } from '../tools/log-files/open.ts'
 import { reportPage } from '../tools/replay/html/page.ts'
@@ -39,7 +39,7 @@ export async function replayCommand(edge: Edge, options: ReplayCommandOptions): 
   const { clientField: client, timeField: time, statusField: status } = options
   if (client === undefined && (time ?? status) !== undefined)
     throw usageFault('--time-field and --status-field are of JSON that needs --client-field')
-  const windowMs = readOption('window', duration({ min: 0, max: day }), options.window)
+  const windowMs = readOption('window', duration('0ms', '1d'), options.window)
   if (options.refused !== undefined && !options.suggest)
     throw usageFault('--refused needs --suggest')
   const config = await loadConfig(options.config, edge.env)

@@ -2,7 +2,7 @@
 import { absoluteLink, successorLink } from './addresses.ts'
 import { group, inMs, list } from './groups.ts'
 import { formatPath, type Path, type Refuse } from './problems.ts'
-import { choice, dateMs, day, duration, flag, label, share, text } from './scalars.ts'
+import { choice, dateMs, duration, flag, label, share, text } from './scalars.ts'
 import { below, has, isAbove, itemsAt, readAt, repeated, textAt, type Group } from './tree.ts'
 
 interface RouteMatch {
@@ -64,7 +64,7 @@ export const route = group({
     .optional(),
   stability: choice(['experimental', 'beta', 'stable']).optional(),
   websocket: flag.prefault('false'),
-  timeouts: group({ response: duration({ min: 1, max: day }) }).optional(),
+  timeouts: group({ response: duration('1ms', '1d') }).optional(),
 }).transform(({ match: { method, path }, timeouts, ...given }) => ({
   ...given,
   method,

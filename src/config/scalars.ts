@@ -1,17 +1,10 @@
 /** Leaves of the schema: each takes the text as written, and returns the typed value or `fault; remedy`. Their meta says how YAML reads such text. */
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import { durations, sizes } from './durations.ts'
 import { suggest } from './nearest.ts'
 
 /** One value of the file: every scalar arrives as the text written. */
 export type Leaf<T> = z.ZodType<T, string>
-
-/** Units of the bounds of durations, in ms. */
-export const second = 1000
-export const minute = 60 * second
-export const hour = 60 * minute
-export const day = 24 * hour
 
 /** Inclusive bounds, in the unit of the value. */
 interface Bounds {
@@ -82,23 +75,50 @@ export const workers = shaped(
   },
 ).meta({ type: ['integer', 'string'], minimum: 1, maximum: MAX_WORKERS })
 
+/** Digits without a leading zero, then a unit: no sign, fraction, exponent or space. */
+const quantity = (units: Readonly<Record<string, number>>) => {
+  const shape = new RegExp(`^(0|[1-9][0-9]{0,15})(${Object.keys(units).join('|')})$`)
+  return {
+    shape,
+    /** undefined for another shape, and for what does not fit a safe integer. */
+    parse: (written: string): number | undefined => {
+      const [, digits, unit = ''] = shape.exec(written) ?? []
+      const amount = Number(digits) * (units[unit] ?? Number.NaN)
+      return Number.isSafeInteger(amount) ? amount : undefined
+    },
+  }
+}
+
+/** Durations have one spelling, and their value is in ms. */
+export const durations = quantity({
+  y: 31_536_000_000,
+  d: 86_400_000,
+  h: 3_600_000,
+  m: 60_000,
+  s: 1000,
+  ms: 1,
+})
+
+/** Sizes have one spelling, and their value is in bytes. */
+export const sizes = quantity({ GiB: 1_073_741_824, MiB: 1_048_576, KiB: 1024, B: 1 })
+
 const measured =
-  ({ shape, parse, format }: typeof durations, words: string, such: string) =>
-  (bounds: Bounds) => {
-    const [min, max] = [format(bounds.min), format(bounds.max)]
+  ({ shape, parse }: typeof durations, words: string, such: string) =>
+  (min: string, max: string) => {
+    const bounds = { min: parse(min) ?? Number.NaN, max: parse(max) ?? Number.NaN }
     const fault = `is not a ${words}; write a whole number and a unit, such as ${such}`
     return shaped(shape, fault, parse).pipe(
       within(bounds, `is out of range; write a ${words} from ${min} to ${max}`),
     )
   }
 
-/** Bounds in ms, value in ms. */
+/** A duration within these bounds, which are written as it is. */
 export const duration = measured(durations, 'duration', '250ms, 15s or 2h')
 
 /** A duration without the bounds of its key. */
-export const unboundedMs = duration({ min: 0, max: Number.MAX_SAFE_INTEGER })
+export const unboundedMs = duration('0ms', '9007199254740991ms')
 
-/** Bounds in bytes, value in bytes. */
+/** A size within these bounds, which are written as it is. */
 export const size = measured(sizes, 'size', '512B, 16KiB or 1MiB')
 
 export const choice = <const T extends string>(options: readonly T[]) =>

@@ -8,16 +8,13 @@ import { checkRedis, redis } from './redis.ts'
 import { checkRoutes, route } from './route.ts'
 import {
   choice,
-  day,
   decimal,
   duration,
   fieldName,
   flag,
   integer,
   line,
-  minute,
   optionalFile,
-  second,
   share,
   storePrefix,
   unboundedMs,
@@ -27,13 +24,11 @@ import { admin, checkListeners, server } from './server.ts'
 import { has, isAbove, isGroup, itemsAt, textAt, valueAt, type Group } from './tree.ts'
 import { checkUpstream, upstream } from './upstream.ts'
 
-/** A request is decided within 250 ms, and may have to wait for two calls and a pause. */
-const storeTimeoutAtMostMs = 110
-
 const store = group({
   redis,
   prefix: storePrefix.prefault('tollgate'),
-  timeout: duration({ min: 1, max: storeTimeoutAtMostMs }).prefault('100ms'),
+  /** A request is decided within 250 ms, and may have to wait for two calls and a pause. */
+  timeout: duration('1ms', '110ms').prefault('100ms'),
   onOutage: choice(['local', 'open', 'closed']).prefault('local'),
   /** auto: processes hold tokens ahead of need. off: one call to the store per request. */
   lease: choice(['auto', 'off']).prefault('auto'),
@@ -51,7 +46,7 @@ const cors = group({
   /** Request fields that pages may send. */
   headers: list(fieldName).prefault(['authorization', 'content-type']),
   /** How long a browser may reuse the answer to a preflight. */
-  maxAge: duration({ min: 0, max: day }).prefault('2h'),
+  maxAge: duration('0ms', '1d').prefault('2h'),
   credentials: flag.prefault('false'),
 }).transform(inMs('maxAge'))
 
@@ -68,12 +63,12 @@ const jwt = group({
 
 const bans = group({
   strikes: integer({ min: 1, max: 1_000_000 }).prefault('90'),
-  within: duration({ min: second, max: day }).prefault('1m'),
-  grace: duration({ min: 0, max: minute }).prefault('1s'),
-  duration: duration({ min: second, max: 30 * day }).prefault('1m'),
+  within: duration('1s', '1d').prefault('1m'),
+  grace: duration('0ms', '1m').prefault('1s'),
+  duration: duration('1s', '30d').prefault('1m'),
   growth: decimal({ min: 1, max: 100 }).prefault('2'),
-  maxDuration: duration({ min: second, max: 30 * day }).prefault('24h'),
-  forgetAfter: duration({ min: second, max: 30 * day }).prefault('24h'),
+  maxDuration: duration('1s', '30d').prefault('24h'),
+  forgetAfter: duration('1s', '30d').prefault('24h'),
 })
   .transform(inMs('within', 'grace', 'duration', 'maxDuration', 'forgetAfter'))
   .prefault({})

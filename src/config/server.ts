@@ -5,25 +5,16 @@ import { isLoopback } from './hosts.ts'
 import type { Refuse } from './problems.ts'
 import {
   choice,
-  day,
   duration,
   flag,
-  hour,
   integer,
   line,
-  minute,
-  second,
   size,
   tokenDigest,
   unboundedMs,
   workers,
 } from './scalars.ts'
 import { has, isAbove, listAt, readAt, textAt, type Group } from './tree.ts'
-
-const year = 365 * day
-const KiB = 1024
-const MiB = 1024 ** 2
-const GiB = 1024 ** 3
 
 const identity = { cert: line, key: line, clientCa: line.optional() }
 
@@ -44,7 +35,7 @@ export const server = group({
     .transform(asFiles('cert', 'key', 'clientCa'))
     .optional(),
   /** How long a browser uses TLS alone (HSTS). */
-  hsts: duration({ min: 0, max: 10 * year }).optional(),
+  hsts: duration('0ms', '10y').optional(),
   /** Each connection of a trusted proxy begins with a PROXY header; other connections are refused. */
   proxyProtocol: flag.prefault('false'),
   /** true: where TLS is configured; clear: without TLS, for trusted proxies alone. */
@@ -54,28 +45,28 @@ export const server = group({
   /** Whether answers carry RateLimit and RateLimit-Policy beside the X-RateLimit fields. */
   structuredQuotaHeaders: flag.prefault('true'),
   limits: group({
-    headerBytes: size({ min: KiB, max: 1024 * KiB }).prefault('16KiB'),
+    headerBytes: size('1KiB', '1MiB').prefault('16KiB'),
     headerCount: integer({ min: 10, max: 2000 }).prefault('100'),
-    bodyBytes: size({ min: 1, max: 16 * GiB }).prefault('1MiB'),
-    urlBytes: size({ min: 64, max: 64 * KiB }).prefault('8KiB'),
+    bodyBytes: size('1B', '16GiB').prefault('1MiB'),
+    urlBytes: size('64B', '64KiB').prefault('8KiB'),
     connections: integer({ min: 10, max: 1_000_000 }).prefault('20000'),
     connectionsPerAddress: integer({ min: 1, max: 1_000_000 }).prefault('500'),
-    bufferedBody: size({ min: 0, max: 16 * MiB }).prefault('64KiB'),
-    minimumRate: size({ min: 0, max: MiB }).prefault('512B'),
+    bufferedBody: size('0B', '16MiB').prefault('64KiB'),
+    minimumRate: size('0B', '1MiB').prefault('512B'),
   })
     .transform(inBytes('bufferedBody', 'minimumRate'))
     .prefault({}),
   timeouts: group({
-    headers: duration({ min: 10, max: hour }).prefault('10s'),
-    request: duration({ min: 10, max: day }).prefault('60s'),
-    idle: duration({ min: 10, max: day }).prefault('75s'),
-    drain: duration({ min: 0, max: hour }).prefault('20s'),
-    drainDelay: duration({ min: 0, max: hour }).prefault('0s'),
-    tunnelIdle: duration({ min: second, max: day }).prefault('5m'),
+    headers: duration('10ms', '1h').prefault('10s'),
+    request: duration('10ms', '1d').prefault('60s'),
+    idle: duration('10ms', '1d').prefault('75s'),
+    drain: duration('0ms', '1h').prefault('20s'),
+    drainDelay: duration('0ms', '1h').prefault('0s'),
+    tunnelIdle: duration('1s', '1d').prefault('5m'),
   })
     .transform(inMs('headers', 'request', 'idle', 'drain', 'drainDelay', 'tunnelIdle'))
     .prefault({}),
-  overload: group({ lag: duration({ min: 10, max: minute }).prefault('200ms') })
+  overload: group({ lag: duration('10ms', '1m').prefault('200ms') })
     .transform(inMs('lag'))
     .prefault({}),
 })

@@ -2,19 +2,7 @@
 import { healthPath, hostField, origin } from './addresses.ts'
 import { asFiles, filledList, group, inMs } from './groups.ts'
 import type { Path, Refuse } from './problems.ts'
-import {
-  choice,
-  day,
-  decimal,
-  duration,
-  hour,
-  integer,
-  line,
-  minute,
-  second,
-  share,
-  unboundedMs,
-} from './scalars.ts'
+import { choice, decimal, duration, integer, line, share, unboundedMs } from './scalars.ts'
 import { has, isAbove, itemsAt, readAt, repeated, type Group } from './tree.ts'
 
 /** PEM files for a TLS connection that the gateway opens: the same keys to Redis and to backends. */
@@ -29,32 +17,32 @@ export const upstream = group({
   urls: filledList(origin).prefault(['http://127.0.0.1:3000']),
   host: hostField.prefault('preserve'),
   timeouts: group({
-    connect: duration({ min: 1, max: minute }).prefault('1s'),
-    response: duration({ min: 1, max: day }).prefault('30s'),
-    idle: duration({ min: 1, max: day }).prefault('30s'),
+    connect: duration('1ms', '1m').prefault('1s'),
+    response: duration('1ms', '1d').prefault('30s'),
+    idle: duration('1ms', '1d').prefault('30s'),
   })
     .transform(inMs('connect', 'response', 'idle'))
     .prefault({}),
   /** Per worker and URL. */
   connections: integer({ min: 1, max: 65_535 }).prefault('128'),
   connectionUses: integer({ min: 1, max: 1_000_000_000 }).prefault('10000'),
-  connectionAge: duration({ min: second, max: 30 * day }).prefault('10m'),
+  connectionAge: duration('1s', '30d').prefault('10m'),
   engine: choice(['direct', 'http-proxy-3']).prefault('direct'),
   balance: choice(['least-requests', 'round-robin']).prefault('least-requests'),
   eject: group({
     failures: integer({ min: 1, max: 1_000_000 }).prefault('5'),
-    within: duration({ min: second, max: hour }).prefault('10s'),
-    for: duration({ min: second, max: day }).prefault('10s'),
+    within: duration('1s', '1h').prefault('10s'),
+    for: duration('1s', '1d').prefault('10s'),
     growth: decimal({ min: 1, max: 100 }).prefault('2'),
-    maxFor: duration({ min: second, max: day }).prefault('5m'),
+    maxFor: duration('1s', '1d').prefault('5m'),
     atMost: share.prefault('50%'),
   })
     .transform(inMs('within', 'for', 'maxFor'))
     .prefault({}),
   health: group({
     path: healthPath,
-    every: duration({ min: 100, max: hour }).prefault('5s'),
-    timeout: duration({ min: 10, max: minute }).prefault('1s'),
+    every: duration('100ms', '1h').prefault('5s'),
+    timeout: duration('10ms', '1m').prefault('1s'),
     down: integer({ min: 1, max: 100 }).prefault('2'),
     up: integer({ min: 1, max: 100 }).prefault('2'),
   })

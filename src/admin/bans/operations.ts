@@ -4,7 +4,7 @@ import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
 import type { BanAct } from '../../core/bans/ban-table.ts'
 import type { Config } from '../../config/config.ts'
 import { duration } from '../../config/scalars.ts'
-import { endsAtSeconds, MAX_IMPOSED_MS } from '../../core/rules/ban-policy.ts'
+import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../../state/bans.ts'
 import { acted, iso, json, Refused, type Answer } from '../answers.ts'
 import {
@@ -19,7 +19,7 @@ import {
 
 const REASON = `is one line of up to ${MAX_REASON_LENGTH} characters`
 const wish = z.strictObject({
-  for: z.string('is a text such as "1h"').pipe(duration({ min: 1_000, max: MAX_IMPOSED_MS })),
+  for: z.string('is a text such as "1h"').pipe(duration('1s', '400d')),
   // The reason is shown in lines of logs and tables.
   reason: z
     .string(REASON)

@@ -9,7 +9,7 @@ import { checked, look, type Operation } from '../operation.ts'
 const NONE = 'is none of these'
 const topQuery = z.strictObject({
   by: z.enum(['requests', 'refusals', 'latency'], NONE).default('requests'),
-  window: duration({ min: 10_000, max: 900_000 }).prefault('60s'),
+  window: duration('10s', '15m').prefault('60s'),
 })
 const TOP_FORM = 'Ask with ?by=requests, refusals or latency, and ?window= from 10s to 15m.'
 

@@ -43,8 +43,6 @@ const bansListCommand = listing<Bans, Ban>(
   },
 )
 
-const LONGEST_MS = 400 * 24 * 60 * 60 * 1_000
-
 interface BansAddOptions extends Asking {
   /** Exactly one of key and client is given. */
   readonly key: string | undefined
@@ -60,7 +58,7 @@ async function bansAddCommand(output: Output, options: BansAddOptions): Promise<
     throw usageFault('KEY_ID and --client: give one of them')
   // What reads values of the configuration takes time to load.
   const { duration } = await import('../../config/scalars.ts')
-  readOption('for', duration({ min: 1_000, max: LONGEST_MS }), length)
+  readOption('for', duration('1s', '400d'), length)
   const body = { for: length, ...(reason !== undefined && { reason }) }
   const keys = key === undefined ? await keysOf(output, options, client ?? '') : [key]
   const answers: string[] = []

@@ -3,9 +3,6 @@ import type { BanRecord } from '../../state/bans.ts'
 import type { BansConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 
-/** The longest ban that an operator may impose. */
-export const MAX_IMPOSED_MS = 400 * DAY_MS
-
 /** A lift is kept this long even where bans are forgotten sooner: a process that does not know of it would undo it. */
 const LIFT_KEPT_MS = DAY_MS
 
