@@ -3,17 +3,7 @@ import { z } from 'zod'
 import { group, list } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { formatPath, type Path, type Refuse } from './problems.ts'
-import {
-  clientId,
-  dateMs,
-  faultOr,
-  flag,
-  integer,
-  keyDigest,
-  keyId,
-  label,
-  type Leaf,
-} from './scalars.ts'
+import { clientId, dateMs, faultOr, flag, integer, keyDigest, keyId, label } from './scalars.ts'
 import { byLimit, limitKeys, windows } from './time.ts'
 import { groupAt, has, isAbove, isGroup, readAt, textAt, valueAt, type Group } from './tree.ts'
 
@@ -61,7 +51,7 @@ export const client = group({
 })
 
 /** A count without the bounds of its key. */
-const count: Leaf<number> = integer({ min: 0, max: 1e15 })
+const count = integer({ min: 0, max: 1e15 })
 
 const checkWindows = (tree: Group, path: Path, refuse: Refuse): void => {
   for (const [index, { name, limit }] of windows.slice(1).entries()) {

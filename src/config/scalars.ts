@@ -115,9 +115,6 @@ const measured =
 /** A duration within these bounds, which are written as it is. */
 export const duration = measured(durations, 'duration', '250ms, 15s or 2h')
 
-/** A duration without the bounds of its key. */
-export const unboundedMs = duration('0ms', '9007199254740991ms')
-
 /** A size within these bounds, which are written as it is. */
 export const size = measured(sizes, 'size', '512B, 16KiB or 1MiB')
 

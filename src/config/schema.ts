@@ -17,11 +17,10 @@ import {
   optionalFile,
   share,
   storePrefix,
-  unboundedMs,
   webhookSecret,
 } from './scalars.ts'
 import { admin, checkListeners, server } from './server.ts'
-import { has, isAbove, isGroup, itemsAt, textAt, valueAt, type Group } from './tree.ts'
+import { has, isGroup, isLonger, itemsAt, textAt, valueAt, type Group } from './tree.ts'
 import { checkUpstream, upstream } from './upstream.ts'
 
 const store = group({
@@ -133,7 +132,7 @@ const checkCors = (tree: Group, refuse: Refuse): void => {
 
 const checkBans = (tree: Group, refuse: Refuse): void => {
   const longest = ['bans', 'maxDuration']
-  if (isAbove(tree, unboundedMs, ['bans', 'duration'], longest))
+  if (isLonger(tree, ['bans', 'duration'], longest))
     refuse(longest, 'is below bans.duration; raise it or lower that')
 }
 

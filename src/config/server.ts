@@ -3,18 +3,8 @@ import { basePath, host, listenAddress, network, type HostPort } from './address
 import { asFiles, group, inBytes, inMs, list } from './groups.ts'
 import { isLoopback } from './hosts.ts'
 import type { Refuse } from './problems.ts'
-import {
-  choice,
-  duration,
-  flag,
-  integer,
-  line,
-  size,
-  tokenDigest,
-  unboundedMs,
-  workers,
-} from './scalars.ts'
-import { has, isAbove, listAt, readAt, textAt, type Group } from './tree.ts'
+import { choice, duration, flag, integer, line, size, tokenDigest, workers } from './scalars.ts'
+import { has, isLonger, listAt, readAt, textAt, type Group } from './tree.ts'
 
 const identity = { cert: line, key: line, clientCa: line.optional() }
 
@@ -106,7 +96,7 @@ const checkServer = (tree: Group, refuse: Refuse): void => {
     refuse(at('http2'), 'does not go with server.tls; write true, or remove one')
   else if (http2 === 'clear' && trustsNobody)
     refuse(at('http2'), 'needs server.trustedProxies: it is spoken with them alone; name the proxy')
-  if (isAbove(tree, unboundedMs, at('timeouts', 'headers'), at('timeouts', 'request')))
+  if (isLonger(tree, at('timeouts', 'headers'), at('timeouts', 'request')))
     refuse(
       at('timeouts', 'headers'),
       'is longer than server.timeouts.request; the headers are part of the request',

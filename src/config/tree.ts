@@ -1,6 +1,6 @@
 /** The file as text, lists and groups: what the YAML reader hands to the schema. Every scalar is the exact text written. */
 import { formatPath, type Path } from './problems.ts'
-import type { Leaf } from './scalars.ts'
+import { duration, type Leaf } from './scalars.ts'
 
 export interface Group {
   readonly [key: string]: Tree
@@ -67,3 +67,10 @@ export const below = (paths: readonly Path[], key: string): Path[] =>
 /** Whether the value at the first path is above the one at the second. */
 export const isAbove = (tree: Tree, leaf: Leaf<number>, one: Path, other: Path): boolean =>
   (readAt(tree, one, leaf) ?? -Infinity) > (readAt(tree, other, leaf) ?? Infinity)
+
+/** A duration without the bounds of its key. */
+const unboundedMs = duration('0ms', '9007199254740991ms')
+
+/** Whether the duration at the first path is above the one at the second. */
+export const isLonger = (tree: Tree, one: Path, other: Path): boolean =>
+  isAbove(tree, unboundedMs, one, other)

@@ -2,8 +2,8 @@
 import { healthPath, hostField, origin } from './addresses.ts'
 import { asFiles, filledList, group, inMs } from './groups.ts'
 import type { Path, Refuse } from './problems.ts'
-import { choice, decimal, duration, integer, line, share, unboundedMs } from './scalars.ts'
-import { has, isAbove, itemsAt, readAt, repeated, type Group } from './tree.ts'
+import { choice, decimal, duration, integer, line, share } from './scalars.ts'
+import { has, isLonger, itemsAt, readAt, repeated, type Group } from './tree.ts'
 
 /** PEM files for a TLS connection that the gateway opens: the same keys to Redis and to backends. */
 export const tlsFiles = group({
@@ -65,7 +65,7 @@ export const checkUpstream = (tree: Group, refuse: Refuse): void => {
   for (const [path, earlier] of repeated(itemsAt(tree, ...at('urls')), originAt))
     refuse(path, `is the same backend as ${earlier}; remove one`)
   const longest = at('eject', 'maxFor')
-  if (isAbove(tree, unboundedMs, at('eject', 'for'), longest))
+  if (isLonger(tree, at('eject', 'for'), longest))
     refuse(longest, 'is shorter than `for`; raise maxFor, or lower for')
   if (has(tree, ...at('tls', 'cert')) !== has(tree, ...at('tls', 'key')))
     refuse(at('tls'), 'has one of cert and key; write both, or none', 'key')
