@@ -123,14 +123,25 @@ const sentinels = group({
   ...access,
   sentinelUsername: secret.optional().describe('User at the sentinels.'),
   sentinelPassword: secret.optional().describe('Password at the sentinels.'),
-})
+}).transform(({ sentinels: list, db = 0, tls, ...given }) => ({
+  kind: 'sentinels' as const,
+  sentinels: addresses(list),
+  db,
+  tls: toTls(tls, list),
+  ...given,
+}))
 
 const cluster = group({
   cluster: nodes('cluster').describe('HOST:PORT of some nodes, which name the others.'),
   ...access,
-})
+}).transform(({ cluster: list, tls, ...given }) => ({
+  kind: 'cluster' as const,
+  nodes: addresses(list),
+  tls: toTls(tls, list),
+  ...given,
+}))
 
-/** The key that identifies each kind of group; the first form of the schema is the text. */
+/** The key that identifies each kind of group, in the order of the schema, whose first form is the text. */
 const redisKinds = ['cluster', 'sentinels', 'url'] as const
 
 const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
@@ -140,22 +151,6 @@ const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
   username: at.password === undefined ? beside.username : at.username,
   password: at.password ?? beside.password,
   tls: toTls(tls, [at]),
-})
-
-const toSentinels = ({ sentinels: list, db = 0, tls, ...given }: z.output<typeof sentinels>) => ({
-  kind: 'sentinels' as const,
-  sentinels: addresses(list),
-  db,
-  tls: toTls(tls, list),
-  ...given,
-})
-
-/** nodes: some nodes of the cluster, which name the others. */
-const toCluster = ({ cluster: list, tls, ...given }: z.output<typeof cluster>) => ({
-  kind: 'cluster' as const,
-  nodes: addresses(list),
-  tls: toTls(tls, list),
-  ...given,
 })
 
 /** The URL alone; an empty one means the embedded store. */
@@ -176,14 +171,12 @@ const oneKind = (tree: unknown): unknown => {
   return Object.fromEntries(entries.filter(([key]) => !others.some((kind) => kind === key)))
 }
 
-const forms = [
-  plainUrl,
-  cluster.transform(toCluster),
-  sentinels.transform(toSentinels),
-  server.transform(toServer),
-] as const
-
-export const redis = z.preprocess(oneKind, z.union(forms, { error: formFault })).prefault('')
+export const redis = z
+  .preprocess(
+    oneKind,
+    z.union([plainUrl, cluster, sentinels, server.transform(toServer)], { error: formFault }),
+  )
+  .prefault('')
 
 /** The form of the union that a tree has, by its first identifying key; undefined: none. */
 export const redisForm = (tree: Tree | undefined): number | undefined => {
