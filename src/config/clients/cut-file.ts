@@ -41,21 +41,14 @@ export const readPieces = (path: string, use: UsePiece): string => {
 
 const [tab, lineFeed, carriageReturn, blank, hash, dash] = [0x09, 0x0a, 0x0d, 0x20, 0x23, 0x2d]
 
-/** A range of bytes; end is excluded. The bytes change when the call that received them returns. */
-export interface ByteRange {
-  readonly bytes: Buffer
-  readonly start: number
-  readonly end: number
-}
-
 /** Says whether a line is a client, is the first line of one, or belongs to what came before, as blank lines and comments do. */
 type LineKind = (bytes: Buffer, start: number, end: number) => 'client' | 'first' | 'inside'
 
-/** Returns the SHA-256 of the file, in hex, and throws as readPieces does. take: receives each client and its first line, from 1. */
+/** Returns the SHA-256 of the file, in hex, and throws as readPieces does. take: receives each client, whose bytes change when the call returns, and its first line, from 1. */
 export const cutFile = (
   path: string,
   kindOf: LineKind,
-  take: (span: ByteRange, line: number) => void,
+  take: (text: Buffer, line: number) => void,
 ): string => {
   /** Number of lines before the piece. */
   let before = 0
@@ -67,14 +60,14 @@ export const cutFile = (
       if (end === to && !isEnd) break
       line++
       const kind = kindOf(bytes, at, end)
-      if (kind === 'client') take({ bytes, start: at, end }, line)
+      if (kind === 'client') take(bytes.subarray(at, end), line)
       if (kind === 'first') {
-        if (entry !== undefined) take({ bytes, start: entry.start, end: at }, entry.line)
+        if (entry !== undefined) take(bytes.subarray(entry.start, at), entry.line)
         entry = { start: at, line }
       }
       at = end + 1
     }
-    if (isEnd && entry !== undefined) take({ bytes, start: entry.start, end: to }, entry.line)
+    if (isEnd && entry !== undefined) take(bytes.subarray(entry.start, to), entry.line)
     if (isEnd) return to
     // A client that may be incomplete comes again with the next piece.
     before = entry === undefined ? line : entry.line - 1

@@ -68,11 +68,11 @@ export const readClients = (path: string, reader: EntryReader): string => {
   let index = 0
   const kindOf = isJson ? jsonLine : items.kindOf
   const parsePlain = isJson ? parsePlainLine : parsePlainItem
-  return cutFile(path, kindOf, (span, line) => {
+  return cutFile(path, kindOf, (bytes, line) => {
     // Only ASCII is plain, so the bytes need no decoding.
-    const plain = () => parsePlain(span.bytes.toString('latin1', span.start, span.end))
+    const plain = () => parsePlain(bytes.toString('latin1'))
     const parse = (): Reading | undefined => {
-      const text = decoded(span.bytes.subarray(span.start, span.end))
+      const text = decoded(bytes)
       if (text === undefined) {
         reader.fault({ ...ofWholeFile(notText), line })
         return undefined
