@@ -15,13 +15,10 @@ export interface BlastRadius {
     readonly moved: readonly Moved[]
   }
   /** Changed limits of clients that stay; lowered means lowered in at least one window. */
-  readonly limits: {
-    readonly lowered: readonly ChangedLimits[]
-    readonly raised: readonly ChangedLimits[]
-  }
+  readonly limits: Readonly<Record<'lowered' | 'raised', readonly ChangedLimits[]>>
   /** A key with another secret or client is listed as added and as revoked; changed: it expires at another time. */
-  readonly keys: Changes<NamedKey> & { readonly revoked: readonly NamedKey[] }
-  readonly routes: Changes<string> & { readonly removed: readonly string[] }
+  readonly keys: Readonly<Record<'added' | 'revoked' | 'changed', readonly NamedKey[]>>
+  readonly routes: Readonly<Record<'added' | 'removed' | 'changed', readonly string[]>>
   /** Paths of all other settings that change, such as `upstream.urls`; a plan is `plans.pro`. */
   readonly settings: readonly string[]
   /** Settings among them that take effect at a start only. */
@@ -39,11 +36,6 @@ interface Moved {
 interface NamedKey {
   readonly key: string
   readonly client: string
-}
-
-interface Changes<Item> {
-  readonly added: readonly Item[]
-  readonly changed: readonly Item[]
 }
 
 export interface ChangedLimits {
@@ -197,16 +189,15 @@ function changedRoutes(
 ): BlastRadius['routes'] {
   const before = new Map(current.map((route) => [route.name, route]))
   const after = new Set(next.map(({ name }) => name))
-  const names = (routes: readonly RouteConfig[]): string[] => routes.map(({ name }) => name)
+  const names = (all: readonly RouteConfig[], isIt: (route: RouteConfig) => boolean): string[] =>
+    all.filter(isIt).map(({ name }) => name)
   return {
-    added: names(next.filter(({ name }) => !before.has(name))),
-    removed: names(current.filter(({ name }) => !after.has(name))),
-    changed: names(
-      next.filter((route) => {
-        const was = before.get(route.name)
-        return was !== undefined && !isDeepStrictEqual(was, route)
-      }),
-    ),
+    added: names(next, ({ name }) => !before.has(name)),
+    removed: names(current, ({ name }) => !after.has(name)),
+    changed: names(next, (route) => {
+      const was = before.get(route.name)
+      return was !== undefined && !isDeepStrictEqual(was, route)
+    }),
   }
 }
 
