@@ -102,7 +102,7 @@ export class Http2Connection implements ProtocolConnection {
     const { events, connections } = this.#parts
     const { turn } = connections
     // The client has reset the stream before its request began.
-    if (request.stream.closed || request.stream.destroyed) return events.abuse('reset')
+    if (request.body.closed || request.body.destroyed) return events.abuse('reset')
     turn.began(this.share)
     this.#use.streams += 1
     if (request.bodyFollows) this.#use.bodies += 1

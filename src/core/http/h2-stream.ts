@@ -15,13 +15,14 @@ export class StreamRequest implements IncomingRequest {
   receivedBytes = 0
   /** The body's own share of the turn, on a connection of many clients; undefined: the connection's share counts. Written by its carrier. */
   share: Share | undefined
-  readonly stream: ServerHttp2Stream
+  /** The stream itself, also where no body follows. */
+  readonly body: ServerHttp2Stream
   readonly carrier: Http2Connection
 
   constructor(stream: ServerHttp2Stream, carrier: Http2Connection, rawHeaders: readonly string[]) {
     const { method, scheme, authority, path, fields } = http1Fields(rawHeaders)
     const { proto } = carrier.client.origin
-    this.stream = stream
+    this.body = stream
     this.carrier = carrier
     this.method = method
     this.rawHeaders = fields
@@ -41,15 +42,11 @@ export class StreamRequest implements IncomingRequest {
   }
 
   get complete(): boolean {
-    return !this.bodyFollows || (this.stream.state.remoteClose === 1 && !this.stream.aborted)
-  }
-
-  get body(): ServerHttp2Stream {
-    return this.stream
+    return !this.bodyFollows || (this.body.state.remoteClose === 1 && !this.body.aborted)
   }
 
   destroy(): void {
-    cutOff(this.stream)
+    cutOff(this.body)
   }
 }
 
@@ -64,7 +61,7 @@ export class StreamResponse implements OutgoingResponse {
   #isEnded = false
 
   constructor(request: StreamRequest) {
-    this.#stream = request.stream
+    this.#stream = request.body
     this.#request = request
   }
 

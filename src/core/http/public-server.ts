@@ -9,7 +9,6 @@ import type { Config, ListenAddress } from '../../config/config.ts'
 import { readProxyHeader } from '../rules/proxy-header.ts'
 import type { ConnectionRefusal } from './connection-room.ts'
 import { ClientConnection } from './connections.ts'
-import { readFirst, readPreface } from './first-bytes.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
 import { isHttp2Safe } from './node-internals.ts'
 import { http1Limits, serve, type ServerParts } from './server-parts.ts'
@@ -24,6 +23,8 @@ export interface PublicServerParts extends Pick<ServerParts, 'connections' | 'ev
 }
 
 const LOOK_EVERY_MS = 250
+/** Begins a connection of HTTP/2 without TLS (RFC 9113 3.3), and no request of HTTP/1.1. */
+const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
 export class PublicServer {
   readonly #parts: ServerParts
@@ -202,4 +203,38 @@ export class PublicServer {
 async function beginHttp2(client: ClientConnection, parts: ServerParts): Promise<void> {
   await nextTurn()
   if (!client.transport.destroyed) serve(client.transport, client, parts, true)
+}
+
+/**
+ * Reads the first bytes of a connection, and reads on while they are incomplete. done: called once; undefined: what came is
+ * invalid, or came too late, or the peer has ended its side. bytes: length of the first ones; those behind them are put back, and
+ * the connection is paused.
+ */
+function readFirst<Found extends { readonly bytes: number }>(
+  socket: Socket,
+  timeoutMs: number,
+  read: (seen: Buffer) => Found | 'incomplete' | undefined,
+  done: (found: Found | undefined) => void,
+): void {
+  let seen: Buffer = Buffer.alloc(0)
+  const end = (found?: Found): void => {
+    clearTimeout(timer)
+    socket.pause().off('data', onData).off('end', onGone).off('close', onGone)
+    if (found !== undefined && seen.length > found.bytes) socket.unshift(seen.subarray(found.bytes))
+    done(found)
+  }
+  const onData = (bytes: Buffer): void => {
+    seen = Buffer.concat([seen, bytes])
+    const found = read(seen)
+    if (found !== 'incomplete') end(found)
+  }
+  const onGone = (): void => end()
+  const timer = setTimeout(onGone, timeoutMs)
+  socket.on('data', onData).once('end', onGone).once('close', onGone).resume()
+}
+
+function readPreface(seen: Buffer): { bytes: number; isHttp2: boolean } | 'incomplete' {
+  const length = Math.min(seen.length, PREFACE.length)
+  const isHttp2 = seen.compare(PREFACE, 0, length, 0, length) === 0
+  return isHttp2 && length < PREFACE.length ? 'incomplete' : { bytes: 0, isHttp2 }
 }
