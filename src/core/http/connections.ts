@@ -1,5 +1,6 @@
 /** Keeps what is known of each client connection from its acceptance to its close, and all requests in flight; bounds the connections. */
 import type { Socket } from 'node:net'
+import type { Framing } from '../rules/framing.ts'
 import type { ConnectionBound, ConnectionRoom } from './connection-room.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import { SharedTurn, type Sharer } from './shared-turn.ts'
@@ -27,6 +28,10 @@ export interface Origin {
 export interface ProtocolConnection extends Sharer {
   /** More has come behind the request under way. */
   readonly hasMore: boolean
+  /** Says how the body of the request is read, before anything behind its head is; undefined: the framing is not sound. HTTP/1.1 alone. */
+  frame?(framing: Framing | undefined): void
+  /** Hands over the bare connection behind the request's head, paused; the response can still be written, and is its last. HTTP/1.1 alone. */
+  takeOver?(): Socket
   /** Ends what takes too long. Called several times a second. */
   onLook(nowMs: number): void
   /** Closes the connection if it waits for a next request; HTTP/2 refuses further requests. */

@@ -3,11 +3,11 @@ import type { Socket } from 'node:net'
 import type { Framing } from '../rules/framing.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientConnection, ProtocolConnection } from './connections.ts'
-import { Http1Request, Http1Response } from './http1-messages.ts'
+import { Body, Http1Response } from './http1-messages.ts'
 import type { ServerParts } from './server-parts.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { MessageReader } from './message-reader.ts'
-import { requestSyntax, type RequestHead } from './request-head.ts'
+import { requestSyntax, type Http1Request } from './request-head.ts'
 import { IN_PIECES, Share } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
@@ -34,7 +34,7 @@ export class Http1Connection implements ProtocolConnection {
   /** Its response reads them too. */
   readonly parts: ServerParts
   readonly #isSecured: boolean
-  readonly #reader: MessageReader<RequestHead>
+  readonly #reader: MessageReader<Http1Request>
   #phase: Phase = 'head'
   #request: Http1Request | undefined
   #response: Http1Response | undefined
@@ -88,6 +88,7 @@ export class Http1Connection implements ProtocolConnection {
   /** undefined: the framing is not sound, so nothing behind the head is read. */
   frame(framing: Framing | undefined): void {
     if (framing === undefined) return this.#stop()
+    if (this.#request !== undefined && framing.body !== 'none') this.#request.body = new Body(this)
     this.#reader.frame(framing)
     this.#phase = 'body'
   }
@@ -218,15 +219,14 @@ export class Http1Connection implements ProtocolConnection {
   }
 
   #begin(): void {
-    const { head } = this.#reader
-    if (head === undefined) return
+    const { head: request } = this.#reader
+    if (request === undefined) return
     this.parts.connections.turn.began(this.share)
     this.#isBodyWanted = true
     this.#movedMs = 0
     this.#hasServed = true
-    const request = new Http1Request(this, head)
     const isLast = this.#isEnded && this.#reader.heldBytes === 0
-    const response = new Http1Response(this, head, head.persists && !isLast)
+    const response = new Http1Response(this, request, request.persists && !isLast)
     this.#request = request
     this.#response = response
     this.#phase = 'answer'
@@ -315,6 +315,7 @@ export class Http1Connection implements ProtocolConnection {
 
   #awaitNext(): void {
     this.#request = undefined
+    this.#reader.head = undefined
     this.#phase = 'head'
     const { maxHeadBytes, idleMs } = this.parts.http1Limits
     const { headersMs } = this.parts.config.timeouts

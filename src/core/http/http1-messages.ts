@@ -1,44 +1,13 @@
-/** A request and its response on an HTTP/1.1 connection (RFC 9112). */
+/** The body of a request, and its response, on an HTTP/1.1 connection (RFC 9112). */
 import { STATUS_CODES } from 'node:http'
 import { Readable } from 'node:stream'
-import type { Framing } from '../rules/framing.ts'
 import { HeadWriter, writeChunk } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
-import type { IncomingRequest, OutgoingResponse } from './messages.ts'
+import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
-import type { RequestHead } from './request-head.ts'
+import type { Http1Request } from './request-head.ts'
 
-export class Http1Request implements IncomingRequest {
-  readonly method: string
-  readonly url: string
-  readonly httpVersion: '1.0' | '1.1'
-  readonly rawHeaders: string[]
-  readonly #connection: Http1Connection
-  receivedBytes = 0
-  /** The end of the body has come. Written by the connection. */
-  complete = false
-  /** Written by framed(). */
-  body: Body | undefined
-
-  constructor(connection: Http1Connection, head: RequestHead) {
-    this.method = head.method
-    this.url = head.target
-    this.httpVersion = head.httpVersion
-    this.rawHeaders = head.rawHeaders
-    this.#connection = connection
-  }
-
-  framed(framing: Framing | undefined): void {
-    if (framing !== undefined && framing.body !== 'none') this.body = new Body(this.#connection)
-    this.#connection.frame(framing)
-  }
-
-  takeOver(): ReturnType<Http1Connection['takeOver']> {
-    return this.#connection.takeOver()
-  }
-}
-
-class Body extends Readable {
+export class Body extends Readable {
   readonly #connection: Http1Connection
 
   constructor(connection: Http1Connection) {
@@ -76,7 +45,7 @@ export class Http1Response implements OutgoingResponse {
 
   constructor(
     connection: Http1Connection,
-    { method, httpVersion }: Pick<RequestHead, 'method' | 'httpVersion'>,
+    { method, httpVersion }: Pick<Http1Request, 'method' | 'httpVersion'>,
     persists: boolean,
   ) {
     this.#connection = connection

@@ -1,6 +1,5 @@
 /** The parts of a request and a response that the gateway uses, over HTTP/1.1 and HTTP/2 alike. Types only. */
-import type { Duplex, Readable } from 'node:stream'
-import type { Framing } from '../rules/framing.ts'
+import type { Readable } from 'node:stream'
 
 export interface IncomingRequest {
   readonly method?: string | undefined
@@ -12,10 +11,6 @@ export interface IncomingRequest {
   readonly bodyFollows?: boolean | undefined
   /** Bytes of the body that have come. */
   readonly receivedBytes: number
-  /** Says how the body is read, before anything behind the head is; undefined: the framing is not sound. HTTP/1.1 alone. */
-  framed?(framing: Framing | undefined): void
-  /** Hands over the bare connection behind the head, paused; the response can still be written, and is its last. HTTP/1.1 alone. */
-  takeOver?(): Duplex
   /** The whole body has come, read or unread. */
   readonly complete: boolean
   /** undefined: there is none, or it cannot be read. */

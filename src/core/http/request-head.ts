@@ -1,10 +1,12 @@
 /** Reads and writes the head of an HTTP/1.1 request; refuses what could be read as more than one request. */
+import type { Readable } from 'node:stream'
 import type { ForwardJob } from '../forwarding/engine.ts'
 import { fieldOf, isFieldName } from '../rules/field-names.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { kinds, persists, readFields, TARGET, TOKEN } from './field-lines.ts'
 import { HeadWriter } from './head-writer.ts'
 import { malformed, type Syntax } from './message-reader.ts'
+import type { IncomingRequest } from './messages.ts'
 
 /** Requests of these methods without a body carry Content-Length: 0 (RFC 9110 section 8.6). */
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
@@ -48,21 +50,23 @@ export function requestHead(job: ForwardJob, host: string): WrittenHead | undefi
   return text === undefined ? undefined : { text, bodyBytes }
 }
 
-/** Request line and fields, as received. */
-export interface RequestHead {
+/** Request line and fields as received; values are trimmed, bytes above ASCII are latin1. */
+export interface Http1Request extends IncomingRequest {
   readonly method: string
-  readonly target: string
+  readonly url: string
   readonly httpVersion: '1.0' | '1.1'
-  /** Flat name, value array; values are trimmed, bytes above ASCII are latin1. */
-  readonly rawHeaders: string[]
   /** The client may send another request on the connection (RFC 9112 9.3). */
   readonly persists: boolean
+  /** Its connection writes the following. */
+  receivedBytes: number
+  complete: boolean
+  body: Readable | undefined
 }
 
 const NO_REQUEST_LINE = malformed('malformed request line')
 const NO_FIELD = malformed('malformed header field')
 
-function readRequestHead(text: string): RequestHead | Refusal {
+function readRequestHead(text: string): Http1Request | Refusal {
   let at = 0
   while (((kinds[text.charCodeAt(at)] ?? 0) & TOKEN) !== 0) at++
   const targetAt = at + 1
@@ -76,17 +80,20 @@ function readRequestHead(text: string): RequestHead | Refusal {
   if (readFields(text, at + 11, rawHeaders, true) !== undefined) return NO_FIELD
   return {
     method: text.slice(0, targetAt - 1),
-    target: text.slice(targetAt, at),
+    url: text.slice(targetAt, at),
     httpVersion,
     rawHeaders,
     // What follows an Upgrade may be of the other protocol, though it was not switched.
     persists:
       fieldOf(rawHeaders, 'upgrade') === undefined &&
       persists(fieldOf(rawHeaders, 'connection'), httpVersion),
+    receivedBytes: 0,
+    complete: false,
+    body: undefined,
   }
 }
 
-export const requestSyntax: Syntax<RequestHead> = {
+export const requestSyntax: Syntax<Http1Request> = {
   read: readRequestHead,
   beginning:
     /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+(?: [\x21-\x7e\x80-\xff]*(?: (?:H(?:T(?:T(?:P(?:\/.*)?)?)?)?)?)?)?$/s,

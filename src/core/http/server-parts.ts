@@ -18,7 +18,7 @@ export interface ServerEvents {
   /** A connection was refused and closed. */
   refused(address: string, reason: ConnectionRefusal): void
   handshakeFailed(address: string, fault: HandshakeFault, cause: string): void
-  /** Must call framed() of the request before it returns. */
+  /** Must call frame() of the connection before it returns, if there is one. */
   request(request: IncomingRequest, response: OutgoingResponse, connection: ClientConnection): void
   /** What came is no request, or came too late. seen: the beginning of the head, as latin1. */
   unreadable(

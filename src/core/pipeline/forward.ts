@@ -26,11 +26,12 @@ type Parts = Charges & Pick<PipelineParts, 'log' | 'metrics' | 'tunnels'>
 
 /** caller: that of the exchange. */
 export function forward(parts: Parts, carrier: Carrier, exchange: Exchange, caller: Caller): void {
-  const { request, framing, route } = exchange
+  const { request, framing, route, connection } = exchange
   // The client left, or its body broke off, while the request was being decided.
   if (exchange.isOver) return giveUp(parts, exchange)
-  if (framing.websocket && route?.websocket && request.takeOver !== undefined) {
-    const socket = request.takeOver()
+  const isTunnel = framing.websocket && route?.websocket
+  const socket = isTunnel ? connection.protocol?.takeOver?.() : undefined
+  if (socket !== undefined) {
     const offer = readOffer(request.rawHeaders)
     if (isRefusal(offer)) {
       giveUp(parts, exchange)

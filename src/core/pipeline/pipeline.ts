@@ -28,7 +28,7 @@ export function handle(
 ): Promise<void> | undefined {
   const { connections, log, tracing } = parts
   const framing = checkFraming(arrival.request, policy.terms.server.limits)
-  arrival.request.framed?.(isRefusal(framing) ? undefined : framing)
+  arrival.connection.protocol?.frame?.(isRefusal(framing) ? undefined : framing)
   const exchange = accept(parts, arrival, framing, policy)
   if (tracing.isOn) {
     const fields = isRefusal(framing) ? undefined : arrival.request.rawHeaders

@@ -35,14 +35,14 @@ export function readByUs(pieces: readonly Buffer[]): Framed {
         const framing = checkFraming({ ...head, httpVersion: head.httpVersion }, limits)
         if (isRefusal(framing)) framed.end = framing.code
         else {
-          const target = { method: head.method, url: head.target }
+          const target = { method: head.method, url: head.url }
           // Refused before anything is forwarded, and nothing behind it is read.
           if (isRefusal(checkTarget(target, framing.host, 'http', 8_192))) framed.end = 'target'
           reader.frame(framing)
         }
       } else if (found === 'end' && head !== undefined) {
-        const { method, target, httpVersion, rawHeaders, persists } = head
-        framed.requests.push(textOf(`${method} ${target} ${httpVersion}`, rawHeaders, body))
+        const { method, url, httpVersion, rawHeaders, persists } = head
+        framed.requests.push(textOf(`${method} ${url} ${httpVersion}`, rawHeaders, body))
         if (!persists || rawHeaders.some((name) => name.toLowerCase() === 'upgrade'))
           framed.end = 'last'
       }

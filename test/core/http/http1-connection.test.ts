@@ -6,6 +6,7 @@ import { ClientConnection } from '../../../src/core/http/connections.ts'
 import { Http1Connection } from '../../../src/core/http/http1-connection.ts'
 import type { OutgoingResponse } from '../../../src/core/http/messages.ts'
 import type { ServerParts } from '../../../src/core/http/server-parts.ts'
+import { Framing } from '../../../src/core/rules/framing.ts'
 import { SharedTurn } from '../../../src/core/http/shared-turn.ts'
 import { atEnd } from '../../support/ending.ts'
 
@@ -30,8 +31,8 @@ async function sendUnread(text: string) {
     connections: { turn: new SharedTurn() },
     events: {
       unreadable: (_: unknown, response: OutgoingResponse) => take(response),
-      request: (request: { framed(framing: object): void }, response: OutgoingResponse) => {
-        request.framed({ body: 'none', bodyBytes: 0 })
+      request: (_: unknown, response: OutgoingResponse) => {
+        connection.frame(new Framing())
         take(response)
       },
     },
