@@ -1,8 +1,7 @@
 /** `tollgate catalogue`: the reference backend, on its own; the demonstration opens it beside its gateway. */
 import { startCatalogue, type CatalogueOptions } from '../tools/catalogue/server.ts'
 import { listenAddress } from '../config/addresses.ts'
-import { hostForUrl } from '../config/hosts.ts'
-import type { ListenAddress } from '../config/config.ts'
+import { nameOf } from '../config/hosts.ts'
 import { createLog, type Log } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
 import { explainPort, Service } from './service.ts'
@@ -29,13 +28,11 @@ export async function openCatalogue(
   options: Omit<CatalogueOptions, 'log'>,
   { log, setting }: { readonly log: Log; readonly setting: string },
 ) {
-  const originOf = ({ host, port }: ListenAddress): string => `${hostForUrl(host)}:${port}`
   try {
     const report = (message: string): void => log.catalogueFailed({ message })
     const { address, close } = await startCatalogue({ ...options, log: report })
-    return { url: `http://${originOf(address)}/v1`, close }
+    return { url: `http://${nameOf(address)}/v1`, close }
   } catch (error) {
-    const what = `the catalogue service cannot listen on ${originOf(options)}`
-    throw explainPort(error, what, setting)
+    throw explainPort(error, 'the catalogue service', options, setting)
   }
 }

@@ -85,9 +85,9 @@ async function printReport(
 }
 
 function pageOf({ version }: Edge, of: ReplayCommandOptions, report: ReplayReport): string {
-  const versus = of.against === undefined ? {} : { against: basename(of.against) }
+  const against = of.against && basename(of.against)
   const made = { version, madeAtMs: Date.now(), remarks: [...remarks(report)] }
-  return reportPage(report, { config: basename(of.config), ...versus, ...made })
+  return reportPage(report, { config: basename(of.config), against, ...made })
 }
 
 /** One line on a terminal, such as `replay 62%  6.2M of 10.0M lines  214k/s  18 s left`. */

@@ -1,4 +1,6 @@
 /** The life of a command that runs until a signal ends it: its start, its signals, its end, and their log. */
+import type { ListenAddress } from '../config/config.ts'
+import { nameOf } from '../config/hosts.ts'
 import { ConfigError } from '../config/problems.ts'
 import { createLog, type Log } from '../core/record/log.ts'
 import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
@@ -117,10 +119,11 @@ const portFaults: ReadonlyMap<string | undefined, string> = new Map([
   ['EAI_AGAIN', 'the host name cannot be looked up; write an address'],
 ])
 
-/** Turns the error of a listener into what to do about it. what: the listener and its address. setting: where the address is written. Other errors are returned as they are. */
-export function explainPort(error: unknown, what: string, setting: string): unknown {
+/** Turns the error of a listener into what to do about it. setting: where its address is written. Other errors are returned as they are. */
+export function explainPort(error: unknown, what: string, at: ListenAddress, setting: string) {
   const { code } = error as NodeJS.ErrnoException
   const fault = portFaults.get(code)
   if (fault === undefined) return error
-  return new Error(`${what}: ${fault}, or change ${setting} (${code})`, { cause: error })
+  const message = `${what} cannot listen on ${nameOf(at)}: ${fault}, or change ${setting} (${code})`
+  return new Error(message, { cause: error })
 }

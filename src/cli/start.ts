@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { matching } from '../config/clients/files.ts'
 import { namedFiles } from '../config/files.ts'
-import { hostForUrl } from '../config/hosts.ts'
+import { nameOf } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { ListenError, type Gateway } from '../server/gateway/gateway.ts'
 import { createGateway } from '../server/gateway/local-worker.ts'
@@ -69,8 +69,8 @@ export async function startGateway(
   const { listen, admin } = await gateway.listen().catch((error: unknown) => {
     throw error instanceof ListenError ? explain(error, config) : error
   })
-  const urlOf = ({ host, port }: ListenAddress, tls?: object): string =>
-    `http${tls === undefined ? '' : 's'}://${hostForUrl(host)}:${port}`
+  const urlOf = (address: ListenAddress, tls?: object): string =>
+    `http${tls === undefined ? '' : 's'}://${nameOf(address)}`
   const origin = urlOf(listen, config.server.tls)
   print(`tollgate listening on ${origin}${config.server.basePath || '/'}`)
   const adminOrigin = urlOf(admin, config.admin.tls)
@@ -122,8 +122,7 @@ function filesOf(file: string, { written, clientFiles }: Config): string[] {
 }
 
 function explain({ listener, cause }: ListenError, { server, admin }: Config): unknown {
-  const [{ host, port }, setting] =
+  const [at, setting] =
     listener === 'public' ? [server.listen, 'server.listen'] : [admin.listen, 'admin.listen']
-  const what = `the ${listener} listener cannot listen on ${hostForUrl(host)}:${port}`
-  return explainPort(cause, what, `${setting} in the config`)
+  return explainPort(cause, `the ${listener} listener`, at, `${setting} in the config`)
 }

@@ -3,7 +3,7 @@ import { isIPv4 } from 'node:net'
 import type { Config, HostPort, RedisConfig } from './config.ts'
 
 /** RFC 3986 3.2.2: an IPv6 address stands in brackets. */
-export const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
+const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
 
 /** Whether only this machine can reach the host: 127.0.0.0/8, ::1 or localhost. Brackets are allowed. */
 export const isLoopback = (host: string): boolean => {

@@ -36,10 +36,7 @@ export const asking = (parent: Command, usage: string, description: string): Com
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
 
-export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking): AdminOf => ({
-  admin,
-  env,
-})
+export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking) => ({ admin, env })
 
 /** A command that shows one answer of the admin API as a list. */
 export const listing =

@@ -7,10 +7,7 @@ import { single, type Declaration } from '../program.ts'
 import type { Edge, Output } from '../edge.ts'
 import { ask, asking, gatewayOf, type Asking } from './asking.ts'
 
-const several = (value: string, earlier: string[] | undefined): string[] => [
-  ...(earlier ?? []),
-  value,
-]
+const several = (value: string, earlier: readonly string[] = []) => [...earlier, value]
 
 export interface AskedExplanation extends Asking {
   /** A request id, or a request line such as "GET /v1/pets". */

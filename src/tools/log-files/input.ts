@@ -8,13 +8,11 @@ import { createGunzip, createZstdDecompress } from 'node:zlib'
 export class LogFileFault extends Error {
   override readonly name = 'LogFileFault'
   readonly code = 'unreadable'
-  readonly file: string
   readonly reason: string
   readonly remedy: string
 
   constructor(file: string, reason: string, remedy: string) {
     super(`cannot read the log ${file}`)
-    this.file = file
     this.reason = reason
     this.remedy = remedy
   }

@@ -17,7 +17,7 @@ import { data, markup, moment, named, page, table, type Content, type Markup } f
 interface Titles {
   /** Path of the configuration; `against` is that of the one given by --against. */
   readonly config: string
-  readonly against?: string
+  readonly against?: string | undefined
   readonly version: string
   readonly madeAtMs: number
   /** What was left out, came late or differs from the log, a line each. */
