@@ -111,10 +111,8 @@ export function explainedLines(explanation: Explanation, columns: number, nowMs:
   const { asked, answer, stages, more } = wordsOf(explanation, nowMs)
   const widest = (cells: readonly string[]): number =>
     Math.max(...cells.map((cell) => safe(cell).length))
-  const [stageWidth, verdictWidth] = [
-    widest(stages.map(({ stage }) => stage)),
-    widest(stages.map(({ verdict }) => verdict)),
-  ]
+  const stageWidth = widest(stages.map(({ stage }) => stage))
+  const verdictWidth = widest(stages.map(({ verdict }) => verdict))
   const before = 2 + stageWidth + 1 + verdictWidth + 1
   const placeWidth = widest(stages.map(({ config }) => config))
   const room = Math.max(RULE_AT_LEAST, columns - before - 1 - placeWidth)

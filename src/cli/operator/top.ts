@@ -168,11 +168,7 @@ class LiveView {
   }
 }
 
-const orders: Readonly<Record<string, Top['by']>> = {
-  r: 'requests',
-  f: 'refusals',
-  l: 'latency',
-}
+const orders: Readonly<Record<string, Top['by']>> = { r: 'requests', f: 'refusals', l: 'latency' }
 
 /** Handles a key while the filter is typed: Enter takes it, Escape leaves it as it was. */
 function typed(key: string, typing: string, filter: string) {

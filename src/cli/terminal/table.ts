@@ -57,16 +57,13 @@ function layOut<Row>(
     return { column, width: full, least: column === last ? Math.min(full, TEXT_AT_LEAST) : full }
   })
   const over = (of: (each: (typeof kept)[number]) => number): number =>
-    kept.reduce((sum, each) => sum + of(each) + GAP, -GAP) - width
+    Math.max(kept.reduce((sum, each) => sum + of(each) + GAP, -GAP) - width, 0)
   while (over(({ least }) => least) > 0) {
     const drops = kept.map(({ column: { drop = -1 } }) => drop)
     if (Math.max(...drops) < 0) break
     kept = kept.toSpliced(drops.indexOf(Math.max(...drops)), 1)
   }
-  const tooMuch = Math.max(
-    0,
-    over((each) => each.width),
-  )
+  const tooMuch = over((each) => each.width)
   return kept.map((each) => ({ ...each, width: Math.max(each.least, each.width - tooMuch) }))
 }
 

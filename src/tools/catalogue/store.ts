@@ -71,9 +71,7 @@ function openDatabase(file: string): DatabaseSync {
     return database
   } catch (error) {
     database?.close()
-    throw new Error(`catalogue database "${file}": ${faultAndRemedy(error)}`, {
-      cause: error,
-    })
+    throw new Error(`catalogue database "${file}": ${faultAndRemedy(error)}`, { cause: error })
   }
 }
 

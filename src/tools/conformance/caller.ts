@@ -1,8 +1,7 @@
 /** A client with one API key: it sends requests, keeps the answers, and never causes more than ten refusals. */
 import { MINUTE_MS } from '../../config/time.ts'
-import type { GatewayClock } from './clock.ts'
 import { Connection, Unexpected, type Answer } from './connection.ts'
-import { sleep, type Machine } from './machine.ts'
+import { sleep, type GatewayClock, type Machine } from './machine.ts'
 import { windowOf, type Limits, type WindowState } from './standing.ts'
 
 /** A gateway may take more for an attack. */

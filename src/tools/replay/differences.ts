@@ -6,7 +6,7 @@
 import { DAY_MS, MINUTE_MS, perWindow, type FixedWindow } from '../../config/time.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { BansConfig, Limits } from '../../config/config.ts'
-import { Facts, NEWS_MS } from './facts.ts'
+import { Facts, NEWS_MS, startOf } from './facts.ts'
 import type { Decided } from './policy.ts'
 import type { Cause, ReplayReport } from './report.ts'
 
@@ -284,8 +284,6 @@ const newHistory = (process: string) => ({
   foreignRevisionMs: -Infinity,
   lateMs: -Infinity,
 })
-
-const startOf = (atMs: number, lengthMs: number): number => Math.floor(atMs / lengthMs) * lengthMs
 
 const isOfDay = ({ logged }: LoggedRequest, replayed: Decided): boolean =>
   logged === 'day' || replayed === 'day'

@@ -20,6 +20,9 @@ interface Span {
 /** News of a ban, and of use after an outage, reach all processes within a second; a busy machine takes twice as long. */
 export const NEWS_MS = 2_000
 
+export const startOf = (atMs: number, lengthMs: number): number =>
+  Math.floor(atMs / lengthMs) * lengthMs
+
 export class Facts {
   readonly #spans = new Map<FactName, Span[]>()
 
@@ -62,9 +65,8 @@ export class Facts {
 
   /** The note comes up to a minute after the lines that are missing. */
   #addGap(atMs: number): void {
-    const startOf = (ms: number): number => Math.floor(ms / MINUTE_MS) * MINUTE_MS
-    const fromMs = startOf(atMs - NEWS_MS) - MINUTE_MS
-    const untilMs = startOf(atMs) + MINUTE_MS - 1
+    const fromMs = startOf(atMs - NEWS_MS, MINUTE_MS) - MINUTE_MS
+    const untilMs = startOf(atMs, MINUTE_MS) + MINUTE_MS - 1
     const last = this.#spans.get('gap')?.at(-1)
     // Notes that follow each other make one long gap, however many they are.
     if (last === undefined || fromMs < last.fromMs || fromMs > last.untilMs)

@@ -132,10 +132,7 @@ export function limitsTable({ share, plans }: Suggestions) {
     of('P99', ({ window, peaks: its }) => its[window.name].p99),
     of('LIMIT', ({ window, limits }) => limits?.[window.limit] ?? null),
     of(`AT ${percentOf(share)}`, ({ window, atShare }) => atShare?.[window.limit] ?? null),
-    number<Row>('REFUSED', ({ atShare }) => atShare?.share ?? null, {
-      write: percentOf,
-      drop: 1,
-    }),
+    number<Row>('REFUSED', ({ atShare }) => atShare?.share ?? null, { write: percentOf, drop: 1 }),
   ]
   return { columns, rows }
 }
