@@ -104,7 +104,7 @@ export function StaleBanner() {
   const waitMs = nextTryMs - Date.now()
   const next = waitMs > 0 ? `Next try in ${duration(Math.ceil(waitMs / 1_000) * 1_000)}` : 'Trying'
   const why = cause === null ? '' : ` (${cause.replace(/\.$/, '')})`
-  return html`<section class="line stale-banner" aria-label="Connection">
+  return html`<section class="line bad stale-banner" aria-label="Connection">
     <span role="alert">${`■ No live data since ${at}${why}.`}</span>
     <span>${next}</span>
     ${button('Now', reconnect)}
@@ -184,7 +184,7 @@ export async function askForToken(refused: boolean) {
   await confirmed({
     title: 'This gateway asks for a token',
     content: () => html`
-      ${refused && html`<p class="fault" role="alert">■ The token was refused.</p>`}
+      ${refused && html`<p class="line bad" role="alert">■ The token was refused.</p>`}
       <p>
         The one of admin.tokenSha256. It is kept in the memory of this page, and is gone when the page
         is.

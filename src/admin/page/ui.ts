@@ -91,7 +91,7 @@ export function faultBox(error: unknown, retry?: () => unknown) {
   }
   const where = path === '' ? '' : `${path}: `
   const kind = said === undefined ? '' : ` (${said.status} ${said.code ?? ''})`
-  return html`<div class="fault" role="alert">
+  return html`<div class="line bad" role="alert">
     ■ ${where}${message}${kind}
     ${problems.length > 0 && html`<ul>${problems.map((problem) => html`<li>${problem}</li>`)}</ul>`}
     ${retry && button('Retry', again)}
@@ -99,7 +99,7 @@ export function faultBox(error: unknown, retry?: () => unknown) {
 }
 
 export const incomplete = (missing: readonly string[] = []) =>
-  missing.length > 0 && html`<p class="missing">▲ Incomplete: ${missing.join('; ')}</p>`
+  missing.length > 0 && html`<p class="line warn">▲ Incomplete: ${missing.join('; ')}</p>`
 
 interface Asked<Answer> {
   readonly answer: (Answer & { readonly missing?: readonly string[] }) | undefined

@@ -55,7 +55,7 @@ function body(report: ReplayReport, titles: Titles): Markup {
   const madeAt = moment(new Date(madeAtMs).toISOString())
   const step = duration(report.overTime.stepSeconds * 1_000)
   const versus = against === undefined ? '' : markup` against ${named(against)}`
-  return markup`<a class="skip" href="#report">Skip to content</a>
+  return markup`<a class="unseen" href="#report">Skip to content</a>
 <header><div class="bar"><strong class="brand">Tollgate</strong>
 <span id="gateway">replay by version ${version}, ${madeAt}</span></div></header>
 <main id="report" tabindex="-1">
