@@ -22,13 +22,13 @@ const clientsQuery = z
   .strictObject({
     sort: z.enum(['nearest', 'used', 'refused', 'id'], 'is none of these').default('id'),
     plan: z.string().optional(),
-    q: z.string().optional(),
+    q: z.string().default(''),
     cursor: z
       .string()
       .regex(/^(?:rest:\d{1,9}|seen:[\d.e+-]{1,24}:.+)$/, 'is none of a page')
-      .optional(),
+      .default(''),
   })
-  .refine(({ sort, cursor }) => sort !== 'id' || !cursor?.startsWith('seen:'), {
+  .refine(({ sort, cursor }) => sort !== 'id' || !cursor.startsWith('seen:'), {
     path: ['cursor'],
     message: 'is of a page in another order',
   })
@@ -40,11 +40,10 @@ const RESET_FORM = 'Send {"window":"minute"}, "day" or "both".'
 
 export const clientOperations: readonly Operation[] = [
   look('/api/clients', async (needs, { query }) => {
-    const { sort, plan, q, cursor } = checked(query, clientsQuery, CLIENTS_FORM)
-    const asked = { sort, plan, q: q || undefined, cursor }
+    const asked = checked(query, clientsQuery, CLIENTS_FORM)
     const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
     const { rows, head } = await rowsOf(needs, clients)
-    return json(200, { ...head, ...page, sort, clients: rows } satisfies ClientsPage)
+    return json(200, { ...head, ...page, sort: asked.sort, clients: rows } satisfies ClientsPage)
   }),
   look('/api/clients/{id}', async (needs, { params: { id } }) => {
     const client = knownClient(needs, id)

@@ -9,13 +9,11 @@ export type ShownClient = Pick<ClientConfig, 'id' | 'plan' | 'limits' | 'keys'>
 
 export interface ClientQuery {
   readonly sort: ClientsPage['sort']
-  readonly plan: string | undefined
+  readonly plan?: string | undefined
   /** Part of the id or the whole id of a key; where no client has it, part of a key's id. */
-  readonly q: string | undefined
-  /** Id of the client that has the key q; found by pageOf. */
-  readonly owner?: string | undefined
+  readonly q: string
   /** `seen:` and the cursor of the page before, or `rest:` and how many configured clients were searched; '': the first page. */
-  readonly cursor: string | undefined
+  readonly cursor: string
 }
 
 interface Page {
@@ -49,41 +47,36 @@ export function findClient(config: Config, seen: Seen, id: string): ShownClient 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000)
 
 export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
-  const page = await pageById(config, seen, asked)
-  const { q, cursor = '' } = asked
-  if (q === undefined || page.total > 0) return page
-  return search(config, asked, {
-    from: cursor.startsWith('rest:') ? Number(cursor.slice('rest:'.length)) : 0,
-    wanted: CLIENTS_A_PAGE,
-    isShown: () => true,
-    isFound: ({ keys }) => keys.some(({ id }) => id.includes(q)),
-  })
-}
-
-async function pageById(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
-  const { sort, q = '', cursor = '' } = asked
-  const query = { ...asked, owner: config.clients.keyById(q)?.client.id }
+  const { sort, plan, q, cursor } = asked
+  const owner = config.clients.keyById(q)?.client.id
   const place = cursor.slice('seen:'.length)
-  const isRest = sort === 'id' || cursor.startsWith('rest:')
   const first =
-    sort === 'id' || isRest
-      ? { clients: [], cursor: undefined }
+    sort === 'id' || cursor.startsWith('rest:')
+      ? undefined
       : seen.page(
-          { ...query, sort, cursor: cursor === '' ? undefined : place, limit: CLIENTS_A_PAGE },
+          { sort, plan, q, owner, cursor: place || undefined, limit: CLIENTS_A_PAGE },
           nowSeconds(),
           planInForce(config),
         )
-  const clients = first.clients.flatMap(({ client }) => findClient(config, seen, client) ?? [])
-  const rest = await search(config, query, {
-    from: isRest && cursor !== '' ? Number(place) : 0,
-    wanted: first.cursor === undefined ? CLIENTS_A_PAGE - clients.length : 0,
+  const clients = (first?.clients ?? []).flatMap((id) => findClient(config, seen, id) ?? [])
+  const from = first === undefined ? Number(place) : 0
+  const rest = await search(config, asked, {
+    from,
+    wanted: first?.cursor === undefined ? CLIENTS_A_PAGE - clients.length : 0,
     isShown: ({ id }) => sort === 'id' || seen.get(id, nowSeconds()) === undefined,
-    isFound: ({ id }) => id === query.owner || id.includes(q),
+    isFound: ({ id }) => id === owner || id.includes(q),
   })
+  if (q !== '' && rest.total === 0)
+    return search(config, asked, {
+      from,
+      wanted: CLIENTS_A_PAGE,
+      isShown: () => true,
+      isFound: ({ keys }) => keys.some(({ id }) => id.includes(q)),
+    })
   return {
     clients: [...clients, ...rest.clients],
     total: rest.total,
-    cursor: first.cursor === undefined ? rest.cursor : `seen:${first.cursor}`,
+    cursor: first?.cursor === undefined ? rest.cursor : `seen:${first.cursor}`,
   }
 }
 
@@ -95,7 +88,6 @@ async function search(
     readonly from: number
     readonly wanted: number
     isShown(client: ClientConfig): boolean
-    /** Asked only where q is given. */
     isFound(client: ClientConfig): boolean
   },
 ): Promise<Page> {
@@ -104,12 +96,12 @@ async function search(
   let total = 0
   /** Place of the first client of the next page. */
   let next: number | undefined
-  const isOver = (): boolean => q === undefined && (next !== undefined || total === known)
-  for (let from = q === undefined ? page.from : 0; from < clients.size && !isOver();) {
+  const isOver = (): boolean => q === '' && (next !== undefined || total === known)
+  for (let from = q === '' ? page.from : 0; from < clients.size && !isOver();) {
     const slice = clients.slice(from, from + LOOKED_AT_ONCE)
     for (const [nth, client] of Array.from(slice).entries()) {
       if (plan !== undefined && client.plan !== plan) continue
-      if (q !== undefined && !page.isFound(client)) continue
+      if (!page.isFound(client)) continue
       total += 1
       if (from + nth < page.from || !page.isShown(client)) continue
       if (found.length < page.wanted) found.push(client)
@@ -119,5 +111,5 @@ async function search(
     await nextTurn()
   }
   const cursor = next === undefined ? null : `rest:${next}`
-  return { clients: found, total: q === undefined ? known : total, cursor }
+  return { clients: found, total: q === '' ? known : total, cursor }
 }

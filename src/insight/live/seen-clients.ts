@@ -30,18 +30,6 @@ interface Entry {
   refusals?: RecentRefusals | undefined
 }
 
-export interface SeenClient {
-  readonly client: string
-  readonly plan: string
-  /** null: not seen yet. used is 0 once another window has begun. */
-  readonly minute: SeenUse | null
-  readonly day: SeenUse | null
-  /** The larger of both windows' used / limit; 0 where none is known. */
-  readonly share: number
-  /** Refusals for quota or a ban in the last five minutes. */
-  readonly refusedLately: number
-}
-
 /** nearest: to the end of a window's limit. */
 export type SeenSort = 'nearest' | 'used' | 'refused'
 
@@ -85,23 +73,31 @@ export class SeenClients {
     return this.#lastUsedMs.get(keyId)
   }
 
-  get(client: string, now: number): SeenClient | undefined {
+  /** refusedLately: refusals for quota or a ban in the last five minutes. undefined: the client was not seen. */
+  get(client: string, now: number) {
     const entry = this.#clients.get(client)
-    return entry && seenOf(entry, now)
+    return (
+      entry && {
+        plan: entry.plan,
+        minute: useOf(entry, 'minute', now),
+        day: useOf(entry, 'day', now),
+        refusedLately: refusedOf(entry, now),
+      }
+    )
   }
 
-  /** A page in the requested order, then by id; one pass over all clients, whichever page it is. The last page has no cursor. */
+  /** A page of ids in the requested order, then by id; one pass over all clients, whichever page it is. The last page has no cursor. */
   page(query: SeenQuery, now: number, planOf: PlanOf) {
     const { sort, plan, q, owner, cursor, limit } = query
     const order = orders[sort]
     const after = cursor === undefined ? undefined : placeOf(cursor)
-    const found: Placed[] = []
+    const found: Place[] = []
     for (const entry of this.#clients.values()) {
       const value = order(entry, now)
       const last = found.length > limit ? found[limit] : undefined
       if (last !== undefined && value < last.value) continue
       if (q !== undefined && entry.client !== owner && !entry.client.includes(q)) continue
-      const placed = { value, client: entry.client, entry }
+      const placed = { value, client: entry.client }
       if (after !== undefined && !isBefore(after, placed)) continue
       const current = planOf(entry.client, entry.plan)
       if (current === undefined || (plan ?? current) !== current) continue
@@ -111,7 +107,7 @@ export class SeenClients {
     const page = found.slice(0, limit)
     const last = found.length > limit ? page.at(-1) : undefined
     return {
-      clients: page.map(({ entry }) => seenOf(entry, now)),
+      clients: page.map(({ client }) => client),
       cursor: last && `${last.value}:${last.client}`,
     }
   }
@@ -170,6 +166,7 @@ function usedOf(entry: Entry, window: WindowName, now: number): number {
   return isOpen ? seen.used : 0
 }
 
+/** The larger of both windows' used / limit; 0 where none is known. */
 const shareOf = (entry: Entry, now: number): number =>
   Math.max(
     usedOf(entry, 'minute', now) / (entry.minute?.limit || Infinity),
@@ -184,27 +181,15 @@ const orders: Readonly<Record<SeenSort, (entry: Entry, now: number) => number>> 
   refused: refusedOf,
 }
 
+/** null: not seen yet. used is 0 once another window has begun. */
 const useOf = (entry: Entry, window: WindowName, now: number): SeenUse | null => {
   const seen = entry[window]
   return seen === undefined ? null : { used: usedOf(entry, window, now), limit: seen.limit }
 }
 
-const seenOf = (entry: Entry, now: number): SeenClient => ({
-  client: entry.client,
-  plan: entry.plan,
-  minute: useOf(entry, 'minute', now),
-  day: useOf(entry, 'day', now),
-  share: shareOf(entry, now),
-  refusedLately: refusedOf(entry, now),
-})
-
 interface Place {
   readonly value: number
   readonly client: string
-}
-
-interface Placed extends Place {
-  readonly entry: Entry
 }
 
 function placeOf(cursor: string): Place | undefined {
