@@ -1,6 +1,5 @@
 /** Clients as this gateway has seen them: use of their windows, recent refusals, and the last use of each key. Time is an argument, in Unix seconds. */
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
-import { BACK_SECONDS } from './seconds.ts'
 import type { Config } from '../../config/config.ts'
 import type { WindowName } from '../../config/time.ts'
 
@@ -251,40 +250,33 @@ export class RecentRefusals {
 
 const ranks = { minute: 0, day: 1, ban: 2 }
 
-/** Ring of counts, in slots of `seconds` each. */
+/** Counts of the latest `length` slots of `seconds` each. */
 class Slots {
-  readonly #counts: Uint32Array
+  readonly #length: number
   readonly #seconds: number
-  /** The latest second. Written by #moveTo. */
-  #at = -Infinity
+  /** Rings of the slots' numbers since 1970 and of their counts. */
+  readonly #numbers: number[] = []
+  readonly #counts: number[] = []
 
-  constructor(slots: number, seconds: number) {
-    this.#counts = new Uint32Array(slots)
+  constructor(length: number, seconds: number) {
+    this.#length = length
     this.#seconds = seconds
   }
 
   add(at: number, count: number): void {
-    this.#moveTo(at)
-    const slot = this.#slotOf(at) % this.#counts.length
-    this.#counts[slot] = (this.#counts[slot] ?? 0) + count
+    const number = Math.floor(at / this.#seconds)
+    const slot = number % this.#length
+    const before = this.#numbers[slot] === number ? (this.#counts[slot] ?? 0) : 0
+    this.#numbers[slot] = number
+    this.#counts[slot] = before + count
   }
 
+  /** Slots that are later than now were counted before the clock went back. */
   sum(now: number): number {
-    this.#moveTo(now)
-    return this.#counts.reduce((sum, count) => sum + count, 0)
-  }
-
-  #moveTo(at: number): void {
-    if (at < this.#at - BACK_SECONDS) this.#at = -Infinity
-    const slots = this.#counts.length
-    if (at - this.#at >= slots * this.#seconds) this.#counts.fill(0)
-    else
-      for (let slot = this.#slotOf(this.#at) + 1; slot <= this.#slotOf(at); slot++)
-        this.#counts[slot % slots] = 0
-    this.#at = Math.max(this.#at, at)
-  }
-
-  #slotOf(at: number): number {
-    return Math.floor(at / this.#seconds)
+    const latest = Math.floor(now / this.#seconds)
+    return this.#counts.reduce((sum, count, slot) => {
+      const age = latest - (this.#numbers[slot] ?? latest)
+      return age >= 0 && age < this.#length ? sum + count : sum
+    }, 0)
   }
 }
