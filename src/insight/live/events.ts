@@ -1,4 +1,5 @@
 /** Publishes server-sent events to readers and to subscribers in this process. A reader that is too slow is cut off. */
+import { Readable } from 'node:stream'
 import type { Changes, Tick } from '../api/live.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import type { Ban } from '../api/state.ts'
@@ -19,10 +20,8 @@ export interface EventFilter {
 }
 
 interface Reader extends EventFilter {
-  /** Unread text. Written by push and read, as are the fields below. */
-  waiting: string
-  isCut: boolean
-  wake: () => void
+  /** Keeps the unread text. */
+  readonly stream: Readable
 }
 
 /** Receives events in this process. The types it wants may change with time. */
@@ -59,44 +58,37 @@ export class Events {
     const of = 'client' in data ? data.client : undefined
     for (const reader of readers)
       if (reader.client === undefined || of === undefined || of === reader.client)
-        push(reader, text)
+        this.#push(reader, text)
   }
 
   /** Ends the streams of all readers. */
   end(): void {
-    for (const reader of this.#readers) {
-      reader.isCut = true
-      reader.wake()
-    }
+    for (const reader of this.#readers) this.#end(reader)
   }
 
   /** Ends when the reader is gone, or was too slow. */
-  async *read(filter: EventFilter, gone: AbortSignal): AsyncGenerator<string> {
-    const reader: Reader = {
-      ...filter,
-      waiting: 'retry: 1000\n\n',
-      isCut: false,
-      wake: () => undefined,
-    }
-    const keepAlive = setInterval(() => push(reader, ':\n\n'), KEEP_ALIVE_MS).unref()
-    gone.addEventListener('abort', () => reader.wake())
-    this.#readers.add(reader)
-    try {
-      while (!gone.aborted && !reader.isCut) {
-        const text = reader.waiting
-        reader.waiting = ''
-        if (text !== '') yield text
-        else await new Promise<void>((resolve) => (reader.wake = resolve))
-      }
-    } finally {
+  read(filter: EventFilter, gone: AbortSignal): Readable {
+    const stream = new Readable({ read: () => undefined, encoding: 'utf8' })
+    const reader = { ...filter, stream }
+    const keepAlive = setInterval(() => this.#push(reader, ':\n\n'), KEEP_ALIVE_MS).unref()
+    gone.addEventListener('abort', () => stream.destroy())
+    stream.once('close', () => {
       clearInterval(keepAlive)
       this.#readers.delete(reader)
-    }
+    })
+    this.#readers.add(reader)
+    this.#push(reader, 'retry: 1000\n\n')
+    return stream
   }
-}
 
-function push(reader: Reader, text: string): void {
-  reader.isCut ||= reader.waiting.length + text.length > WAITING_CHARS
-  reader.waiting = reader.isCut ? '' : reader.waiting + text
-  reader.wake()
+  #push(reader: Reader, text: string): void {
+    if (!this.#readers.has(reader)) return
+    if (reader.stream.readableLength + text.length > WAITING_CHARS) this.#end(reader)
+    else reader.stream.push(text)
+  }
+
+  #end(reader: Reader): void {
+    this.#readers.delete(reader)
+    reader.stream.push(null)
+  }
 }
