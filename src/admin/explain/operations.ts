@@ -1,11 +1,13 @@
 /** Explains the answer to a hypothetical or recorded request. Nothing is charged, changed or logged. */
 import { z } from 'zod'
-import type { ExplainAnswer, ExplainQuery } from '../../insight/api/explain.ts'
+import type { ExplainAnswer } from '../../insight/api/explain.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import { fault, json, type Answer } from '../answers.ts'
 import { checked, inquire, readJson, type ApiNeeds } from '../operation.ts'
 
-export type HypotheticalRequest = Extract<ExplainQuery, { method: string }>
+/** Body of POST /api/explain: a hypothetical request, or the id of a recent one. */
+export type ExplainQuery = z.input<typeof hypothetical> | z.input<typeof recorded>
+export type HypotheticalRequest = z.infer<typeof hypothetical>
 
 /** An answer without asOf, which is added when it is sent. */
 export type Explained = Omit<ExplainAnswer, 'asOf'>
@@ -71,9 +73,7 @@ const hypothetical = z
 export const explainOperation = inquire('/api/explain', async (needs, { request }) => {
   const body = await readJson(request)
   const isRecorded = typeof body === 'object' && body !== null && 'requestId' in body
-  const query: ExplainQuery = isRecorded
-    ? checked(body, recorded, FORM)
-    : checked(body, hypothetical, FORM)
+  const query = isRecorded ? checked(body, recorded, FORM) : checked(body, hypothetical, FORM)
   if (!needs.explain.mayAsk())
     return fault('too_many_explanations', { fields: { 'Retry-After': '1' } })
   if ('requestId' in query) return explainRecorded(needs, query.requestId)

@@ -1,5 +1,6 @@
 /** `tollgate explain`: why a request was answered as it was, or how one would be: by a running gateway, a log, or a configuration. */
-import type { ExplainAnswer, Explanation, ExplainQuery } from '../../insight/api/explain.ts'
+import type { ExplainQuery } from '../../admin/explain/operations.ts'
+import type { ExplainAnswer, Explanation } from '../../insight/api/explain.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'

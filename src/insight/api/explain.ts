@@ -56,18 +56,6 @@ export interface Explanation {
   readonly recorded: readonly string[]
 }
 
-/** Body of POST /api/explain: a hypothetical request, or the id of a recent one. */
-export type ExplainQuery =
-  | {
-      readonly method: string
-      readonly target: string
-      /** Id of a key. Without keyId and token the request has no credential. */
-      readonly keyId?: string
-      readonly token?: string
-      readonly headers?: Readonly<Record<string, string>>
-    }
-  | { readonly requestId: string }
-
 export interface ExplainAnswer extends Seen {
   readonly explanation: Explanation
 }

@@ -45,7 +45,7 @@ export function createLiveExplainer(gateway: Gateway): ExplainNeeds['explain'] {
   }
 }
 
-function questionOf({ token, headers = {}, ...asked }: HypotheticalRequest): Question {
+function questionOf({ token, headers, ...asked }: HypotheticalRequest): Question {
   const credential = token === undefined ? [] : ['Authorization', `Bearer ${token}`]
   return { ...asked, headers: [...Object.entries(headers).flat(), ...credential], atMs: Date.now() }
 }

@@ -145,7 +145,8 @@ function liveExplainer(config: Config, look: () => Promise<unknown>) {
     workers: { links: [], operatorBans: { all: bans }, stores: { counters: { look } } },
     addresses: { add: () => ({ window: 0, total: 0 }) },
   } as unknown as Gateway)
-  return { bans, think: () => hypothetical({ method: 'GET', target: '/v1/pets', keyId: 'pro-1' }) }
+  const query = { method: 'GET', target: '/v1/pets', keyId: 'pro-1', headers: {} }
+  return { bans, think: () => hypothetical(query) }
 }
 
 it('counts and bans by the time of the store, and knows keys by that of the gateway', async () => {
