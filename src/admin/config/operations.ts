@@ -1,12 +1,13 @@
-/** Operations on the configuration: show and reload. */
+/** Operations on the configuration: show it and its keys, and reload. Fingerprints of digests show whether the secret under an id has changed. */
+import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import type { Config } from '../../config/config.ts'
 import { withoutSecrets } from '../../config/problems.ts'
-import { fault, json, type Answer } from '../answers.ts'
+import { clientId, duration } from '../../config/scalars.ts'
+import { fault, iso, json, type Answer } from '../answers.ts'
 import { change, checked, look, readJson, type Operation } from '../operation.ts'
-import { keysPage } from './keys-page.ts'
 
-/** Most clients that are shown: more would hold up requests. */
+/** Most clients that are shown at once: more would hold up requests. */
 const MOST_CLIENTS = 1_000
 
 /** The configuration in force with all its defaults, as JSON for operators: no secret, and no digest of one. */
@@ -46,6 +47,56 @@ export function shownConfig(config: Config): Answer {
   return inBytes
 }
 
+export const fingerprint = (sha256: string): string =>
+  createHash('sha256').update(sha256).digest('hex').slice(0, 8)
+
+const keysQuery = z.strictObject({
+  client: clientId.optional(),
+  /** Only keys that end within this time and have not ended yet, and their clients. */
+  expiring: duration('0ms', '4000d').optional(),
+  cursor: z
+    .string()
+    .regex(/^\d{1,9}$/, 'is none of a page')
+    .default('0'),
+})
+const KEYS_FORM =
+  'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.'
+
+/** GET /api/keys */
+export type KeysPage = ReturnType<typeof keysPage>
+
+function keysPage(
+  { revision, clients }: Config,
+  { client, expiring: withinMs, cursor }: z.infer<typeof keysQuery>,
+) {
+  const nowMs = Date.now()
+  const [from, to] = [Number(cursor), Number(cursor) + MOST_CLIENTS]
+  const one = client === undefined ? undefined : clients.get(client)
+  const some = client === undefined ? clients.slice(from, to) : one === undefined ? [] : [one]
+  const listed = Array.from(some, ({ id, plan, limits, keys }) => ({
+    id,
+    plan,
+    limits,
+    keys: keys
+      .filter(
+        ({ expiresAtMs = Infinity }) =>
+          withinMs === undefined || (expiresAtMs > nowMs && expiresAtMs < nowMs + withinMs),
+      )
+      .map((key) => ({
+        id: key.id,
+        /** null: never. */
+        expires: iso(key.expiresAtMs),
+        fingerprint: fingerprint(key.sha256),
+      })),
+  }))
+  return {
+    revision,
+    clients: listed.filter(({ keys }) => withinMs === undefined || keys.length > 0),
+    /** Cursor of the next page; null: this is the last. */
+    cursor: client === undefined && to < clients.size ? String(to) : null,
+  }
+}
+
 const REVISION = 'is one as GET /api/config has it'
 const wish = z
   .strictObject({
@@ -56,15 +107,17 @@ const wish = z
       .exactOptional(),
   })
   .optional()
-const FORM = 'Send no body, or one of {"dryRun":true} and {"revision":"REVISION"}.'
+const RELOAD_FORM = 'Send no body, or one of {"dryRun":true} and {"revision":"REVISION"}.'
 
 export const configOperations: readonly Operation[] = [
   look('/api/config', ({ reloads }) => shownConfig(reloads.config)),
-  look('/api/keys', ({ reloads }, { query }) => keysPage(reloads.config, query)),
+  look('/api/keys', ({ reloads }, { query }) =>
+    json(200, keysPage(reloads.config, checked(query, keysQuery, KEYS_FORM))),
+  ),
   change('POST', 'reload')('/api/reload', async ({ reloads }, { request, audit }) => {
     const before = reloads.config.revision
     Object.assign(audit, { before, after: before })
-    const asked = checked(await readJson(request), wish, FORM) ?? {}
+    const asked = checked(await readJson(request), wish, RELOAD_FORM) ?? {}
     const outcome = await reloads.reload(asked)
     const after = reloads.config.revision
     Object.assign(audit, { ...asked, outcome: outcome.outcome, after })

@@ -1,6 +1,5 @@
 /** The clients of a running gateway, and what a configuration would change for them. */
-import { effectiveConfig } from '../../admin/config/operations.ts'
-import { fingerprint, type KeysPage, type ShownClient } from '../../admin/config/keys-page.ts'
+import { effectiveConfig, fingerprint, type KeysPage } from '../../admin/config/operations.ts'
 import { ClientTable } from '../../config/clients/client-table.ts'
 import { Scratch } from '../../config/clients/columns.ts'
 import type { ClientConfig, Config } from '../../config/config.ts'
@@ -25,7 +24,7 @@ export async function* clientsOf(
   }
 }
 
-const asConfigured = ({ keys, ...client }: ShownClient): ClientConfig => ({
+const asConfigured = ({ keys, ...client }: KeysPage['clients'][number]): ClientConfig => ({
   ...client,
   concurrent: 0,
   keys: keys.map(({ id, fingerprint: shown, expires }) => ({
