@@ -5,14 +5,15 @@
  */
 import type { Limits } from '../../config/config.ts'
 import type { Second } from '../live/second.ts'
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { BACK_SECONDS } from '../live/seconds.ts'
+import { windows, type PerWindow, type WindowName } from '../../config/time.ts'
 import type { ClientCounters } from '../../state/counters.ts'
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 
 export interface Reached {
   readonly client: string
   readonly plan: string
-  readonly window: 'minute' | 'day'
+  readonly window: WindowName
   /** Share of the limit, as configured; 1 is all of it. */
   readonly mark: number
   readonly used: number
@@ -27,15 +28,13 @@ export interface Suspect {
   readonly limits: Limits
   readonly row: TallyRow
   /** Requests that this gateway has admitted in the row's windows: a lower bound of the use. */
-  readonly own: Readonly<Record<Reached['window'], number>>
+  readonly own: PerWindow<number>
   /** Number of look-ups that left open whether a mark is reached. */
   readonly open: number
 }
 
 /** Use of both windows, from the authority or from a row. */
-export type CurrentUse = Readonly<
-  Record<Reached['window'], Pick<ClientCounters['minute'], 'index' | 'taken' | 'used'>>
->
+export type CurrentUse = Pick<ClientCounters, WindowName>
 
 /** Result of the last look-up: the highest mark reached in that window, and the tokens handed out by then. */
 interface LastLookUp {
@@ -44,17 +43,6 @@ interface LastLookUp {
   readonly taken: number
 }
 
-interface Window {
-  readonly name: Reached['window']
-  readonly lengthMs: number
-  number: number
-  /** Both maps are keyed by client id. */
-  readonly marks: Map<string, LastLookUp>
-  readonly own: Map<string, number>
-}
-
-/** What was seen is forgotten when the clock goes back further than this. */
-const BACK_SECONDS = 2
 /**
  * Pause between two look-ups of a client, and look-ups of all clients a second: each costs up to three calls to the store,
  * and one more from each process that holds tokens.
@@ -70,10 +58,14 @@ const OPEN_AT_MOST = 2
 export class QuotaMarks {
   /** Second of the latest rows. Written by see, as are the windows except their marks. */
   #latest = 0
-  readonly #windows: readonly Window[] = [
-    { name: 'minute', lengthMs: MINUTE_MS, number: 0, marks: new Map(), own: new Map() },
-    { name: 'day', lengthMs: DAY_MS, number: 0, marks: new Map(), own: new Map() },
-  ]
+  readonly #windows = windows.map(({ name, lengthMs }) => ({
+    name,
+    lengthMs,
+    number: 0,
+    /** Both maps are keyed by client id. */
+    marks: new Map<string, LastLookUp>(),
+    own: new Map<string, number>(),
+  }))
   readonly #suspects = new Map<string, Suspect>()
   /** Second of each client's last look-up, oldest first. */
   readonly #looked = new Map<string, number>()
