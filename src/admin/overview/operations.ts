@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { duration } from '../../config/scalars.ts'
 import { KEPT_DECISIONS } from '../../core/record/recent.ts'
 import { eventTypes } from '../../insight/live/events.ts'
+import type { Top } from '../../insight/api/live.ts'
 import { fault, json, Refused, seen } from '../answers.ts'
 import { checked, look, type Operation } from '../operation.ts'
 
@@ -35,11 +36,12 @@ export const overviewOperations: readonly Operation[] = [
   look('/api/top', ({ live }, { query }) => {
     const { by, window } = checked(query, topQuery, TOP_FORM)
     const now = Math.floor(Date.now() / 1000)
-    const top = live.top.top(by, window, (client) => {
-      const { minute = null, day = null } = live.clients.get(client, now) ?? {}
-      return { minute, day }
+    const { clients, ...top } = live.top.top(by, window)
+    const shown = clients.map((one) => {
+      const { minute = null, day = null } = live.clients.get(one.client, now) ?? {}
+      return { ...one, minute, day }
     })
-    return json(200, { ...seen('gateway'), ...top })
+    return json(200, { ...seen('gateway'), ...top, clients: shown } satisfies Top)
   }),
   look('/api/requests', async ({ recentRequests }, { query }) => {
     const form = 'Ask with ?client=ID, ?refused=true, both, or neither.'

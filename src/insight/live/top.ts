@@ -4,7 +4,7 @@
  */
 import type { Top, TopClient } from '../api/live.ts'
 import { zeros } from '../../core/record/metric-registry.ts'
-import { addCounts, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
+import { addCounts, type TallyRow } from '../../core/record/tally.ts'
 import { BACK_SECONDS } from './seconds.ts'
 
 const SLICE_SECONDS = 5
@@ -61,12 +61,8 @@ export class TopClients {
     }
   }
 
-  /** Busiest clients over whole slices that span windowMs or more, if that much is kept. seen: current use of a client. */
-  top(
-    by: Top['by'],
-    windowMs: number,
-    seen: (client: string) => { readonly minute: SeenUse | null; readonly day: SeenUse | null },
-  ): Omit<Top, 'asOf' | 'scope' | 'missing'> {
+  /** Busiest clients over whole slices that span windowMs or more, if that much is kept. */
+  top(by: Top['by'], windowMs: number) {
     const end = this.#slices.at(-1)?.to ?? 0
     const slices = this.#slices.filter(({ to }) => to > end - windowMs / 1000)
     const sums = new Map<string, Sum>()
@@ -83,17 +79,14 @@ export class TopClients {
       by,
       windowMs: slices.length === 0 ? windowMs : (end - (slices[0]?.from ?? end)) * 1000,
       error: slices.reduce((sum, { error }) => sum + error, 0),
-      clients: listed
-        .slice(0, LISTED)
-        .map(([client, sum]) => ({ client, ...answerOf(sum), ...seen(client) })),
+      clients: listed.slice(0, LISTED).map(([client, sum]) => ({ client, ...answerOf(sum) })),
     }
   }
 
   /** Busiest clients over the last minute or a little more. */
   busiest(count: number): readonly Pick<TopClient, 'client' | 'requests'>[] {
     if (count === 0) return []
-    const { clients } = this.top('requests', 60_000, () => ({ minute: null, day: null }))
-    return clients.slice(0, count)
+    return this.top('requests', 60_000).clients.slice(0, count)
   }
 
   #sliceOf(at: number): Slice {

@@ -6,8 +6,6 @@ import { RecentRefusals } from '../../../src/insight/live/seen-clients.ts'
 import { TopClients } from '../../../src/insight/live/top.ts'
 import { row } from './rows.ts'
 
-const unseen = () => ({ minute: null, day: null })
-
 describe('the top list', () => {
   it.each<['requests' | 'refusals' | 'latency', string[]]>([
     ['requests', ['busy', 'refused', 'slow']],
@@ -21,7 +19,7 @@ describe('the top list', () => {
     ])
     top.add(101, [row('refused', { requests: 2, answered: 0, refusedDay: 2 })])
     top.add(101, [row('busy', { requests: 4, answered: 4, totalMsSum: 8, totalMsMax: 5 })])
-    const list = top.top(by, 10_000, unseen)
+    const list = top.top(by, 10_000)
     expect(list).toMatchObject({ by, error: 0, windowMs: 2_000 })
     expect(list.clients.map(({ client }) => client)).toEqual(clients)
     const busy = list.clients.find(({ client }) => client === 'busy')
@@ -39,7 +37,7 @@ describe('the top list', () => {
       [12_000, 15_000],
       [900_000, 900_000],
     ] as const) {
-      const { clients, ...list } = top.top('requests', windowMs, unseen)
+      const { clients, ...list } = top.top('requests', windowMs)
       expect(list.windowMs).toBe(told)
       expect(clients[0]?.requests).toBe(told / 1_000)
     }
@@ -47,7 +45,7 @@ describe('the top list', () => {
 
   it('forgets what it counted by a clock that was put back', () => {
     const top = new TopClients()
-    const requests = () => top.top('requests', 10_000, unseen).clients[0]?.requests
+    const requests = () => top.top('requests', 10_000).clients[0]?.requests
     for (const at of [5_000, 4_999]) top.add(at, [row('a')])
     expect(requests()).toBe(2)
     for (let at = 1_000; at < 1_020; at++) top.add(at, [row('a')])
@@ -66,7 +64,7 @@ describe('the top list', () => {
       0,
       Array.from({ length: 5_000 }, (_, number) => row(`c-${number}`)),
     )
-    expect(top.top('requests', 10_000, unseen).error).toBe(0)
+    expect(top.top('requests', 10_000).error).toBe(0)
     const callers = new DeprecatedCallers()
     for (let number = 0; number < 5_000; number++) callers.called('a', `c-${number}`, '', 0)
     expect(callers.busiest()).toMatchObject({ calls: { length: 5_000 }, others: 0 })
@@ -85,7 +83,7 @@ describe('the top list', () => {
       })
       top.add(at, [row('steady'), ...rows.toReversed()])
     }
-    const { clients, error } = top.top('requests', 10_000, unseen)
+    const { clients, error } = top.top('requests', 10_000)
     expect(error).toBeGreaterThan(0)
     expect(error).toBeLessThan(100)
     expect(clients.slice(0, 20).map(({ client }) => client)).toContain('busy-0')
