@@ -13,19 +13,17 @@ const DEFAULT_DAYS = 30
 const nameOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10)
 const dayOf = (text: string): number => Date.parse(`${text}T00:00:00Z`) / DAY_MS
 const today = (): number => Math.floor(Date.now() / DAY_MS)
+const firstKept = (): number => today() - KEPT_DAYS + 1
 
 /** The number of a day that is kept. */
-const keptDay = z
-  .string()
-  .transform((text, context) => {
-    const [number, last] = [dayOf(text), today()]
-    const first = last - KEPT_DAYS + 1
-    if (!/^\d{4}-\d\d-\d\d$/.test(text) || Number.isNaN(number) || nameOf(number) !== text)
-      context.addIssue(`is no day; write it as ${nameOf(last)}`)
-    else if (number > last) context.addIssue(`is not over; name ${nameOf(last)}, or one before`)
-    else if (number < first)
-      context.addIssue(`is not kept any more; name ${nameOf(first)}, or later`)
-    return number
+const keptDay = z.iso
+  .date({ error: () => `is no day; write it as ${nameOf(today())}` })
+  .transform(dayOf)
+  .refine((day) => day <= today(), {
+    error: () => `is not over; name ${nameOf(today())}, or one before`,
+  })
+  .refine((day) => day >= firstKept(), {
+    error: () => `is not kept any more; name ${nameOf(firstKept())}, or later`,
   })
   .exactOptional()
 const dayQuery = z.strictObject({ day: keptDay })
@@ -52,9 +50,8 @@ export const usageOperations: readonly Operation[] = [
   }),
   /** Use of one client, day by day. */
   look('/api/clients/{id}/usage', async ({ usage, reloads }, { params: { id }, query }) => {
-    const first = today() - KEPT_DAYS + 1
     const span = checked(query, spanQuery, SPAN_FORM)
-    const { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, first) } = span
+    const { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, firstKept()) } = span
     const rows = await usage.client(id, from, to)
     const client = reloads.config.clients.get(id)
     if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
@@ -88,18 +85,12 @@ const countsOf = (row: DayRow): PlanTotals => ({
   refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },
 })
 
-interface Form {
-  readonly contentType: string
-  readonly head: string
-  line(row: DayRow): string
-  readonly between: string
-  readonly end: string
-}
+type Form = ReturnType<typeof jsonForm>
 
-const jsonForm = (fields: Omit<DayUsage, 'clients'>): Form => ({
+const jsonForm = (fields: Omit<DayUsage, 'clients'>) => ({
   contentType: 'application/json; charset=utf-8',
   head: `${JSON.stringify(fields).slice(0, -1)},"clients":[\n`,
-  line: (row) => JSON.stringify({ client: row.client, ...countsOf(row) }),
+  line: (row: DayRow) => JSON.stringify({ client: row.client, ...countsOf(row) }),
   between: ',\n',
   end: '\n]}\n',
 })
