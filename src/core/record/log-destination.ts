@@ -49,6 +49,8 @@ export class DescriptorDestination {
   /** Error code of the batch under way or the latest: a full or faulty disk, which is tried again, or a final fault. */
   #fault: string | undefined
   readonly #isShared: boolean
+  /** The batch under way has been written up to the midst of a line. */
+  #isLineCut = false
   /** Runs while lines are pending that do not fill a batch. */
   #timer: NodeJS.Timeout | undefined
 
@@ -122,9 +124,8 @@ export class DescriptorDestination {
   async #writeDue(): Promise<void> {
     do {
       this.#isDue = false
-      const batch = this.#takePending()
       this.#writingSinceMs = performance.now()
-      await this.#writeBatch(batch)
+      await this.#writeBatch(this.#takePending())
       this.#writingSinceMs = undefined
       this.#isDue ||= this.#pending.length >= BATCH_CHARS
     } while (this.#isDue && this.#pending !== '')
@@ -140,7 +141,7 @@ export class DescriptorDestination {
     this.#named = this.lostLines
     this.#pending = ''
     // Half a line of a batch under way may stand there: this one begins on a line of its own.
-    return Buffer.from(this.#writingSinceMs === undefined ? lines : `\n${lines}`)
+    return Buffer.from(this.#isLineCut ? `\n${lines}` : lines)
   }
 
   async #writeBatch(batch: Buffer): Promise<void> {
@@ -150,6 +151,7 @@ export class DescriptorDestination {
       try {
         const { bytesWritten } = await writeTo(this.#fd, rest, 0, this.#nextBytes(rest), null)
         rest = rest.subarray(bytesWritten)
+        this.#isLineCut = rest.length > 0 && lines.at(-rest.length - 1) !== NEWLINE
       } catch (error) {
         const code = codeOf(error)
         if (fullPipe.has(code)) {
