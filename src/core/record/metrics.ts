@@ -152,7 +152,7 @@ function quotaMetrics(registry: MetricRegistry) {
     'outcome',
     ['ok', 'timeout', 'error'],
   ])
-  const observer: QuotaObserver = {
+  const quota: QuotaObserver & { outage(available: boolean): void } = {
     decision: (window, outcome) => void decisions[window][outcome]++,
     storeCall(outcome, seconds) {
       countCall(outcome)
@@ -163,18 +163,13 @@ function quotaMetrics(registry: MetricRegistry) {
       'Decisions made without the store.',
       ['mode', ['local', 'open', 'closed']],
     ),
-  }
-  return {
-    storeSeconds,
-    quota: {
-      ...observer,
-      /** The store was lost (false) or is back (true). Called on changes only. */
-      outage(available: boolean) {
-        isUp = available
-        if (!available) outages++
-      },
+    /** The store was lost (false) or is back (true). Called on changes only. */
+    outage(available) {
+      isUp = available
+      if (!available) outages++
     },
   }
+  return { storeSeconds, quota }
 }
 
 function credentialMetrics(registry: MetricRegistry) {
