@@ -11,16 +11,8 @@ import type { Caller } from '../rules/credentials.ts'
 import { banHeaders, usedUp } from '../rules/quota-headers.ts'
 import { setQuota } from './take-quota.ts'
 
-interface BanAnswer {
-  readonly ban: BanRecord
-  /** The store's Unix time in ms at which a number in the answer changes: the wait for the end of the ban or of a window. */
-  readonly goodUntilMs: number
-  readonly refusal: Refusal
-  readonly headers: readonly string[]
-}
-
 /** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
-const answers = new WeakMap<Caller, BanAnswer>()
+const answers = new WeakMap<Caller, ReturnType<typeof answerBan>>()
 
 /** Answers a banned key from memory. */
 export function checkBan(
@@ -42,7 +34,7 @@ export function checkBan(
   return answer.refusal
 }
 
-function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number): BanAnswer {
+function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number) {
   const { clientId, limits } = caller
   const { untilMs } = ban
   const view = lessee.known(clientId, limits)
@@ -52,6 +44,7 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
   const nextSecondMs = (Math.floor(nowMs / 1000) + 1) * 1000
   return {
     ban,
+    /** The store's Unix time in ms at which a number in the answer changes: the wait for the end of the ban or of a window. */
     goodUntilMs: Math.min(nextSecondMs, untilMs - (banSeconds - 1) * 1000),
     headers: banHeaders(caller, endsAtSeconds(ban), view),
     refusal: refuse('api_key_banned', {

@@ -105,14 +105,8 @@ function decidedAt(decided: QuotaDecision, nowMs: number): number {
   return Math.max(nowMs, endMs - MINUTE_MS)
 }
 
-interface AnsweredDenial {
-  readonly decided: Denial
-  readonly refusal: Refusal
-  readonly headers: readonly string[]
-}
-
 /** The last 429 of each caller. */
-const answers = new WeakMap<Caller, AnsweredDenial>()
+const answers = new WeakMap<Caller, ReturnType<typeof answerDenial>>()
 
 /** Repeats the caller's last 429 until something in it changes, which is once a second. */
 function deny(exchange: Judged, caller: Caller, decided: Denial): Refusal {
@@ -135,7 +129,7 @@ function isSameDenial(one: Denial, other: Denial): boolean {
   )
 }
 
-function answerDenial(caller: Caller, decided: Denial): AnsweredDenial {
+function answerDenial(caller: Caller, decided: Denial) {
   const { view, window, limit, retryAfterSeconds } = decided
   const refusal = refuse('rate_limit_exceeded', {
     detail: `Limit: ${limit} a ${window}. Retry in ${retryAfterSeconds} s.`,

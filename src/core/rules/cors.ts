@@ -11,17 +11,11 @@ const PREFLIGHT_VARY = 'Origin, Access-Control-Request-Method, Access-Control-Re
 export type Cors = ReturnType<typeof createCors>
 
 export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConfig) {
-  const allowed = new Set(origins)
-  const isOpen = allowed.has('*')
-  const grants = (origin: string): string[] => {
-    if (!isOpen && !allowed.has(origin)) return []
-    const granted = ['Access-Control-Allow-Origin', isOpen ? '*' : origin]
-    if (credentials) granted.push('Access-Control-Allow-Credentials', 'true')
-    return granted
-  }
+  const own = credentials ? ['Access-Control-Allow-Credentials', 'true'] : []
+  const granted = (origin: string) => ['Access-Control-Allow-Origin', origin, ...own]
   const exposed = ['Access-Control-Expose-Headers', EXPOSED, ...FOREIGN]
   // Made once, since all requests of an origin get the same fields.
-  const known = new Map(origins.map((origin) => [origin, [...grants(origin), ...exposed]]))
+  const known = new Map(origins.map((origin) => [origin, [...granted(origin), ...exposed]]))
   const open = known.get('*')
   return {
     /** Header fields of every answer to a request with this Origin, flat. undefined: the request has none. */
@@ -29,13 +23,13 @@ export function createCors({ origins, headers, maxAgeMs, credentials }: CorsConf
       origin === undefined ? FOREIGN : (open ?? known.get(origin) ?? FOREIGN),
     /** Header fields of the answer to a preflight, flat. methods: those of the path, as Allow lists them. */
     preflightHeaders: (origin: string, methods: string): string[] => {
-      const granted = grants(origin)
-      if (granted.length === 0) return ['Vary', PREFLIGHT_VARY]
-      if (methods !== '') granted.push('Access-Control-Allow-Methods', methods)
-      if (headers.length > 0) granted.push('Access-Control-Allow-Headers', headers.join(', '))
-      granted.push('Access-Control-Max-Age', String(Math.floor(maxAgeMs / 1000)))
-      granted.push('Vary', PREFLIGHT_VARY)
-      return granted
+      if (open === undefined && !known.has(origin)) return ['Vary', PREFLIGHT_VARY]
+      const fields = granted(open === undefined ? origin : '*')
+      if (methods !== '') fields.push('Access-Control-Allow-Methods', methods)
+      if (headers.length > 0) fields.push('Access-Control-Allow-Headers', headers.join(', '))
+      fields.push('Access-Control-Max-Age', String(Math.floor(maxAgeMs / 1000)))
+      fields.push('Vary', PREFLIGHT_VARY)
+      return fields
     },
   }
 }
