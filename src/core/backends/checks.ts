@@ -118,10 +118,8 @@ export class BackendChecks {
   }
 
   /** Explains why the check failed; undefined: it passed, with any 2xx. Never rejects. */
-  async #checkFault(
-    backend: Backend,
-    { path, timeoutMs }: Pick<HealthOptions, 'path' | 'timeoutMs'>,
-  ): Promise<string | undefined> {
+  async #checkFault(backend: Backend, health: HealthOptions): Promise<string | undefined> {
+    const { path, timeoutMs } = health
     const question = { method: 'GET', path, timeoutMs }
     const fault = await this.#ask(backend, question, (status) => status >= 200 && status < 300)
     return fault && `health check: ${fault}`

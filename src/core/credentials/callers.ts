@@ -10,18 +10,16 @@ export type KeyRing = ReturnType<typeof createKeyRing>
 /** Callers that are kept ready; others are made anew, at some microseconds each. */
 const KEPT_CALLERS = 65_536
 
-/** Digests of keys used since the start, whatever configuration they were in. They are bounded; the oldest go first. */
-export type UsedKeys = Map<string, true>
-
 /**
- * The ring of all configured keys. isStructured: see createCaller. used: outlives the ring.
+ * The ring of all configured keys. isStructured: see createCaller. used: digests of keys used since the start, whatever
+ * configuration they were in; it outlives the ring and is bounded, the oldest go first.
  *
  * A Map lookup may take longer for a digest that shares a prefix with a stored one. That gives an attacker nothing
  * of use: to steer the digest he would have to invert SHA-256, and knowing a digest is not knowing the key.
  */
 export function createKeyRing(
   clients: Pick<Clients, 'keyByDigest'>,
-  used: UsedKeys,
+  used: Map<string, true>,
   isStructured: boolean,
 ) {
   const kept = new Map<string, Caller>()

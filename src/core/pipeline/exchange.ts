@@ -94,9 +94,8 @@ export interface Policy extends Charges {
 /** The fields that the stages of judge() read and write; a caller without sockets, such as a replay, provides only these. */
 export type Judged = Pick<
   Exchange,
-  'route' | 'trace' | 'decidedMs' | 'admission' | 'quota' | 'degraded' | 'quotaHeaders'
-> &
-  Partial<Pick<Exchange, 'shadow'>>
+  'route' | 'trace' | 'decidedMs' | 'admission' | 'shadow' | 'quota' | 'degraded' | 'quotaHeaders'
+>
 
 export const NO_HEADERS: readonly string[] = []
 

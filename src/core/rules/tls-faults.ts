@@ -26,17 +26,17 @@ const faults: readonly [RegExp, string][] = [
   [/SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(GET_ISSUER_CERT|VERIFY_LEAF_SIGNATURE)/, untrusted],
   [/ERR_TLS_CERT_ALTNAME_INVALID/, 'its certificate is for another name (upstream.tls.serverName)'],
   [/wrong.version.number|packet.length.too.long/i, 'it speaks no TLS (http:// in upstream.urls)'],
+  [
+    /EPROTO|ERR_SSL_|ERR_TLS_/,
+    'TLS fails; compare upstream.urls (https:// or http://) and upstream.tls',
+  ],
 ]
 
 const find = (table: typeof faults, text: string) => table.find(([fault]) => fault.test(text))?.[1]
 
-/** text: the error's code and message. undefined: another error. */
-export const tlsFault = (text: string): string | undefined => find(faults, text)
-
-/** Puts the words for a TLS fault, if there are any, before the text or its shorter form. */
+/** Puts the words for a TLS fault, if it is one, before the text, an error's code and message, or its shorter form. */
 export function inWords(text: string, short = text): string {
-  const other = 'TLS fails; compare upstream.urls (https:// or http://) and upstream.tls'
-  const what = tlsFault(text) ?? (/EPROTO|ERR_SSL_|ERR_TLS_/.test(text) ? other : undefined)
+  const what = find(faults, text)
   return what === undefined ? short : `${what}; ${short}`
 }
 

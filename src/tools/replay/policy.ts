@@ -52,6 +52,7 @@ export class ReplayedPolicy {
       trace: undefined,
       decidedMs: undefined,
       admission: undefined,
+      shadow: undefined,
       quota: undefined,
       degraded: false,
       quotaHeaders: [],

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { createClients } from '../../support/clients.ts'
-import { createKeyRing, type UsedKeys } from '../../../src/core/credentials/callers.ts'
+import { createKeyRing } from '../../../src/core/credentials/callers.ts'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const client = (id: string, keys: { id: string; key: string; expiresAtMs?: number }[]) => ({
@@ -13,7 +13,7 @@ const client = (id: string, keys: { id: string; key: string; expiresAtMs?: numbe
 })
 
 describe('a key ring', () => {
-  const used: UsedKeys = new Map()
+  const used = new Map<string, true>()
   const ring = createKeyRing(
     createClients([
       client('acme', [
