@@ -59,7 +59,7 @@ export function compileRoutes({ routes, basePath }: RoutesConfig) {
   }
 }
 
-const toRoute = (config: RouteConfig, basePath: string): Route => ({
+export const toRoute = (config: RouteConfig, basePath: string): Route => ({
   ...config,
   template: `${basePath}${config.path}`,
   lifecycleHeaders: lifecycleHeaders(config, { basePath }),

@@ -7,7 +7,7 @@ import type { Admission } from '../../state/quota.ts'
 import { createTokenCallers } from '../../core/credentials/callers.ts'
 import { createCaller, type Caller } from '../../core/rules/credentials.ts'
 import { isRefusal, refuse, type Refusal } from '../../core/rules/refusals.ts'
-import { compileRoutes, type Route } from '../../core/rules/routes.ts'
+import { toRoute, type Route } from '../../core/rules/routes.ts'
 import type { RequestRow } from '../log-files/row.ts'
 
 /** free: refused uncharged, for neither quota nor ban. */
@@ -34,7 +34,8 @@ export class ReplayedPolicy {
     this.callerOf = createCallers(config)
     const now = (): number => this.#nowMs
     this.#scratch = createScratch({ config, now })
-    this.#routes = withdrawnRoutes(config)
+    const { basePath } = config.server
+    this.#routes = new Map(config.routes.map((route) => [route.name, toRoute(route, basePath)]))
   }
 
   /** Adds use that no decision here has charged, such as that before the log begins. */
@@ -89,16 +90,6 @@ export class ReplayedPolicy {
 const refusedBy = ({ code, window }: Refusal): Decided => {
   if (code === 'api_key_banned') return 'ban'
   return code === 'rate_limit_exceeded' && window !== undefined ? window : 'free'
-}
-
-/** Routes that are or will be switched off, by name; a decision depends on no others. */
-function withdrawnRoutes({ routes, server }: Config): ReadonlyMap<string, Route> {
-  const table = compileRoutes({ routes, basePath: server.basePath })
-  return new Map(
-    routes
-      .map(({ method, path }) => table.match(method, `${server.basePath}${path}`))
-      .flatMap((route) => (route?.withdrawal === undefined ? [] : [[route.name, route]])),
-  )
 }
 
 const TOKEN_PREFIX = 'jwt:'
