@@ -151,7 +151,7 @@ describe('config/compose.yaml', () => {
     const { redis } = config.store
     const hosts = [
       ...config.upstream.urls.map((url) => new URL(url).hostname),
-      redis?.kind === 'server' ? redis.address.host : undefined,
+      redis?.kind === 'server' ? redis.addresses[0]?.host : undefined,
     ]
     expect(hosts).toEqual(['catalogue', 'redis'])
     for (const host of ['catalogue', 'redis']) {

@@ -5,7 +5,7 @@ import { blastRadius, type BlastRadius } from '../config/changes/blast-radius.ts
 import { plannedInWords } from '../config/changes/radius-in-words.ts'
 import type { Config } from '../config/config.ts'
 import { namedFiles } from '../config/files.ts'
-import { addressesOf, nameOf, nameServers, storeInWords } from '../config/hosts.ts'
+import { nameOf, nameServers, storeInWords } from '../config/hosts.ts'
 import { locationOf } from '../config/locations.ts'
 import { ConfigError, formatPath } from '../config/problems.ts'
 import { DAY_MS } from '../config/time.ts'
@@ -132,7 +132,7 @@ async function tryRedis(store: Config['store']): Promise<Tried[]> {
   if (redis === undefined) return []
   const tls = readRedisTls(store)
   const servers = await Promise.all(
-    addressesOf(redis).map(async (address) => {
+    redis.addresses.map(async (address) => {
       const what = `store.redis ${nameOf(address)}`
       const away = await connectionFault({ ...address, tls: undefined }, CONNECT_MS)
       if (away !== undefined) return { what, fault: `${away}; start it, or correct its address` }

@@ -41,7 +41,7 @@ export type CorsConfig = NonNullable<File['cors']>
 export type JwtConfig = NonNullable<File['jwt']>
 export type BansConfig = File['bans']
 export type RouteConfig = File['routes'][number]
-/** The Redis that all processes share: one server, a master that sentinels name, or a cluster. */
+/** The Redis that all processes share: one server, a master that sentinels name, or a cluster, some nodes of which name the others; with the addresses of each. */
 export type RedisConfig = NonNullable<File['store']['redis']>
 /** PEM files. Certificates of servers are always verified. */
 export type TlsFilesConfig = NonNullable<File['upstream']['tls']>

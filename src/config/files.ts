@@ -4,16 +4,11 @@ import { resolve } from 'node:path'
 import { ConfigError, ofWholeFile, problem, type Path, type PathProblem } from './problems.ts'
 import { groupAt, textAt, type Group, type Tree } from './tree.ts'
 
-const tls: readonly Path[] = [
-  ['store', 'redis', 'tls'],
-  ['upstream', 'tls'],
-]
 const paths: readonly Path[] = [
   ['jwt', 'jwksFile'],
-  ...['server', 'admin'].flatMap((of) =>
-    ['cert', 'key', 'clientCa'].map((key) => [of, 'tls', key]),
+  ...[['server'], ['admin'], ['store', 'redis'], ['upstream']].flatMap((of) =>
+    ['ca', 'cert', 'key', 'clientCa'].map((key) => [...of, 'tls', key]),
   ),
-  ...tls.flatMap((group) => ['ca', 'cert', 'key'].map((key) => [...group, key])),
 ]
 
 export const namedFiles = (tree: Group): { readonly path: Path; readonly file: string }[] =>

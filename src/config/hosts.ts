@@ -1,6 +1,6 @@
 /** Hosts and stores in words, and rules about them, without the schema: worker processes need them too, and receive a configuration that has been read. */
 import { isIPv4 } from 'node:net'
-import type { Config, HostPort, RedisConfig } from './config.ts'
+import type { Config, RedisConfig } from './config.ts'
 
 /** RFC 3986 3.2.2: an IPv6 address stands in brackets. */
 const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
@@ -20,15 +20,9 @@ export const nameOf = ({
   port?: number | undefined
 }) => `${hostForUrl(host)}:${port}`
 
-/** Returns the configured addresses of a store, each to be reached by itself. */
-export function addressesOf(servers: RedisConfig): readonly HostPort[] {
-  if (servers.kind === 'server') return [servers.address]
-  return servers.kind === 'cluster' ? servers.nodes : servers.sentinels
-}
-
 /** Names the servers of a store in logs and readiness. */
 export function nameServers(servers: RedisConfig): string {
-  const addresses = addressesOf(servers).map(nameOf).join(', ')
+  const addresses = servers.addresses.map(nameOf).join(', ')
   if (servers.kind === 'sentinels') return `master ${servers.name} of the sentinels ${addresses}`
   return servers.kind === 'cluster' ? `cluster ${addresses}` : addresses
 }

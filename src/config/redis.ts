@@ -106,7 +106,7 @@ const noTlsFiles = tlsFiles.parse({})
 const toTls = (files: z.output<typeof access.tls>, at: readonly Pick<Node, 'tls'>[]) =>
   files ?? (at.find(({ tls }) => tls !== undefined)?.tls === true ? noTlsFiles : undefined)
 
-const addresses = (list: readonly HostPort[]) => list.map(({ host, port }) => ({ host, port }))
+const addressesOf = (list: readonly HostPort[]) => list.map(({ host, port }) => ({ host, port }))
 
 const server = group({
   url: url.describe('redis://HOST:PORT/DB, or rediss:// for TLS.'),
@@ -125,7 +125,7 @@ const sentinels = group({
   sentinelPassword: secret.optional().describe('Password at the sentinels.'),
 }).transform(({ sentinels: list, db = 0, tls, ...given }) => ({
   kind: 'sentinels' as const,
-  sentinels: addresses(list),
+  addresses: addressesOf(list),
   db,
   tls: toTls(tls, list),
   ...given,
@@ -136,7 +136,7 @@ const cluster = group({
   ...access,
 }).transform(({ cluster: list, tls, ...given }) => ({
   kind: 'cluster' as const,
-  nodes: addresses(list),
+  addresses: addressesOf(list),
   tls: toTls(tls, list),
   ...given,
 }))
@@ -146,7 +146,7 @@ const redisKinds = ['cluster', 'sentinels', 'url'] as const
 
 const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
   kind: 'server' as const,
-  address: { host: at.host, port: at.port },
+  addresses: addressesOf([at]),
   db: at.db,
   username: at.password === undefined ? beside.username : at.username,
   password: at.password ?? beside.password,

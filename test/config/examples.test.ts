@@ -58,7 +58,7 @@ describe('config/gateway.yaml', () => {
     const env = { REDIS_URL: 'redis://127.0.0.1:6379' }
     expect(parse(gatewayYaml, env).store.redis).toMatchObject({
       kind: 'server',
-      address: { host: '127.0.0.1', port: 6379 },
+      addresses: [{ host: '127.0.0.1', port: 6379 }],
     })
   })
 
@@ -87,7 +87,7 @@ describe('config/production.yaml', () => {
     const config = parse(productionYaml, productionEnv)
     expect(config.server.listen).toEqual({ host: '0.0.0.0', port: 8080 })
     expect(config.store.redis).toMatchObject({
-      address: { host: 'redis.internal', port: 6379 },
+      addresses: [{ host: 'redis.internal', port: 6379 }],
       username: 'user',
       password: 'password',
       tls: {},

@@ -16,8 +16,8 @@ export function serversAt(url: string): RedisConfig {
   const read = parseRedisUrl(url)
   if (read === undefined) throw new Error(`${url} is no Redis URL`)
   const { host, port, db, username, password, tls } = read
-  const address = { host, port }
-  return { kind: 'server', address, db, username, password, tls: tls ? systemTrust : undefined }
+  const addresses = [{ host, port }]
+  return { kind: 'server', addresses, db, username, password, tls: tls ? systemTrust : undefined }
 }
 
 /** Closed at the end of the file, before what it is connected to. */

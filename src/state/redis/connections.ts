@@ -77,26 +77,26 @@ export function createConnections({ servers, tls }: RedisOptions) {
   const { Redis } = library()
 
   if (servers.kind === 'cluster') {
-    const client = openCluster(servers.nodes, forCommands)
+    const client = openCluster(servers.addresses, forCommands)
     const openSubscriber = (): Redis => {
       // Every node of a cluster receives what is published on any.
       const known = client
         .nodes()
         .map(({ options: { host, port } }) => ({ host, port }) as HostPort)
-      const nodes = known.length > 0 ? known : servers.nodes
+      const nodes = known.length > 0 ? known : servers.addresses
       return new Redis({ ...forMessages, ...nodes[Math.floor(Math.random() * nodes.length)] })
     }
     return { client, openSubscriber, openSentinel: undefined }
   }
-  const endpoint = servers.kind === 'server' ? servers.address : sentinelOptions(servers, tls)
+  const endpoint = servers.kind === 'server' ? servers.addresses[0] : sentinelOptions(servers, tls)
   const client = new Redis({ ...forCommands, ...persistence(), ...endpoint, db: servers.db })
   const noRetry = { sentinelRetryStrategy: () => null }
   const openSubscriber = (): Redis => new Redis({ ...forMessages, ...endpoint, ...noRetry })
   if (servers.kind === 'server') return { client, openSubscriber, openSentinel: undefined }
-  const { sentinels, sentinelUsername: username, sentinelPassword: password } = servers
-  let turn = Math.floor(Math.random() * sentinels.length)
+  const { addresses, sentinelUsername: username, sentinelPassword: password } = servers
+  let turn = Math.floor(Math.random() * addresses.length)
   const openSentinel = (): Redis =>
-    new Redis({ ...forMessages, ...sentinels[turn++ % sentinels.length], username, password })
+    new Redis({ ...forMessages, ...addresses[turn++ % addresses.length], username, password })
   return { client, openSubscriber, openSentinel }
 }
 
@@ -167,9 +167,9 @@ function sentinelOptions(
   servers: RedisConfig & { readonly kind: 'sentinels' },
   tls: ConnectionOptions | undefined,
 ) {
-  const { sentinels, name, sentinelUsername, sentinelPassword } = servers
+  const { addresses, name, sentinelUsername, sentinelPassword } = servers
   return {
-    sentinels: [...sentinels],
+    sentinels: [...addresses],
     name,
     sentinelUsername,
     sentinelPassword,

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
-import { addressesOf, nameOf, nameServers } from '../../config/hosts.ts'
+import { nameOf, nameServers } from '../../config/hosts.ts'
 import { StoreUnavailable } from '../contract.ts'
 import { bounded } from '../timers.ts'
 import { StoreBreaker } from './breaker.ts'
@@ -184,7 +184,7 @@ export class RedisStore {
   /** Notes why the configured servers cannot be used. */
   async #inspect(): Promise<void> {
     const { servers, tls } = this.#options
-    const inspected = addressesOf(servers).map(async (address) => {
+    const inspected = servers.addresses.map(async (address) => {
       const fault = await inspectServer(address, tls)
       const name = nameOf(address)
       this.#note(fault, name)

@@ -29,10 +29,10 @@ interface Connected {
 function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Connected {
   const states: boolean[] = []
   const causes: string[] = []
-  const nodes = cluster.masters.map(({ port }) => ({ host: '127.0.0.1', port }))
+  const addresses = cluster.masters.map(({ port }) => ({ host: '127.0.0.1', port }))
   const own = { username: undefined, password: undefined, tls: undefined }
   const store = redisAt(
-    { kind: 'cluster', nodes, ...own },
+    { kind: 'cluster', addresses, ...own },
     {
       timeoutMs,
       onState: (available, cause) => {

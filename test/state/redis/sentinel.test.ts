@@ -16,7 +16,7 @@ const PASSWORD = 'correct horse: @/%'
 
 const serversOf = (group: SentinelGroup): RedisConfig & { kind: 'sentinels' } => ({
   kind: 'sentinels',
-  sentinels: group.sentinels.map(({ port }) => ({ host: '127.0.0.1', port })),
+  addresses: group.sentinels.map(({ port }) => ({ host: '127.0.0.1', port })),
   name: group.name,
   db: 0,
   username: undefined,

@@ -32,7 +32,7 @@ const files = (
 
 const serverAt = (port: number, ...tls: Parameters<typeof files>): RedisConfig => ({
   kind: 'server',
-  address: { host: '127.0.0.1', port },
+  addresses: [{ host: '127.0.0.1', port }],
   db: 0,
   ...none,
   tls: files(...tls),
@@ -114,7 +114,7 @@ describe('Redis behind TLS', () => {
     node.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
     const { store } = await connect({
       kind: 'cluster',
-      nodes: [{ host: '127.0.0.1', port: node.tlsPort }],
+      addresses: [{ host: '127.0.0.1', port: node.tlsPort }],
       ...none,
       tls: files(ca, client, 'redis.internal'),
     })
@@ -135,7 +135,7 @@ describe('Redis behind TLS', () => {
     atEnd(() => sentinel.kill())
     const { store } = await connect({
       kind: 'sentinels',
-      sentinels: [{ host: '127.0.0.1', port: tlsPort }],
+      addresses: [{ host: '127.0.0.1', port: tlsPort }],
       name: 'quota',
       db: 0,
       ...none,
@@ -166,9 +166,9 @@ async function startHoldingLink(toPort: number) {
 
 describe('a handshake that is given up before a certificate is shown that is not trusted', () => {
   const kinds = {
-    server: (address: HostPort) => ({ kind: 'server', address, db: 0 }),
-    cluster: (address: HostPort) => ({ kind: 'cluster', nodes: [address] }),
-    sentinels: (address: HostPort) => ({ kind: 'sentinels', sentinels: [address], name: 'quota' }),
+    server: (address: HostPort) => ({ kind: 'server', addresses: [address], db: 0 }),
+    cluster: (address: HostPort) => ({ kind: 'cluster', addresses: [address] }),
+    sentinels: (address: HostPort) => ({ kind: 'sentinels', addresses: [address], name: 'quota' }),
   }
 
   it('ends no process: of a server, a cluster and sentinels', async () => {
