@@ -38,14 +38,13 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> {
     this.#progressMs = pool.clock.nowMs
   }
 
+  /** What the answer comes from; undefined: there is none. */
+  abstract readonly answer: { pause(): unknown; resume(): unknown } | undefined
+
   /** Opens a connection of the kind that its request needs. */
   abstract connect(): Connection
 
-  /** Writes the request to its connection. */
   protected abstract send(connection: Connection): void
-
-  protected abstract pauseAnswer(): void
-  protected abstract resumeAnswer(): void
 
   /** The request can be sent again if the connection turns out to be closed. */
   get mayRepeat(): boolean {
@@ -67,7 +66,7 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> {
     if (this.settled || !this.#paused) return
     this.#paused = false
     this.progress()
-    this.resumeAnswer()
+    this.answer?.resume()
   }
 
   onReady(connection: Connection): void {
@@ -119,7 +118,7 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> {
     if (this.sink.data(piece) || this.settled) return
     // The backend's time-out pauses while the client reads slowly.
     this.#paused = true
-    this.pauseAnswer()
+    this.answer?.pause()
   }
 
   protected progress(): void {

@@ -16,7 +16,6 @@ const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
 /** Bytes of an answer read in one turn of the event loop: libuv would read up to 32 times, and a few large answers would delay all others. */
 const TURN_BYTES = readBytes
 
-/** Reads the answers itself. */
 class DirectConnection extends Connection<DirectAttempt> {
   readonly #reader = new AnswerReader(maxAnswerHeadBytes)
   #paused = false
@@ -132,12 +131,8 @@ export class DirectAttempt extends Attempt {
     this.body?.resume()
   }
 
-  protected pauseAnswer(): void {
-    this.connection?.pause()
-  }
-
-  protected resumeAnswer(): void {
-    this.connection?.resume()
+  get answer(): DirectConnection | undefined {
+    return this.connection
   }
 
   protected send({ socket }: DirectConnection): void {

@@ -56,7 +56,6 @@ export const maxAnswerHeadBytes = 32 * 1024
 /** What the sender of a request may do with its attempt. */
 export type AttemptHandle = Pick<Attempt, 'abort' | 'resume'>
 
-/** A kind of attempt. */
 type AttemptClass<Sink extends AttemptSink> = new (
   job: ForwardJob,
   sink: Sink,

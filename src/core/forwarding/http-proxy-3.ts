@@ -36,7 +36,6 @@ class ProxiedConnection extends Connection<ProxiedAttempt> {
   }
 }
 
-/** A request that http-proxy-3 makes. */
 abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends Attempt<Sink> {
   declare protected connection: ProxiedConnection | undefined
   protected request: ClientRequest | undefined
@@ -57,14 +56,6 @@ abstract class ProxiedAttempt<Sink extends AttemptSink = AttemptSink> extends At
   onRequest(request: ClientRequest): void {
     this.sent = true
     this.request = request.once('response', (answer) => this.onResponse(answer))
-  }
-
-  protected pauseAnswer(): void {
-    this.answer?.pause()
-  }
-
-  protected resumeAnswer(): void {
-    this.answer?.resume()
   }
 
   protected send({ agent }: ProxiedConnection): void {

@@ -13,7 +13,6 @@ const forgottenMs = 10_000
 /** Largest number of such clients; one more clears the list. */
 const maxClients = 256
 
-/** Keeps the budget of repeats. Time is an argument. */
 export class Retries {
   readonly #attempts: number
   readonly #share: number

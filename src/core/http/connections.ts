@@ -12,7 +12,6 @@ const YOUNG_MS = 1_000
 /** Young connections are spared while they are at most this share of the limit. */
 const YOUNG_SHARE = 1 / 4
 
-/** The origin of a connection. */
 export interface Origin {
   /** IP address of the client; '': the connection has already lost it. */
   readonly address: string

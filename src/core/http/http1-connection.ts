@@ -273,7 +273,7 @@ export class Http1Connection implements ProtocolConnection {
   #fail(refusal: Refusal): void {
     const { events } = this.parts
     const isInBody = this.#phase === 'body'
-    const seen = this.#reader.unread()
+    const seen = this.#reader.stop().toString('latin1')
     this.#stop()
     this.#deadlineMs = performance.now() + LINGER_MS
     if (!isInBody) {

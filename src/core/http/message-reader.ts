@@ -120,11 +120,6 @@ export class MessageReader<Head> {
     return rest
   }
 
-  /** The head that could not be read, or what has come of it, as latin1. */
-  unread(): string {
-    return this.#bytes.toString('latin1', this.#at, this.#end)
-  }
-
   /** Parses on. The caller must call frame() after each 'head' before it calls this again, and not call this after a 'fault'. */
   next(): Found {
     switch (this.#state) {

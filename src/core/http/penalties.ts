@@ -15,14 +15,9 @@ const WAIT_AT_LEAST_MS = 300
 /** Interval between the starts of two connections of one address. */
 const START_EVERY_MS = 20
 
-interface AbuseRecord {
-  /** Ends in a row, each within the time of the one before. */
-  readonly ends: number
-  readonly lastMs: number
-}
-
 export class Penalties {
-  readonly #records = new Map<string, AbuseRecord>()
+  /** ends: how many in a row, each within the time of the one before. */
+  readonly #records = new Map<string, { ends: number; lastMs: number }>()
   /** Waiting connections by address, in order of arrival: what begins each, and from when on it may. */
   readonly #waiting = new Map<string, Map<() => void, number>>()
   #timer: NodeJS.Timeout | undefined

@@ -38,7 +38,7 @@ export interface ServerParts {
   readonly events: ServerEvents
   /** The settings in force, which also apply to open connections. These two are written by PublicServer alone. */
   config: Config['server']
-  http1Limits: Http1Limits
+  http1Limits: ReturnType<typeof http1Limits>
 }
 
 /** Serves a connection whose protocol is known. socket: its TLS socket, or its transport. */
@@ -52,8 +52,6 @@ export function serve(
     ? new Http2Connection(socket, client, parts)
     : new Http1Connection(socket, client, parts)
 }
-
-export type Http1Limits = ReturnType<typeof http1Limits>
 
 /** Line ends and method, which are no part of either limit; the gateway's own check comes later and is exact. */
 const SLACK_BYTES = 4_096
