@@ -70,7 +70,7 @@ return beats
 `
 
 /**
- * prefix: namespace of the keys. The store stays open, as it belongs to the caller.
+ * prefix: namespace of the keys.
  * take() throws StoreUnavailable at once while the store is known to be away, else rejects with it.
  */
 export function createRedisAuthority(store: RedisStore, prefix: string): Authority {

@@ -40,7 +40,7 @@ if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 return redis.call('HDEL', KEYS[1], ARGV[1])
 `
 
-/** prefix: store.prefix. clock: is set by the server's time. The Redis store stays open, as it has other users. */
+/** clock: is set by the server's time. */
 export function createRedisBanStore(
   redis: RedisStore,
   prefix: string,

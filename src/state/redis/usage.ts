@@ -47,7 +47,6 @@ return {1}
 `
 const findScript = "return redis.call('HMGET', KEYS[1], ARGV[1], ARGV[2])"
 
-/** prefix: of all keys. The Redis store stays open, as it has other users. */
 export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageStore {
   const add = redis.script(addScript)
   const findFields = redis.script(findScript)

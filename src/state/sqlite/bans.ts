@@ -23,7 +23,6 @@ const put = `INSERT INTO bans (${columns.join()}) VALUES (${columns.map(() => '?
   WHERE coalesce(excluded.epoch_ms, 0) >= coalesce(epoch_ms, 0)`
 const remove = 'DELETE FROM bans WHERE key_id = ? AND until_ms = ?'
 
-/** The file stays open, as it has other users. */
 export function createSqliteBanStore(store: SqliteFile): BanStore {
   // Bans are rare and rows are few, so that each is a transaction of its own, made at once.
   return {

@@ -71,12 +71,8 @@ export function openOrSetAside(file: string) {
 
 /** Returns device and inode of the file at this path; undefined where there is none. */
 export function identityOf(file: string): string | undefined {
-  try {
-    const { dev, ino } = statSync(file, { bigint: true })
-    return `${dev}:${ino}`
-  } catch {
-    return undefined
-  }
+  const found = statSync(file, { bigint: true, throwIfNoEntry: false })
+  return found && `${found.dev}:${found.ino}`
 }
 
 /**

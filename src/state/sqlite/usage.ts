@@ -45,7 +45,6 @@ const removeOld = ['usage', 'usage_by_plan'].map(
 /** Rows per page; other calls wait for the file meanwhile, for a few ms. */
 const PAGE_ROWS = 1_000
 
-/** The file stays open, as it has other users. */
 export function createSqliteUsageStore(store: SqliteFile): UsageStore {
   // Only one process uses the file and sends its batches one after the other, so that comparing a row with its latest batch is
   // enough.

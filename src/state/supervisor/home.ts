@@ -31,7 +31,6 @@ interface Supervisor<Calls> {
 /** Also receives news of bans through the supervisor: `banned` for one by another worker, `stale` where some could not be reported. */
 type IpcBanStore = BanStore & Pick<BanStoreListener, 'banned' | 'stale'>
 
-/** The calls stay open, as they belong to the caller. */
 export function openSupervisorState(
   supervisor: Supervisor<SharedCalls>,
 ): State & { readonly bans: IpcBanStore } {
