@@ -13,7 +13,7 @@ import type { Caller } from '../rules/credentials.ts'
 import { isRefusal, refuse } from '../rules/refusals.ts'
 import { readOffer, type TunnelEnd, type WebSocketOffer } from '../rules/websocket.ts'
 import type { Charges, Exchange, PipelineParts } from './exchange.ts'
-import { gatewayHeaders, respond } from './respond.ts'
+import { gatewayHeaders, giveUpWith } from './respond.ts'
 import { giveUp } from './take-quota.ts'
 
 /** All that carries requests to the backends of one configuration. */
@@ -33,10 +33,7 @@ export function forward(parts: Parts, carrier: Carrier, exchange: Exchange, call
   const socket = isTunnel ? connection.protocol?.takeOver?.() : undefined
   if (socket !== undefined) {
     const offer = readOffer(request.rawHeaders)
-    if (isRefusal(offer)) {
-      giveUp(parts, exchange)
-      return respond(exchange, offer)
-    }
+    if (isRefusal(offer)) return giveUpWith(parts, exchange, offer)
     // The client left during the decision; the end of its stream is not signalled again.
     if (socket.destroyed || socket.readableEnded) return void socket.destroy()
     exchange.forwarding = new Upgraded(parts, carrier, exchange, { socket, offer, caller })
@@ -89,12 +86,9 @@ abstract class Carried extends Forwarding {
       exchange.cause = cause
       return void response.destroy()
     }
-    giveUp(parts, exchange)
     const code = backendFailureCodes[kind] ?? 'bad_gateway'
-    respond(
-      exchange,
-      refuse(code, { cause, retryAfterSeconds: kind === 'saturated' ? 1 : undefined }),
-    )
+    const retryAfterSeconds = kind === 'saturated' ? 1 : undefined
+    giveUpWith(parts, exchange, refuse(code, { cause, retryAfterSeconds }))
   }
 
   /** Returns the fields for the client; undefined: the answer cannot be passed on, and is given up. */

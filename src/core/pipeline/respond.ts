@@ -113,8 +113,8 @@ export async function refuseUnparsed(
 const originIn = (head: string): string | undefined =>
   /\r\nOrigin:[ \t]*(\S+)[ \t]*\r\n/i.exec(head)?.[1]
 
-/** Ends a request already being served whose body broke off or took too long. */
-export function interrupt(charges: Charges, exchange: Exchange, refusal: Refusal): void {
+/** Gives up what is under way for a request and answers with a refusal; an answer that has been started is cut off. */
+export function giveUpWith(charges: Charges, exchange: Exchange, refusal: Refusal): void {
   giveUp(charges, exchange)
   if (exchange.response.headersSent) return void exchange.response.destroy()
   respond(exchange, refusal)

@@ -1,7 +1,7 @@
 /** Ends the exchanges of clients that send or read more slowly than server.limits.minimumRate, as they hold what others need. */
 import { refuse } from '../rules/refusals.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
-import { interrupt } from './respond.ts'
+import { giveUpWith } from './respond.ts'
 
 const LOOK_EVERY_MS = 1_000
 /** Longest wait that one look counts: what came during a longer turn of the event loop may not have been read. */
@@ -82,7 +82,7 @@ function isBodyWanted({ request, hasBody }: Exchange): boolean {
 function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): void {
   if (exchange.isOver) return
   exchange.response.shouldKeepAlive = false
-  interrupt(parts, exchange, refuse('request_timeout', { cause }))
+  giveUpWith(parts, exchange, refuse('request_timeout', { cause }))
 }
 
 /** Destroys the response, so that the answer does not look complete. */

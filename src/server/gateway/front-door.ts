@@ -14,7 +14,7 @@ import type { ServerEvents } from '../../core/http/server-parts.ts'
 import type { PipelineParts } from '../../core/pipeline/exchange.ts'
 import { handle } from '../../core/pipeline/pipeline.ts'
 import { SlowClients } from '../../core/pipeline/slow-clients.ts'
-import { interrupt, refuseUnparsed, respond } from '../../core/pipeline/respond.ts'
+import { giveUpWith, refuseUnparsed, respond } from '../../core/pipeline/respond.ts'
 import { giveUp } from '../../core/pipeline/take-quota.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { refuse } from '../../core/rules/refusals.ts'
@@ -71,7 +71,7 @@ export class FrontDoor {
       unreadable: (...unread) => void refuseUnparsed(this.#parts, this.#policy, unread),
       broken: (request, refusal) => {
         const exchange = connections.inFlight.find((one) => one.request === request)
-        if (exchange?.isOver === false) interrupt(this.#parts, exchange, refusal)
+        if (exchange?.isOver === false) giveUpWith(this.#parts, exchange, refusal)
       },
       abuse: (kind) => metrics.http2Abuse(kind),
     }
