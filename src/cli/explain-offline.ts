@@ -70,17 +70,14 @@ export async function explainLoggedCommand(edge: Edge, options: LoggedOptions): 
   const found = await findOne(options)
   const { ban, row } = found
   const past = pastOf(found, config)
-  if (file === undefined || config === undefined) {
-    const left = { minuteLeft: row.minuteLeft ?? null, dayLeft: row.dayLeft ?? null }
-    printExplanation(edge, options, byRecordAlone(past, ban, left), Date.now())
-    return
-  }
-  checkRevision(past, config, file)
-  printExplanation(edge, options, await explainPast(config, past, ban), Date.now())
+  if (config !== undefined) checkRevision(past, config, file)
+  const explanation =
+    config === undefined ? byRecordAlone(past, ban, row) : await explainPast(config, past, ban)
+  printExplanation(edge, options, explanation, Date.now())
 }
 
 /** Refuses another revision: what the request had left would be read by other limits. */
-function checkRevision({ revision }: PastRequest, config: Config, file: string): void {
+function checkRevision({ revision }: PastRequest, config: Config, file = ''): void {
   if (revision === undefined || config.revision.startsWith(revision)) return
   throw new Fault('other_revision', 'the request was decided under another configuration', {
     reason: `decided under revision ${revision}; ${file} is ${config.revision}`,

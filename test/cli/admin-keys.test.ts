@@ -24,9 +24,7 @@ const text = configText({ upstreams, blocks })
 const gateway = await startTestGateway({ upstreams, blocks })
 const admin = `http://127.0.0.1:${gateway.adminPort}`
 
-const run = async (
-  command: (edge: ReturnType<typeof listener>['edge']) => Promise<number | void>,
-) => {
+const run = async (command: (edge: ReturnType<typeof listener>['edge']) => Promise<unknown>) => {
   const { edge, out, said } = listener({ TOLLGATE_ADMIN_TOKEN: TOKEN })
   return { code: (await command(edge)) ?? 0, out, said }
 }

@@ -92,12 +92,12 @@ function notesOf({ degraded, charge }: PastRequest): string[] {
 export function byRecordAlone(
   past: PastRequest,
   ban: BanRecord | undefined,
-  left: Readonly<Record<'minuteLeft' | 'dayLeft', number | null>>,
+  left: Readonly<Record<'minuteLeft' | 'dayLeft', number | undefined>>,
 ): Explanation {
   const { at, method, path, route, client, key, plan, refusal, window, backend, cause } = past
   const decidedBy = deciderThen(past)
   const ran = banThen(past, ban)
-  const { minuteLeft, dayLeft } = left
+  const { minuteLeft = null, dayLeft = null } = left
   const rules: Readonly<Record<string, string | null | undefined>> = {
     'match-route': route && `route ${route}`,
     authenticate: plan && `key ${key}, plan ${plan}`,
@@ -110,7 +110,7 @@ export function byRecordAlone(
   }
   const stages = stageNames.map((stage): ExplainedStage => {
     const verdict = refusal !== null && stage === decidedBy ? 'refuse' : 'pass'
-    const numbers = stage === 'take-quota' ? left : {}
+    const numbers = stage === 'take-quota' ? { minuteLeft, dayLeft } : {}
     return { stage, verdict, rule: rules[stage] ?? '', config: null, numbers }
   })
   const asked = { at, method, target: path ?? '/', key, client, plan, route, stages, decidedBy }
