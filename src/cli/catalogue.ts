@@ -14,10 +14,7 @@ export const catalogueCommand = (
   const address = readOption('listen', listenAddress, listen)
   return new Service(edge, { hangUpEnds: true }).run(async () => {
     const log = createLog({ level: 'info', access: false })
-    const { url, close } = await openCatalogue(
-      { ...address, file: db },
-      { log, setting: '--listen' },
-    )
+    const { url, close } = await openCatalogue({ ...address, file: db, setting: '--listen' }, log)
     edge.print(`catalogue listening on ${url}`)
     return { stop: close }
   })
@@ -25,8 +22,8 @@ export const catalogueCommand = (
 
 /** setting: where its address is written. */
 export async function openCatalogue(
-  options: Omit<CatalogueOptions, 'log'>,
-  { log, setting }: { readonly log: Log; readonly setting: string },
+  { setting, ...options }: Omit<CatalogueOptions, 'log'> & { readonly setting: string },
+  log: Log,
 ) {
   try {
     const report = (message: string): void => log.catalogueFailed({ message })

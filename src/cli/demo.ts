@@ -47,7 +47,7 @@ function openBackend({ upstream }: Config, db: string, log: Log) {
   const { hostname, port } = new URL(upstream.urls[0] ?? '')
   const listen = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 80) }
   const setting = 'upstream.urls in the config'
-  return openCatalogue({ ...listen, file: db, seed: true }, { log, setting })
+  return openCatalogue({ ...listen, file: db, seed: true, setting }, log)
 }
 
 const welcome = (base: string, page: string): string => `
