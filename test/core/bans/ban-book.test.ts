@@ -21,22 +21,13 @@ const closeAll = async (): Promise<void> => {
 }
 afterEach(closeAll)
 
-function observer() {
-  return {
-    strike: vi.fn(),
-    banned: vi.fn(),
-    storeLost: vi.fn(),
-    storeBack: vi.fn(),
-  }
-}
-
 /** As strikes do. */
 const ban = (book: BanBook, keyId: string): void => book.ban(keyId, { total: 3, forMs: 1000 })
 const reason = '3 strikes in 1 s'
 
 /** A book on a clock of its own, with strikes counted in memory. */
 function open(store: BanStore, { clock = { nowMs: startMs }, at = (ownMs: number) => ownMs } = {}) {
-  const seen = observer()
+  const seen = { strike: vi.fn(), banned: vi.fn(), storeLost: vi.fn(), storeBack: vi.fn() }
   const book = new BanBook({
     policy,
     store,
@@ -95,10 +86,8 @@ describe('a ban book', () => {
         // The process was held up in the last request, until the next minute had begun.
         clock.nowMs = beforeEndMs === 1 ? endMs + 40 : endMs - beforeEndMs
         const exchange = { decidedMs } as Judged
-        void takeQuota(policy as unknown as Policy, exchange, {
-          keyId: 'a',
-          clientId: 'a',
-        } as Caller)
+        const caller = { keyId: 'a', clientId: 'a' } as Caller
+        void takeQuota(policy as unknown as Policy, exchange, caller)
         loggedMs = exchange.decidedMs
       }
       if (aheadMs === 0) expect(loggedMs).toBe(endMs - 1)
