@@ -228,10 +228,11 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     this.socket = socket
     this.offer = offer
     this.caller = caller
-    socket.once('end', this.#onLeft)
+    // Before it has an answer, a client that ends its side has left.
+    socket.once('end', () => {
+      if (exchange.status === 0) socket.destroy()
+    })
   }
-
-  readonly #onLeft = (): void => void this.socket.destroy()
 
   protected override send(backend: Backend): AttemptHandle {
     return this.forwarder.upgrades.send(backend, this.job, this)
@@ -248,7 +249,6 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     const fields = this.passable(204, headers)?.headers
     if (fields === undefined) return
     super.head(status, headers)
-    socket.off('end', this.#onLeft)
     // RFC 6455 4.2.2.
     let text = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
     for (let at = 0; at < fields.length; at += 2) text += `${fields[at]}: ${fields[at + 1]}\r\n`
@@ -277,10 +277,5 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     this.exchange.backendEndedMs = performance.now()
     this.parts.metrics.tunnelClosed()
     this.socket.destroy()
-  }
-
-  protected override refuse(failure: BackendFailure): void {
-    this.socket.off('end', this.#onLeft)
-    super.refuse(failure)
   }
 }
