@@ -57,9 +57,7 @@ export const maxAnswerHeadBytes = 32 * 1024
 export type AttemptHandle = Pick<Attempt, 'abort' | 'resume'>
 
 type AttemptClass<Sink extends AttemptSink> = new (
-  job: ForwardJob,
-  sink: Sink,
-  pool: ConnectionPool,
+  ...parts: ConstructorParameters<typeof Attempt<Sink>>
 ) => Attempt<Sink>
 
 /** Sends one request to one given backend, by an attempt of its class; chooses no backend and repeats nothing. */

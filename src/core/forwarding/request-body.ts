@@ -12,10 +12,7 @@ export class RequestBody extends Transform {
   readonly #limitBytes: number
   #seenBytes = 0
 
-  constructor(
-    client: Readable,
-    { received, bodyLimitBytes }: Pick<ForwardJob, 'received' | 'bodyLimitBytes'>,
-  ) {
+  constructor(client: Readable, { received, bodyLimitBytes }: ForwardJob) {
     super()
     this.#client = client
     this.#limitBytes = bodyLimitBytes
