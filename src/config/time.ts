@@ -30,8 +30,4 @@ export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<
     Value
   >
 
-const lengthOf = (wanted: WindowName): number =>
-  windows.find(({ name }) => name === wanted)?.lengthMs ?? NaN
-
-export const MINUTE_MS = lengthOf('minute')
-export const DAY_MS = lengthOf('day')
+export const [{ lengthMs: MINUTE_MS }, { lengthMs: DAY_MS }] = windows

@@ -139,21 +139,18 @@ const readWhole = (path: string, reader: EntryReader): string => {
 }
 
 /** Reports all that a file has besides clients. */
-export const readTree = (reading: Reading, reader: EntryReader): void => {
+const readTree = (reading: Reading, reader: EntryReader): void => {
   const { tree, faults, locate } = reading
   for (const fault of faults) reader.fault(fault)
   if (tree === undefined || tree === '') return
   const path = isList(tree) ? [] : ['clients']
-  const refuse = (place: Place, message: string) =>
-    reader.fault({ ...ofWholeFile(message), ...place })
+  const refuse = (at: Parameters<Reading['locate']>[0], message: string): void =>
+    reader.fault({ ...ofWholeFile(message), ...locate(at) })
   for (const key of isGroup(tree) ? Object.keys(tree) : [])
     if (key !== 'clients')
-      refuse(locate({ path: [key], at: 'key' }), 'is not a known key; the key here is clients')
+      refuse({ path: [key], at: 'key' }, 'is not a known key; the key here is clients')
   if (!isList(valueAt(tree, ...path)))
-    refuse(
-      locate({ path, at: 'value' }),
-      'is not a list; write [A, B], or lines that start with "- "',
-    )
+    refuse({ path, at: 'value' }, 'is not a list; write [A, B], or lines that start with "- "')
   for (const one of entriesAt(reading, path)) reader.entry(one)
 }
 

@@ -7,7 +7,6 @@ export interface SlotOptions {
   readonly sockets: ListenSockets
   drainMs(): number
   startWorker(listenFd: number, restarts: number): WorkerProcess
-  onEnded(worker: WorkerProcess): void
   log(line: SupervisionLine): void
 }
 
@@ -106,9 +105,8 @@ export class Slot {
   }
 
   #ended(worker: WorkerProcess, exit: WorkerExit): void {
-    const { log, onEnded } = this.#options
+    const { log } = this.#options
     this.alive.delete(worker)
-    onEnded(worker)
     const cause = exit.fault?.message ?? howEnded(exit)
     const line = { worker: this.number, pid: worker.pid, cause }
     if (this.#phase === 'draining') return

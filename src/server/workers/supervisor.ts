@@ -194,7 +194,6 @@ class Supervisor implements Workers {
       sockets,
       drainMs: () => this.#gateway.reloads.config.server.timeouts.drainMs,
       startWorker: (listenFd, restarts) => this.#startWorker(number, listenFd, restarts),
-      onEnded: ({ latest }) => this.#retired.add(latest),
       log: (line) => this.#options.log.supervision(line),
     })
   }
@@ -214,6 +213,7 @@ class Supervisor implements Workers {
       ),
       onSecond: (second) => gateway.addSecond(second),
     })
+    void worker.ended.then(() => this.#retired.add(worker.latest))
     return worker
   }
 
