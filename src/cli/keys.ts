@@ -6,7 +6,6 @@ import {
   isJsonLines,
   readClients,
   type ClientSource,
-  type EntryReader,
 } from '../config/clients/entries.ts'
 import { parseConfigText } from '../config/clients/load.ts'
 import { readYaml, yamlLines } from '../config/document.ts'
@@ -153,7 +152,7 @@ function checkClients(
   const tree = isJsonLines(name) ? undefined : readYaml(text, undefined).tree
   const isConfig = isGroup(tree) && Object.keys(tree).some((key) => key !== 'clients')
   if (isConfig) return void parseConfigText(text, { file: name, env })
-  const read: ClientSource['read'] = (reader) => readClients(path, reader)
+  const read = readClients(path)
   const sources = [{ name, bytes: Buffer.byteLength(text), read }]
   const { faults } = build({ sources, plans: plansOf(read), nowMs: 0 })
   if (faults.length > 0) throw new ConfigError(name, faults)
@@ -162,12 +161,11 @@ function checkClients(
 /** Derives plans from the first client of each: a custom plan is one whose clients have limits of their own. */
 function plansOf(read: ClientSource['read']): Group {
   const plans = new Map<string, Group>()
-  const entry: EntryReader['entry'] = ({ plain, parse }) => {
+  read(({ plain, parse }) => {
     const client = (plain() as Tree | undefined) ?? parse()?.tree
     const plan = textAt(client, 'plan')
     if (plan !== undefined && !plans.has(plan))
       plans.set(plan, has(client, 'limits') ? { custom: 'true' } : {})
-  }
-  read({ entry, fault: () => undefined })
+  })
   return Object.fromEntries(plans)
 }

@@ -75,7 +75,7 @@ const readSource = (
     if (faults.length < PROBLEMS_AT_MOST) take(one)
   }
   try {
-    return source.read({ entry, fault })
+    return source.read(entry, fault)
   } catch (error) {
     const isTooLong = error instanceof TooLong
     if (!isTooLong && (error as NodeJS.ErrnoException).code === undefined) throw error
@@ -170,7 +170,7 @@ class Found {
           found.set(one, faultOf(source, index, placed(one, reading)))
     }
     try {
-      source.read({ entry, fault: () => undefined })
+      source.read(entry)
     } catch {
       // Another problem reports it.
     }

@@ -21,11 +21,10 @@ export interface Entry {
   readonly parse: () => Reading | undefined
 }
 
-export interface EntryReader {
-  entry(entry: Entry): void
-  /** Reports a fault of what is no client. */
-  fault(fault: ConfigProblem): void
-}
+/** entry: receives each client; fault: receives the faults of what is no client. Returns the SHA-256 of the file in hex, and throws as readPieces does. */
+type ReadClients = (entry: TakeEntry, fault?: TakeFault) => string
+type TakeEntry = (entry: Entry) => void
+type TakeFault = (fault: ConfigProblem) => void
 
 /** A file with clients, or the configuration itself. */
 export interface ClientSource {
@@ -33,14 +32,13 @@ export interface ClientSource {
   readonly name?: string | undefined
   /** Length of the text. */
   readonly bytes: number
-  /** Returns the SHA-256 of the file in hex, and throws as readPieces does. */
-  readonly read: (reader: EntryReader) => string
+  readonly read: ReadClients
 }
 
 /** The clients of a configuration, whose own faults are reported elsewhere. */
 export const ownClients = (reading: Reading): ClientSource => ({
   bytes: JSON.stringify(listAt(reading.tree, 'clients')).length,
-  read: ({ entry }) => {
+  read: (entry) => {
     for (const one of entriesAt(reading, ['clients'])) entry({ ...one, line: one.index })
     return ''
   },
@@ -60,30 +58,31 @@ export const clientFileEndings = ['.jsonl', '.yaml', '.yml']
 
 export const isJsonLines = (path: string): boolean => extname(path) === '.jsonl'
 
-/** Returns the SHA-256 of the file in hex, and throws as readPieces does. */
-export const readClients = (path: string, reader: EntryReader): string => {
-  const isJson = isJsonLines(path)
-  if (!isJson && !isPlainList(path)) return readWhole(path, reader)
-  const items = new YamlItems()
-  let index = 0
-  const kindOf = isJson ? jsonLine : items.kindOf
-  const parsePlain = isJson ? parsePlainLine : parsePlainItem
-  return cutFile(path, kindOf, (bytes, line) => {
-    // Only ASCII is plain, so the bytes need no decoding.
-    const plain = () => parsePlain(bytes.toString('latin1'))
-    const parse = (): Reading | undefined => {
-      const text = decoded(bytes)
-      if (text === undefined) {
-        reader.fault({ ...ofWholeFile(notText), line })
-        return undefined
+export const readClients =
+  (path: string): ReadClients =>
+  (entry, fault = () => undefined) => {
+    const isJson = isJsonLines(path)
+    if (!isJson && !isPlainList(path)) return readWhole(path, entry, fault)
+    const items = new YamlItems()
+    let index = 0
+    const kindOf = isJson ? jsonLine : items.kindOf
+    const parsePlain = isJson ? parsePlainLine : parsePlainItem
+    return cutFile(path, kindOf, (bytes, line) => {
+      // Only ASCII is plain, so the bytes need no decoding.
+      const plain = () => parsePlain(bytes.toString('latin1'))
+      const parse = (): Reading | undefined => {
+        const text = decoded(bytes)
+        if (text === undefined) {
+          fault({ ...ofWholeFile(notText), line })
+          return undefined
+        }
+        return isJson
+          ? readingAt(readJson(text), [], line)
+          : readingAt(readYaml(text, undefined), [0], line)
       }
-      return isJson
-        ? readingAt(readJson(text), [], line)
-        : readingAt(readYaml(text, undefined), [0], line)
-    }
-    reader.entry({ line, index: index++, plain, parse })
-  })
-}
+      entry({ line, index: index++, plain, parse })
+    })
+  }
 
 /** Whether a YAML file has one item after the other, each on lines of its own. */
 const isPlainList = (path: string): boolean => {
@@ -127,31 +126,31 @@ export const readJson = (written: string): Reading => {
 }
 
 /** Reads a YAML file that is no plain list of lines: in brackets, with tabs, or with more than clients in it. */
-const readWhole = (path: string, reader: EntryReader): string => {
+const readWhole = (path: string, entry: TakeEntry, fault: TakeFault): string => {
   const bytes = readFileSync(path)
   const sha256 = createHash('sha256').update(bytes).digest('hex')
   const text = bytes.length > LONGEST_ENTRY_BYTES ? '' : decoded(bytes)
   if (bytes.length > LONGEST_ENTRY_BYTES)
-    reader.fault(ofWholeFile('is no list with "- " lines alone, and over 16MiB; write JSONL'))
-  else if (text === undefined) reader.fault(ofWholeFile(notText))
-  else readTree(readYaml(text, undefined), reader)
+    fault(ofWholeFile('is no list with "- " lines alone, and over 16MiB; write JSONL'))
+  else if (text === undefined) fault(ofWholeFile(notText))
+  else readTree(readYaml(text, undefined), entry, fault)
   return sha256
 }
 
 /** Reports all that a file has besides clients. */
-const readTree = (reading: Reading, reader: EntryReader): void => {
+const readTree = (reading: Reading, entry: TakeEntry, fault: TakeFault): void => {
   const { tree, faults, locate } = reading
-  for (const fault of faults) reader.fault(fault)
+  for (const each of faults) fault(each)
   if (tree === undefined || tree === '') return
   const path = isList(tree) ? [] : ['clients']
   const refuse = (at: Parameters<Reading['locate']>[0], message: string): void =>
-    reader.fault({ ...ofWholeFile(message), ...locate(at) })
+    fault({ ...ofWholeFile(message), ...locate(at) })
   for (const key of isGroup(tree) ? Object.keys(tree) : [])
     if (key !== 'clients')
       refuse({ path: [key], at: 'key' }, 'is not a known key; the key here is clients')
   if (!isList(valueAt(tree, ...path)))
     refuse({ path, at: 'value' }, 'is not a list; write [A, B], or lines that start with "- "')
-  for (const one of entriesAt(reading, path)) reader.entry(one)
+  for (const one of entriesAt(reading, path)) entry(one)
 }
 
 function* entriesAt(reading: Reading, list: Path): Generator<Entry> {

@@ -65,6 +65,5 @@ const stamped = (relative: string, folder: string): FoundFile | undefined => {
   const { ino, size, mtimeNs, ctimeNs } = stat
   const stamp = [relative, ino, size, mtimeNs, ctimeNs].join()
   const name = isAbsolute(relative) ? relative : join(folder, relative)
-  const read: ClientSource['read'] = (reader) => readClients(path, reader)
-  return { relative, name, path, bytes: Number(size), stamp, read }
+  return { relative, name, path, bytes: Number(size), stamp, read: readClients(path) }
 }

@@ -72,7 +72,7 @@ export class Gateway {
     this.reloads = new Reloader({
       config,
       load,
-      target: { prepare: (next) => this.#prepare(next) },
+      prepare: (next) => this.#prepare(next),
       log,
       look: (clients) => this.workers.stores.counters.look(clients),
     })

@@ -25,17 +25,12 @@ export interface Prepared {
   abort(): void
 }
 
-/** Takes a new configuration: one process, or all workers. */
-export interface Reloadable {
-  /** Builds everything aside; rejects with an Error that names key, file and remedy, and then nothing has changed. */
-  prepare(config: Config): Promise<Prepared>
-}
-
 interface ReloaderParts {
   /** Configuration at the start. */
   readonly config: Config
   readonly load: LoadConfig
-  readonly target: Reloadable
+  /** Builds everything aside; rejects with an Error that names key, file and remedy, and then nothing has changed. */
+  readonly prepare: (config: Config) => Promise<Prepared>
   readonly log: Log
   readonly look: Counters['look']
 }
@@ -118,8 +113,8 @@ export class Reloader {
   }
 
   async #take(next: Config, radius: BlastRadius): Promise<void> {
-    const { target, log } = this.#parts
-    const prepared = await target.prepare(next)
+    const { prepare, log } = this.#parts
+    const prepared = await prepare(next)
     if (this.#isClosed) {
       prepared.abort()
       throw new Error('the gateway is stopping; the next start takes the config')

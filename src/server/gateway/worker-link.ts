@@ -1,6 +1,6 @@
 /** What the rest of the gateway knows of its workers, whether they are this process itself or processes of their own. */
 import type { WorkerState } from '../../admin/operation.ts'
-import type { ListenAddress } from '../../config/config.ts'
+import type { Config, ListenAddress } from '../../config/config.ts'
 import { worstOf, type BackendHealth } from '../../core/backends/backend.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
 import type { KeySetFault } from '../../core/credentials/key-source.ts'
@@ -11,7 +11,7 @@ import type { CallerIds, CallerStanding } from '../../insight/explain/question.t
 import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
 import type { IpcCalls } from '../../state/calls.ts'
 import type { ReadToken } from './read-token.ts'
-import type { Reloadable } from './reloader.ts'
+import type { Prepared } from './reloader.ts'
 
 /** The questions that a worker answers. */
 export interface WorkerCalls {
@@ -41,8 +41,10 @@ export interface WorkerLink extends WorkerState {
   readonly questions: Pick<IpcCalls<WorkerCalls>, 'call'>
 }
 
-/** All workers of a gateway. prepare: all of them take another configuration, or none. */
-export interface Workers extends Reloadable {
+/** All workers of a gateway. */
+export interface Workers {
+  /** All of them take another configuration, or none; rejects as the Reloader wants it. */
+  prepare(config: Config): Promise<Prepared>
   readonly stores: OwnState
   readonly operatorBans: BanTable
   /** All that have not ended. */

@@ -81,15 +81,13 @@ export function createWorker(channel: SupervisorChannel) {
   }
 }
 
-const ownOutput = { destination: LOG_FD, isShared: true }
-
 function createParts(
   start: Omit<StartMessage, 'config'> & { readonly config: Config },
   readConfig: (plain: PlainConfig) => Promise<Config>,
   channel: SupervisorChannel,
 ) {
   const { number, version, ticketSecret, config } = start
-  const log = createLog({ ...config.log, worker: number, ...ownOutput })
+  const log = createLog({ ...config.log, worker: number, destination: LOG_FD, isShared: true })
   const metrics = createMetrics({ version, ...configNames(config) })
   const parts = { version, config, log, metrics, ticketSecret }
   const { calls, noticed, stores, bans } = connect(parts, channel)

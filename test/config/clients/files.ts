@@ -8,7 +8,7 @@ import {
   toPlainConfig,
 } from '../../../src/config/clients/client-table.ts'
 import { borrowTable } from '../../../src/config/clients/release.ts'
-import { ownClients, readClients, type EntryReader } from '../../../src/config/clients/entries.ts'
+import { ownClients, readClients } from '../../../src/config/clients/entries.ts'
 import { formatProblem } from '../../../src/config/problems.ts'
 import { readYaml } from '../../../src/config/document.ts'
 import type { ClientConfig, Config, PlanConfig } from '../../../src/config/config.ts'
@@ -30,8 +30,7 @@ export const writeAll = (folder: string, texts: Texts) =>
   Object.entries(texts).map(([name, text]) => {
     const path = join(folder, name)
     writeFileSync(path, text)
-    const read = (reader: EntryReader) => readClients(path, reader)
-    return { name, bytes: statSync(path).size, read }
+    return { name, bytes: statSync(path).size, read: readClients(path) }
   })
 
 /** own: text of the configuration itself. */

@@ -22,15 +22,12 @@ function slow() {
       loads.push(Promise.withResolvers())
       return loads.at(-1)?.promise ?? revised(0)
     },
-    target: {
-      prepare: async ({ revision }) => {
-        await prepared.promise
-        return {
-          revision,
-          commit: () => void did.push(`commit ${revision}`),
-          abort: () => void did.push(`abort ${revision}`),
-        }
-      },
+    prepare: async ({ revision }) => {
+      await prepared.promise
+      return {
+        commit: () => void did.push(`commit ${revision}`),
+        abort: () => void did.push(`abort ${revision}`),
+      }
     },
     log: createLog({ level: 'silent', access: false }),
     look: async () => [],
