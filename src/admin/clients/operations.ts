@@ -13,27 +13,10 @@ import { DAY_MS, MINUTE_MS, windowNames } from '../../config/time.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { acted, iso, json, Refused, seen } from '../answers.ts'
-import { findClient, pageOf, type ShownClient } from './pages.ts'
+import { CLIENTS_FORM, clientsQuery, findClient, pageOf, type ShownClient } from './pages.ts'
 import { change, checked, look, readJson, type ApiNeeds, type Operation } from '../operation.ts'
 
 const AWAY = 'the store is away: what clients have used is not known'
-
-const clientsQuery = z
-  .strictObject({
-    sort: z.enum(['nearest', 'used', 'refused', 'id'], 'is none of these').default('id'),
-    plan: z.string().optional(),
-    q: z.string().default(''),
-    cursor: z
-      .string()
-      .regex(/^(?:rest:\d{1,9}|seen:[\d.e+-]{1,24}:.+)$/, 'is none of a page')
-      .default(''),
-  })
-  .refine(({ sort, cursor }) => sort !== 'id' || !cursor.startsWith('seen:'), {
-    path: ['cursor'],
-    message: 'is of a page in another order',
-  })
-const CLIENTS_FORM =
-  'Ask with ?sort=nearest, used, refused or id, ?plan=NAME, ?q= part of an id, ?cursor=CURSOR of the page before, or none of them.'
 
 const resetBody = z.strictObject({ window: z.enum(['minute', 'day', 'both'], 'is none of these') })
 const RESET_FORM = 'Send {"window":"minute"}, "day" or "both".'

@@ -1,27 +1,32 @@
 /** Selects the clients of a page: those that this gateway has seen, in the requested order, then all others as they are configured. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { ClientsPage } from '../../insight/api/usage.ts'
+import { z } from 'zod'
 import type { ClientConfig, Config } from '../../config/config.ts'
 import type { Live } from '../../insight/live/live.ts'
 import { planInForce } from '../../insight/live/seen-clients.ts'
 
 export type ShownClient = Pick<ClientConfig, 'id' | 'plan' | 'limits' | 'keys'>
 
-export interface ClientQuery {
-  readonly sort: ClientsPage['sort']
-  readonly plan?: string | undefined
-  /** Part of the id or the whole id of a key; where no client has it, part of a key's id. */
-  readonly q: string
-  /** `seen:` and the cursor of the page before, or `rest:` and how many configured clients were searched; '': the first page. */
-  readonly cursor: string
-}
+export const clientsQuery = z
+  .strictObject({
+    sort: z.enum(['nearest', 'used', 'refused', 'id'], 'is none of these').default('id'),
+    plan: z.string().optional(),
+    /** Part of the id or the whole id of a key; where no client has it, part of a key's id. */
+    q: z.string().default(''),
+    /** `seen:` and the cursor of the page before, or `rest:` and how many configured clients were searched; '': the first page. */
+    cursor: z
+      .string()
+      .regex(/^(?:rest:\d{1,9}|seen:[\d.e+-]{1,24}:.+)$/, 'is none of a page')
+      .default(''),
+  })
+  .refine(({ sort, cursor }) => sort !== 'id' || !cursor.startsWith('seen:'), {
+    path: ['cursor'],
+    message: 'is of a page in another order',
+  })
+export const CLIENTS_FORM =
+  'Ask with ?sort=nearest, used, refused or id, ?plan=NAME, ?q= part of an id, ?cursor=CURSOR of the page before, or none of them.'
 
-interface Page {
-  readonly clients: readonly ShownClient[]
-  readonly total: number
-  readonly cursor: string | null
-}
-
+type ClientQuery = z.infer<typeof clientsQuery>
 type Seen = Pick<Live['clients'], 'get' | 'page'>
 
 const CLIENTS_A_PAGE = 50
@@ -46,7 +51,7 @@ export function findClient(config: Config, seen: Seen, id: string): ShownClient 
 
 const nowSeconds = (): number => Math.floor(Date.now() / 1000)
 
-export async function pageOf(config: Config, seen: Seen, asked: ClientQuery): Promise<Page> {
+export async function pageOf(config: Config, seen: Seen, asked: ClientQuery) {
   const { sort, plan, q, cursor } = asked
   const owner = config.clients.keyById(q)?.client.id
   const place = cursor.slice('seen:'.length)
@@ -90,7 +95,7 @@ async function search(
     isShown(client: ClientConfig): boolean
     isFound(client: ClientConfig): boolean
   },
-): Promise<Page> {
+) {
   const known = plan === undefined ? clients.size : (clients.countByPlan().get(plan) ?? 0)
   const found: ClientConfig[] = []
   let total = 0
