@@ -83,18 +83,9 @@ const line = (
 
 /** Worst first. */
 export function attention(parts: OverviewParts, nowMs: number): Attention[] {
-  const before = [
-    ...storeLines(parts),
-    ...backendLines(parts),
-    ...reloadLines(parts),
-    ...staleLines(parts, nowMs),
-  ]
-  const after = [
-    ...unsavedLines(parts),
-    ...logLines(parts),
-    ...certificateLines(parts, nowMs),
-    ...keyLines(parts, nowMs),
-  ]
+  const lines = (of: (parts: OverviewParts, nowMs: number) => Attention[]) => of(parts, nowMs)
+  const before = [storeLines, backendLines, reloadLines, staleLines].flatMap(lines)
+  const after = [unsavedLines, logLines, certificateLines, keyLines].flatMap(lines)
   const room = Math.max(1, SHOWN - before.length - after.length)
   const clients = clientLines(parts, nowMs).slice(0, room)
   return [...before, ...clients, ...after].slice(0, SHOWN)

@@ -121,15 +121,12 @@ function createGrowth() {
 }
 
 /** A second as it is sent between processes: separate arrays of strings and numbers cost a tenth of objects. */
-export interface PackedSecond extends Omit<Second, 'rows'> {
-  readonly texts: readonly string[]
-  readonly numbers: Float64Array
-}
+export type PackedSecond = ReturnType<typeof packSecond>
 
 const TEXTS = 3
 
 /** Numbers are written by index, so that no row allocates an array. */
-export function packSecond({ rows, ...second }: Second): PackedSecond {
+export function packSecond({ rows, ...second }: Second) {
   const texts: string[] = []
   const numbers = new Float64Array(rows.length * rowNumbers.length)
   let at = 0

@@ -19,13 +19,11 @@ type MeasuredSecond = Omit<Tick, 'untold'>
 export class Seconds {
   /** Figures of the last second that is over; undefined before the first. Written by close, as are all fields below. */
   latest: MeasuredSecond | undefined
-  #first = Infinity
   #closed = -Infinity
   /** Sums of seconds that are not over, by their beginning. Written by add, too. */
   readonly #open = new Map<number, Second>()
-  /** Ring of seconds, at their beginning modulo KEPT_SECONDS. */
-  readonly #kept: ({ readonly second: number; readonly measured: MeasuredSecond } | undefined)[] =
-    []
+  /** The latest KEPT_SECONDS with reports by their beginning, oldest first. */
+  readonly #kept = new Map<number, MeasuredSecond>()
   /** The last MEASURED_SECONDS. */
   #recent: Omit<Second, 'rows' | 'decisions'>[] = []
 
@@ -51,12 +49,13 @@ export class Seconds {
 
   /** Columns up to the second that was closed last; now: Unix time in seconds. */
   columns(now: number): SecondsAnswer {
-    const from = Math.max(this.#first, this.#closed - KEPT_SECONDS + 1)
+    const [first = Infinity] = this.#kept.keys()
+    const from = Math.max(first, this.#closed - KEPT_SECONDS + 1)
     const length = Number.isFinite(from) ? Math.max(0, this.#closed - from + 1) : 0
     const column = (read: (measured: MeasuredSecond) => number | null): (number | null)[] =>
       Array.from({ length }, (_, at) => {
-        const kept = this.#kept[(from + at) % KEPT_SECONDS]
-        return kept?.second === from + at ? read(kept.measured) : null
+        const kept = this.#kept.get(from + at)
+        return kept === undefined ? null : read(kept)
       })
     const latency = (of: 'gatewayMs' | 'backendMs') => ({
       p50: column((measured) => measured[of].p50),
@@ -99,13 +98,14 @@ export class Seconds {
 
   #keep(second: Second): void {
     const { at, requests, refused, inFlight } = second
-    this.#first = Math.min(this.#first, at)
     const { rows: _, decisions: __, ...measured } = second
     this.#recent = [...this.#recent.filter((one) => one.at > at - MEASURED_SECONDS), measured]
     const gatewayMs = this.#latency('gateway', gatewayBounds)
     const backendMs = this.#latency('backend', backendBounds)
     this.latest = { at: isoSecond(at), requests, refused, gatewayMs, backendMs, inFlight }
-    this.#kept[at % KEPT_SECONDS] = { second: at, measured: this.latest }
+    this.#kept.set(at, this.latest)
+    const [oldest = at] = this.#kept.keys()
+    if (this.#kept.size > KEPT_SECONDS) this.#kept.delete(oldest)
   }
 
   #latency(of: 'gateway' | 'backend', bounds: readonly number[]): Latency {
@@ -115,8 +115,7 @@ export class Seconds {
 
   #forget(upTo: number): void {
     this.#closed = -Infinity
-    this.#first = Infinity
-    this.#kept.length = 0
+    this.#kept.clear()
     this.#recent = []
     const open = [...this.#open.values()]
     this.#open.clear()
