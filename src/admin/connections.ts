@@ -12,6 +12,8 @@ const transportOfRequest = ({ socket }: IncomingMessage): Socket =>
 type Use = 'idle' | 'answering' | 'reading'
 
 const UNANSWERED_AT_MOST = 8
+/** Enough for probes, scrapers and a few people. */
+const MAX_CONNECTIONS = 128
 
 /**
  * Bounds the connections of the admin listener. When all are taken, a new one closes the least useful: the oldest without a
@@ -20,18 +22,13 @@ const UNANSWERED_AT_MOST = 8
  * all their answers would be kept until the first is read.
  */
 export class ConnectionSlots {
-  readonly #most: number
   /** Connections in the order of their last change. Written by all methods. */
   readonly #uses = new Map<Socket, Use>()
   readonly #unanswered = new WeakMap<Socket, number>()
 
-  constructor(most: number) {
-    this.#most = most
-  }
-
   /** Called for each new connection. */
   admit(socket: Socket): void {
-    if (this.#uses.size >= this.#most) {
+    if (this.#uses.size >= MAX_CONNECTIONS) {
       const victim = this.#oldest('idle') ?? this.#oldest('reading') ?? socket
       victim.destroy()
       this.#uses.delete(victim)

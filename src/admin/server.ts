@@ -25,13 +25,11 @@ export interface AdminServerOptions extends ApiNeeds {
 export type AdminServer = Awaited<ReturnType<typeof startAdminServer>>
 
 const CLOSE_AFTER_MS = 1_000
-/** Enough for probes, scrapers and a few people. */
-const MAX_CONNECTIONS = 128
 
 /** Rejects if the address cannot be listened on. */
 export async function startAdminServer(given: AdminServerOptions) {
   const options = { ...given, openMetrics: onceASecond(given.renderMetrics) }
-  const slots = new ConnectionSlots(MAX_CONNECTIONS)
+  const slots = new ConnectionSlots()
   const server = createServer(
     {
       maxHeaderSize: 8 * 1024,
