@@ -126,10 +126,8 @@ export function askToReset({ id, minute, day }: ClientRow, after: () => unknown)
     isReady: (values) => values['id'] === id,
     act: async ({ window }) => {
       const path = `/api/clients/${encodeURIComponent(id)}/reset`
-      const { before, after: now } = await call<ResetDone>(path, {
-        method: 'POST',
-        body: { window },
-      })
+      const how = { method: 'POST', body: { window } }
+      const { before, after: now } = await call<ResetDone>(path, how)
       return () => {
         changed(after)
         toast(

@@ -111,7 +111,13 @@ function planText({ plan, limits: { perMinute, perDay } }: ClientRow) {
 export function Client({ id }: Place) {
   const { answer, note, load } = useAnswer<ClientDetail>(`/api/clients/${encodeURIComponent(id)}`)
   const row = answer?.client
-  const free = row?.keys.filter(({ bannedUntil }) => bannedUntil === null) ?? []
+  const free = (row?.keys ?? []).filter(({ bannedUntil }) => bannedUntil === null)
+  const ban = () =>
+    askToBan(
+      id,
+      Array.from(free, (key) => key.id),
+      load,
+    )
   return html`
     ${note}
     <p class="says">${row && sentence(row)}</p>
@@ -120,16 +126,7 @@ export function Client({ id }: Place) {
     <p class="muted">${answer && scopeText(answer)}</p>
     <p class="actions">
       ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}
-      ${
-        free.length > 1 &&
-        button('Ban keys', () =>
-          askToBan(
-            id,
-            free.map((key) => key.id),
-            load,
-          ),
-        )
-      }
+      ${free.length > 1 && button('Ban keys', ban)}
     </p>
     ${section('Keys', html`<${Table} ...${keyListing(id, load)} rows=${row?.keys} />`)}
     <${History} client=${id} limit=${row?.limits.perDay} />

@@ -1,6 +1,6 @@
 /** Tables whose rows keep their place while a pointer, the focus or a selection is on them; their values still change. */
 import { plural } from '../../insight/format.js'
-import { html, useLayoutEffect, useRedraw, useRef, type Child } from './ui.ts'
+import { button, html, useLayoutEffect, useRedraw, useRef, type Child } from './ui.ts'
 
 /** kind: number, or how a card on a phone has it: title, wide, acts. */
 export type Column<Row> = readonly [head: string, cell: (row: Row) => Child, kind?: string]
@@ -49,12 +49,7 @@ export function Table<Row>(given: Listing<Row> & { rows: readonly Row[] | undefi
   })
   const isEmpty = shown.current.length === 0
   return html`<div class="table">
-    ${
-      waits &&
-      html`<button type="button" class="reorder" onClick=${reorder}>
-      ${plural(moved, 'row')} would move: Reorder
-    </button>`
-    }
+    ${waits && button(`${plural(moved, 'row')} would move: Reorder`, reorder, { class: 'reorder' })}
     <table role="table" aria-label=${caption} hidden=${isEmpty} ref=${element}>
       <thead role="rowgroup">
         <tr role="row">
