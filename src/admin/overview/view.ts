@@ -3,16 +3,7 @@ import { Chart, type ChartOptions, type Course } from '../page/chart.ts'
 import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../insight/format.js'
 import { columns, live, now, seconds } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
-import {
-  button,
-  html,
-  section,
-  useAnswer,
-  useEffect,
-  useLive,
-  useRef,
-  useState,
-} from '../page/ui.ts'
+import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
 import type { Overview as Moment, PlanOverview, Tick } from '../../insight/api/live.ts'
@@ -89,18 +80,19 @@ const latest: Course = {
   },
 }
 
-/** name: of its tab on a phone. */
-type Plot = ChartOptions & { readonly name: string }
-const charts: readonly Plot[] = [
-  {
-    name: 'Requests',
+/** A chart that lasts as long as the page; place: puts it into the box of the view. name: of its tab on a phone. */
+function named(name: string, given: ChartOptions) {
+  const chart = new Chart(given)
+  return { name, chart, place: (box: HTMLElement | null) => box?.append(chart.node) }
+}
+const charts = [
+  named('Requests', {
     title: 'Requests/s, 15 min',
     what: 'Requests per second',
     course: latest,
     lines: [{ label: 'all', column: 'requests', color: 'admitted', fill: true }],
-  },
-  {
-    name: 'Refused',
+  }),
+  named('Refused', {
     title: 'Refused/s by window',
     what: 'Refused per second',
     course: latest,
@@ -110,9 +102,8 @@ const charts: readonly Plot[] = [
       { label: 'ban', column: 'refused.ban', color: 'ban' },
       { label: 'other', column: 'refused.other', color: 'other' },
     ],
-  },
-  {
-    name: 'Latency',
+  }),
+  named('Latency', {
     title: 'Latency, log (gw gateway, be backend)',
     what: 'Latency of the last 10 seconds',
     course: latest,
@@ -123,25 +114,14 @@ const charts: readonly Plot[] = [
       { label: 'backend p50', short: 'be p50', column: 'backendMs.p50', color: 'day' },
       { label: 'backend p99', short: 'be p99', column: 'backendMs.p99', color: 'ban' },
     ],
-  },
+  }),
 ]
-
-function Plotted({ plot, isPicked }: { plot: Plot; isPicked: boolean }) {
-  const box = useRef<HTMLElement>(null)
-  const chart = useRef<Chart>(null)
-  useEffect(() => {
-    const made = (chart.current = new Chart(plot))
-    box.current?.append(made.node)
-    return () => made.close()
-  }, [])
-  useEffect(() => chart.current?.draw())
-  return html`<div class=${isPicked ? 'picked' : ''} ref=${box}></div>`
-}
 
 /** A phone shows the one that is picked. */
 function Charts() {
   useLive()
   const [picked, pick] = useState(0)
+  useEffect(() => charts.forEach(({ chart }) => chart.draw()))
   return html`<section aria-label="Charts">
     <div class="tabs" role="group" aria-label="Chart">
       ${charts.map(({ name }, at) =>
@@ -149,7 +129,9 @@ function Charts() {
       )}
     </div>
     <div class="charts">
-      ${charts.map((plot, at) => html`<${Plotted} plot=${plot} isPicked=${at === picked} />`)}
+      ${charts.map(
+        ({ place }, at) => html`<div class=${at === picked ? 'picked' : ''} ref=${place}></div>`,
+      )}
     </div>
   </section>`
 }

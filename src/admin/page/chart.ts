@@ -203,6 +203,7 @@ export class Chart {
   /** Draws the chart anew, also after a change of colours. */
   build() {
     this.#plot?.destroy()
+    this.#plot = undefined
     const width = this.#plotted.clientWidth
     if (width === 0) return
     this.#plot = new Plot(this.#options(width), this.#data(), this.#plotted)
@@ -258,12 +259,6 @@ export class Chart {
     write(this.#empty, none)
     this.#empty.hidden = none === ''
     this.#tabulate()
-  }
-
-  close() {
-    shown.delete(this)
-    this.#sizes.disconnect()
-    this.#plot?.destroy()
   }
 
   #resize() {
