@@ -19,7 +19,7 @@ import {
   storePrefix,
   webhookSecret,
 } from './scalars.ts'
-import { admin, checkListeners, server } from './server.ts'
+import { admin, checkAdmin, checkServer, server } from './server.ts'
 import { has, isGroup, isLonger, itemsAt, textAt, valueAt, type Group } from './tree.ts'
 import { checkUpstream, upstream } from './upstream.ts'
 
@@ -137,7 +137,8 @@ const checkBans = (tree: Group, refuse: Refuse): void => {
 }
 
 const checks = [
-  checkListeners,
+  checkServer,
+  checkAdmin,
   checkUpstream,
   checkRedis,
   checkPlans,

@@ -85,7 +85,7 @@ const sameHost = (a: HostPort, b: HostPort): boolean => {
   return everywhere(a.host) || everywhere(b.host) || local(a.host) === local(b.host)
 }
 
-const checkServer = (tree: Group, refuse: Refuse): void => {
+export const checkServer = (tree: Group, refuse: Refuse): void => {
   const at = (...path: string[]) => ['server', ...path]
   const hasTls = has(tree, ...at('tls'))
   const trustsNobody = listAt(tree, ...at('trustedProxies')).length === 0
@@ -111,7 +111,7 @@ const checkServer = (tree: Group, refuse: Refuse): void => {
 }
 
 /** The operations that change quotas and bans must not be open to everybody. */
-const checkAdmin = (tree: Group, refuse: Refuse): void => {
+export const checkAdmin = (tree: Group, refuse: Refuse): void => {
   const path = ['admin', 'listen']
   const open = readAt(tree, ['server', 'listen'], listenAddress)
   const own = readAt(tree, path, listenAddress)
@@ -124,9 +124,4 @@ const checkAdmin = (tree: Group, refuse: Refuse): void => {
       path,
       'can be reached by others than this machine; set admin.tokenSha256 or admin.tls.clientCa, or listen on 127.0.0.1',
     )
-}
-
-export const checkListeners = (tree: Group, refuse: Refuse): void => {
-  checkServer(tree, refuse)
-  checkAdmin(tree, refuse)
 }

@@ -31,9 +31,7 @@ export interface LastingPartsOptions {
   readonly log: Log
   readonly metrics: Metrics
   readonly addresses: AddressCounter
-  /** Gateway version. */
   readonly version: string
-  /** Initial configuration. */
   readonly config: Config
   /** health: undefined: it is the supervisor's. */
   readonly stores: State & Partial<Pick<OwnState, 'health'>>

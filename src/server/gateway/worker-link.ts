@@ -34,7 +34,6 @@ export interface WorkerFacts {
   readonly backends: readonly BackendHealth[]
 }
 
-/** One worker. */
 export interface WorkerLink extends WorkerState {
   readonly facts: WorkerFacts
   /** Calls reject where the worker does not answer in time. */
