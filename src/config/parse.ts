@@ -17,7 +17,7 @@ const unknownKeys = (path: Path, keys: readonly string[], known: string): PathPr
   })
 
 /** One path and sentence for each fault of an issue. */
-const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
+const toProblems = (issue: z.core.$ZodIssue, tree: Tree): PathProblem[] => {
   const path = issue.path.map((step) => (typeof step === 'number' ? step : String(step)))
   if (issue.code === 'unrecognized_keys') return unknownKeys(path, issue.keys, issue.message)
   if (issue.code === 'invalid_key') {
@@ -33,14 +33,11 @@ const toProblems = (issue: z.core.$ZodIssue, tree: Group): PathProblem[] => {
 }
 
 /** Judges a client, of the configuration itself or of a client file: the client unless its shape is wrong, and problems whose paths begin at it. plans: the group `plans` of the configuration. */
-export const readEntry = (entry: Tree, plans: Tree) => {
+export const readEntry = (entry: Tree, plans: Group) => {
   const { data, error } = client.safeParse(entry)
-  const shape = error?.issues.flatMap((issue) => toProblems(issue, { entry })) ?? []
-  const between = problemsOf((refuse) => checkClient({ plans, entry }, ['entry'], refuse))
-  return {
-    client: data,
-    problems: [...shape, ...between.map((each) => ({ ...each, path: each.path.slice(1) }))],
-  }
+  const shape = error?.issues.flatMap((issue) => toProblems(issue, entry)) ?? []
+  const between = isGroup(entry) ? problemsOf((refuse) => checkClient(entry, plans, refuse)) : []
+  return { client: data, problems: [...shape, ...between] }
 }
 
 /** Requests of one client at once: a quarter of the connections to one backend, so that no client holds them all, and enough for a browser or a pool. */

@@ -85,23 +85,23 @@ export const checkPlans = (tree: Group, refuse: Refuse): void => {
   for (const name of Object.keys(groupAt(tree, 'plans'))) checkPlan(tree, ['plans', name], refuse)
 }
 
-/** Refuses faults between the client at the path and the plans of the tree. */
-export const checkClient = (tree: Group, path: Path, refuse: Refuse): void => {
-  const planName = readAt(tree, [...path, 'plan'], label)
+/** Refuses faults between a client and the group `plans` of the configuration; their paths begin at the client. */
+export const checkClient = (client: Group, plans: Group, refuse: Refuse): void => {
+  const planName = readAt(client, ['plan'], label)
   if (planName === undefined) return
-  const limits = [...path, 'limits']
-  const hasOwn = has(tree, ...limits)
-  const known = valueAt(tree, 'plans', planName)
+  const limits = ['limits']
+  const hasOwn = has(client, ...limits)
+  const known = valueAt(plans, planName)
   const isCustom = textAt(known, 'custom') === 'true'
   if (known === undefined) {
-    const names = Object.keys(groupAt(tree, 'plans')).map((name) => formatPath([name]))
+    const names = Object.keys(plans).map((name) => formatPath([name]))
     const all = names.length > 0 ? `the plans are ${names.join(', ')}` : 'define it under plans'
-    refuse([...path, 'plan'], `is not a defined plan; ${suggest(planName, names)}${all}`)
+    refuse(['plan'], `is not a defined plan; ${suggest(planName, names)}${all}`)
   } else if (isCustom && !hasOwn)
     refuse(limits, 'is missing; a client of a custom plan states its own')
   else if (!isCustom && hasOwn && isGroup(known))
     refuse(limits, 'is for custom plans only; remove it or change the plan', 'key')
-  else checkWindows(tree, limits, refuse)
+  else checkWindows(client, limits, refuse)
 }
 
 export const sameId = (earlier: string): string => `is the same id as ${earlier}; give each its own`
