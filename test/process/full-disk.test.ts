@@ -50,6 +50,7 @@ describe('a log on a full disk', () => {
     const why = /cannot be written \(EFBIG\).*make room/
     await eventually('it is said why', async () => why.test((await logWarning()) ?? ''))
     expect(gateway.logged('access')).toEqual([])
+    expect(await gateway.metric('tollgate_log_failing')).toBe(1)
 
     await limitFiles('unlimited')
     // Nothing is asked for meanwhile: they are written all the same.

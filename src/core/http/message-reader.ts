@@ -18,7 +18,7 @@ const NO_BEGINNING = malformed('malformed first line')
 const BAD_TRAILER = malformed('malformed trailer')
 const LONE_LINE_END = malformed('CR or LF alone, or a control byte, in a head')
 const BAD_CHUNK = malformed('malformed chunk')
-const LONG_CHUNK_LINE = refuse('body_too_large', { cause: 'a chunk line that is too long' })
+const LONG_EXTENSION = refuse('body_too_large', { cause: 'a chunk extension that is too long' })
 const LONG_HEAD = refuse('headers_too_large', { cause: 'a head that is too long' })
 
 /** What requests and answers do not have in common. */
@@ -239,7 +239,10 @@ export class MessageReader<Head> {
     const at = this.#at
     const searchedBytes = this.#searchedBytes
     const end = this.#find('\r\n')
-    if ((end ?? this.#end) - at > maxChunkLineBytes - 2) return this.#fail(LONG_CHUNK_LINE)
+    if ((end ?? this.#end) - at > maxChunkLineBytes - 2) {
+      const hasExtension = /^[0-9A-Fa-f]+;/.test(this.#bytes.toString('latin1', at, at + 16))
+      return this.#fail(hasExtension ? LONG_EXTENSION : BAD_CHUNK)
+    }
     if (end === undefined)
       return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(BAD_CHUNK) : 'more'
     const size = chunkSize(this.#bytes.toString('latin1', at, end + 2))

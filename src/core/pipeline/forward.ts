@@ -206,15 +206,17 @@ function flushAll(): void {
 
 let unflushed: Forwarded[] = []
 
-/**
- * Carries a handshake, and is the client's side of its tunnel. Nothing is written through the response once the backend has agreed.
- * What the client sends before that waits in its socket.
- */
+/** Longest part of what a client sends before it has its answer that is read then. */
+const EARLY_BYTES = 64 * 1024
+
+/** Carries a handshake, and is the client's side of its tunnel. Nothing is written through the response once the backend has agreed. */
 class Upgraded extends Carried implements UpgradeSink, TunnelClient {
   readonly socket: Duplex
   readonly offer: WebSocketOffer
   readonly caller: Caller
   declare protected readonly forwarder: Carrier
+  readonly #early: Buffer[] = []
+  #earlyBytes = 0
 
   constructor(
     parts: Parts,
@@ -228,10 +230,20 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     this.socket = socket
     this.offer = offer
     this.caller = caller
-    // Before it has an answer, a client that ends its side has left.
-    socket.once('end', () => {
-      if (exchange.status === 0) socket.destroy()
-    })
+    // Only reading shows that the client has left.
+    socket.on('data', this.#onEarly).once('end', this.#onLeft).resume()
+  }
+
+  readonly #onEarly = (chunk: Buffer): void => {
+    this.#early.push(chunk)
+    this.#earlyBytes += chunk.length
+    if (this.#earlyBytes > EARLY_BYTES) this.socket.pause()
+  }
+
+  readonly #onLeft = (): void => void this.socket.destroy()
+
+  #stopReading(): void {
+    this.socket.off('data', this.#onEarly).off('end', this.#onLeft).pause()
   }
 
   protected override send(backend: Backend): AttemptHandle {
@@ -249,6 +261,8 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     const fields = this.passable(204, headers)?.headers
     if (fields === undefined) return
     super.head(status, headers)
+    this.#stopReading()
+    socket.unshift(Buffer.concat(this.#early))
     // RFC 6455 4.2.2.
     let text = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
     for (let at = 0; at < fields.length; at += 2) text += `${fields[at]}: ${fields[at + 1]}\r\n`
@@ -277,5 +291,10 @@ class Upgraded extends Carried implements UpgradeSink, TunnelClient {
     this.exchange.backendEndedMs = performance.now()
     this.parts.metrics.tunnelClosed()
     this.socket.destroy()
+  }
+
+  protected override refuse(failure: BackendFailure): void {
+    this.#stopReading()
+    super.refuse(failure)
   }
 }

@@ -239,5 +239,10 @@ export function lossMetrics(registry: MetricRegistry) {
       'tollgate_log_lines_dropped_total',
       'Lines that are missing from the log: its disk was full or faulty, or nobody read them.',
     ),
+    watchLogFault: registry.watched(
+      'max',
+      'tollgate_log_failing',
+      '1 while a process can write no line of its log; /readyz says why.',
+    ),
   }
 }

@@ -143,9 +143,10 @@ export class RequestSeries {
 
   /** Counts a request that shadow limits would have refused, or could not judge. */
   shadowRefused(plan: string, reason: WindowName | 'unjudged'): void {
-    const counts = this.#shadow.get(plan) ?? zeros([...windowNames, 'unjudged'])
+    const label = this.#plans.has(plan) ? plan : UNKNOWN_PLAN
+    const counts = this.#shadow.get(label) ?? zeros([...windowNames, 'unjudged'])
     counts[reason]++
-    this.#shadow.set(plan, counts)
+    this.#shadow.set(label, counts)
   }
 
   #plan(route: RouteSeries, name: string | undefined): PlanSeries {

@@ -62,6 +62,7 @@ export class Serving implements WorkerLink {
     metrics.watchBans(() => bans.runningCount)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
+    metrics.watchLogFault(() => Number(log.fault() !== undefined))
     this.takeSecond = createSecondSampler(metrics, tally, recent)
     this.#door = new FrontDoor(config, this.#revision.policy, this.parts)
   }

@@ -66,6 +66,7 @@ class Supervisor implements Workers {
     const losses = lossMetrics(registry)
     losses.watchUsage(() => gateway.usage.dropped)
     losses.watchLog(log.lostLines)
+    losses.watchLogFault(() => Number(log.fault() !== undefined))
     this.#state = createSharedState({
       config,
       addresses,

@@ -18,7 +18,7 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent) {
   // The program is next to this file, as source or as built.
   const program = new URL(`./thread${extname(import.meta.filename)}`, import.meta.url)
   // The plain-text warning of Node.js 22 about SQLite does not belong in the log.
-  const execArgv = ['--disable-warning=ExperimentalWarning']
+  const execArgv = ['--no-warnings']
   const worker = new Worker(program, { workerData: { file }, execArgv })
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
   const send = (batch: CallBatch): void => worker.postMessage(batch)

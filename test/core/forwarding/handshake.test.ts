@@ -241,12 +241,16 @@ describe('an upgrade', () => {
     expect(front.passages[0]).toMatchObject({ failed: kind, backends: urls.slice(0, tried) })
   })
 
-  it.each(['end', 'reset'] as const)(
-    'ends the handshake when the client leaves early (%s)',
-    async (leave) => {
+  it.each([
+    ['end', ''],
+    ['end', 'early'],
+    ['reset', ''],
+  ] as const)(
+    'ends the handshake when the client leaves early (%s), whatever it has sent (%j)',
+    async (leave, early) => {
       const backend = await startBackend(() => undefined)
       const front = await startFront(backend.url)
-      const client = await openClient(front.port, handshake)
+      const client = await openClient(front.port, `${handshake}${early}`)
       await until(() => backend.requests.length === 1, 'the handshake')
       client[leave]()
       await over(front)
