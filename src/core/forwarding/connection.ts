@@ -1,5 +1,5 @@
 /** A connection to a backend carries one attempt at a time and is closed at the first byte that is not due. */
-import { connect as connectTcp, type Socket, type TcpNetConnectOpts } from 'node:net'
+import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Attempt } from './attempt.ts'
 import { ConnectionLife } from './connection-life.ts'
@@ -31,10 +31,9 @@ export abstract class Connection<User extends Attempt = Attempt> {
     const { host, port, tls } = pool.backend
     const onread = readBuffer && { buffer: readBuffer, callback: this.#onRead }
     // Node's types of connect() lack onread.
-    const options: TcpNetConnectOpts = { host, port, ...(onread && { onread }) }
-    const { session } = pool
+    const options = { host, port, onread }
     const socket: Socket = tls
-      ? connectTls({ ...tls, host, port, ALPNProtocols: ['http/1.1'], session })
+      ? connectTls({ ...tls, host, port, ALPNProtocols: ['http/1.1'], session: pool.session })
       : connectTcp(options)
     this.socket = socket.setNoDelay(true)
     socket.on('session', (latest: Buffer) => (pool.session = latest))

@@ -261,7 +261,8 @@ export class MessageReader<Head> {
     if (end === undefined)
       return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(LONE_LINE_END) : 'more'
     if (end === at) return this.#moveTo(end + 2, 'end')
-    if (!isTrailer(this.#bytes.toString('latin1', at, end))) return this.#fail(BAD_TRAILER)
+    const line = this.#bytes.toString('latin1', at, end)
+    if (!fieldLine.test(line) || framingField.test(line)) return this.#fail(BAD_TRAILER)
     this.#missingBytes -= lineBytes
     return this.#moveTo(end + 2, 'trailers')
   }
@@ -302,8 +303,3 @@ const fieldLine = new RegExp(`^${tchar}+:[\\t\\x20-\\x7e\\x80-\\xff]*$`)
 
 /** Framing fields must not stand in a trailer section (RFC 9110 section 6.5.1). */
 const framingField = /^(?:content-length|transfer-encoding):/i
-
-/** Checks a line of a trailer section. line: latin1, without its line end. */
-function isTrailer(line: string): boolean {
-  return fieldLine.test(line) && !framingField.test(line)
-}
