@@ -1,12 +1,12 @@
 /** Operations on bans: list, impose, lift. */
 import { z } from 'zod'
-import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
+import type { Ban } from '../../insight/api/live.ts'
 import type { BanAct } from '../../core/bans/ban-table.ts'
 import type { Config } from '../../config/config.ts'
 import { duration } from '../../config/scalars.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../../state/bans.ts'
-import { acted, iso, json, Refused, type Answer } from '../answers.ts'
+import { acted, iso, json, Refused, seen } from '../answers.ts'
 import {
   change,
   checked,
@@ -30,32 +30,39 @@ const wish = z.strictObject({
 const FORM = 'Send {"for":"1h","reason":"TEXT"}, the reason if there is one.'
 
 export const banOperations: readonly Operation[] = [
-  look('/api/bans', async ({ bans, reloads: { config } }) => {
-    const listed = await bans.list().catch(() => undefined)
-    const away = ['the store is away: these are the bans that this gateway knows of']
-    return json(200, {
-      asOf: iso(bans.nowMs),
-      scope: listed === undefined ? 'gateway' : 'store',
-      ...(listed === undefined && { missing: away }),
-      bans: (listed ?? bans.known()).map(([key, ban]) => shownBan(config, key, ban)),
-    } satisfies Bans)
-  }),
+  look('/api/bans', async (needs) => json(200, await bansOf(needs))),
   change('PUT', 'ban')('/api/bans/{key}', async (needs, call) => {
     const { key } = call.params
     const { for: forMs, reason } = checked(await readJson(call.request), wish, FORM)
     if (!isKnown(needs, key)) throw new Refused('unknown_key')
-    return changed(needs, call, needs.bans.impose(key, { forMs, reason }))
+    return json(200, await changed(needs, call, needs.bans.impose(key, { forMs, reason })))
   }),
-  change('DELETE', 'liftBan')('/api/bans/{key}', (needs, call) =>
-    changed(needs, call, needs.bans.lift(call.params.key)),
+  change('DELETE', 'liftBan')('/api/bans/{key}', async (needs, call) =>
+    json(200, await changed(needs, call, needs.bans.lift(call.params.key))),
   ),
 ]
+
+/** GET /api/bans: current bans, the one that ends first at the top. */
+export type Bans = Awaited<ReturnType<typeof bansOf>>
+
+async function bansOf({ bans, reloads: { config } }: ApiNeeds) {
+  const listed = await bans.list().catch(() => undefined)
+  const away = 'the store is away: these are the bans that this gateway knows of'
+  return {
+    ...(listed === undefined ? seen('gateway', [away]) : seen('store')),
+    asOf: iso(bans.nowMs),
+    bans: (listed ?? bans.known()).map(([key, ban]) => shownBan(config, key, ban)),
+  }
+}
+
+/** PUT /api/bans/KEY_ID {"for":"1h","reason":"…"}: after is the ban. DELETE /api/bans/KEY_ID: after is null. */
+export type BanChange = Awaited<ReturnType<typeof changed>>
 
 async function changed(
   needs: ApiNeeds,
   { params: { key }, audit }: Call<{ readonly key: string }>,
   acting: Promise<BanAct | undefined>,
-): Promise<Answer> {
+) {
   const done = await acted(acting)
   if (done === undefined) throw new Refused(isKnown(needs, key) ? 'not_banned' : 'unknown_key')
   const { config } = needs.reloads
@@ -63,8 +70,7 @@ async function changed(
     ban === undefined ? null : shownBan(config, key, ban)
   const what = { before: shown(done.before), after: shown(done.after) }
   Object.assign(audit, what)
-  const asOf = iso(needs.bans.nowMs)
-  return json(200, { asOf, scope: 'store', key, ...what } satisfies BanChange)
+  return { ...seen('store'), asOf: iso(needs.bans.nowMs), key, ...what }
 }
 
 /** Ids of JWT callers come from tokens and are in no list. A key that is no longer configured may still be banned. */

@@ -4,7 +4,8 @@ import { confirmed, field, toast } from '../page/dialog.ts'
 import { clock, count, duration } from '../../insight/format.js'
 import { now, refreshOverview } from '../page/live.ts'
 import { choice, html } from '../page/ui.ts'
-import type { Ban, BanChange } from '../../insight/api/state.ts'
+import type { Ban } from '../../insight/api/live.ts'
+import type { BanChange } from './operations.ts'
 import type { ClientRow, ResetDone } from '../../insight/api/usage.ts'
 
 const lengthsMs: Readonly<Record<string, number>> = {

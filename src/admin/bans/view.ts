@@ -4,7 +4,8 @@ import { plural, UNKNOWN } from '../../insight/format.js'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, searchBox, time, useAnswer, useState } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
-import type { Ban, Bans as Answer } from '../../insight/api/state.ts'
+import type { Ban } from '../../insight/api/live.ts'
+import type { Bans as Answer } from './operations.ts'
 import { register, type Place } from '../page/places.ts'
 
 const banned = (again: () => unknown): Listing<Ban> => ({

@@ -9,7 +9,7 @@ import { History } from '../usage/view.ts'
 import { explainLink, shareOf, stateOf, whyOf } from './view-rows.ts'
 import type { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../insight/api/usage.ts'
 import type { Decision } from '../../core/record/recent.ts'
-import type { Bans } from '../../insight/api/state.ts'
+import type { Bans } from '../bans/operations.ts'
 import type { Place } from '../page/places.ts'
 
 /** Says in a sentence why the client is refused. */

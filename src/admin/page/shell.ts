@@ -18,7 +18,8 @@ import {
   type Kind,
 } from './ui.ts'
 import type { Attention as Line } from '../../insight/api/live.ts'
-import type { Backends, Routes } from '../../insight/api/state.ts'
+import type { Routes } from '../routes/operations.ts'
+import type { Backends } from '../system/operations.ts'
 import type { ClientsPage } from '../../insight/api/usage.ts'
 
 const SEARCHED = 'Search clients, keys, backends, routes and requests'

@@ -1,44 +1,53 @@
 /** Reports the routes, and who calls those that are deprecated. */
 import type { RouteConfig } from '../../config/config.ts'
 import { stageOf, withdrawalOf } from '../../core/rules/deprecation.ts'
-import type { Deprecations, LifecycleStage, Routes } from '../../insight/api/state.ts'
 import { iso, json, seen } from '../answers.ts'
-import { look, type Operation } from '../operation.ts'
+import { look, type ApiNeeds, type Operation } from '../operation.ts'
 
 /** Callers that are listed; the others are only counted. */
 const LISTED = 1_000
 
 export const routeOperations: readonly Operation[] = [
-  look('/api/routes', async ({ reloads, state }) => {
-    const counts = await state.requestsByRoute()
-    const nowMs = Date.now()
-    const routes = reloads.config.routes.map(({ name, method, path, deprecated }) => ({
-      name,
-      methods: [method],
-      path,
-      deprecated: shownDeprecation(deprecated, nowMs),
-      requests: counts.get(name) ?? 0,
-    }))
-    return json(200, { ...seen('gateway'), routes } satisfies Routes)
-  }),
-  look('/api/deprecations', ({ live }) => {
-    const { calls, others } = live.deprecated.busiest(LISTED)
-    return json(200, {
-      ...seen('gateway'),
-      since: iso(live.startedAtMs),
-      callers: calls.map(({ lastSeenMs, ...call }) => ({ ...call, lastSeen: iso(lastSeenMs) })),
-      others,
-    } satisfies Deprecations)
-  }),
+  look('/api/routes', async (needs) => json(200, await routesOf(needs))),
+  look('/api/deprecations', (needs) => json(200, deprecationsOf(needs))),
 ]
 
-function shownDeprecation(
-  deprecated: RouteConfig['deprecated'],
-  nowMs: number,
-): Routes['routes'][number]['deprecated'] {
+/** GET /api/routes */
+export type Routes = Awaited<ReturnType<typeof routesOf>>
+
+async function routesOf({ reloads, state }: ApiNeeds) {
+  const counts = await state.requestsByRoute()
+  const nowMs = Date.now()
+  const routes = reloads.config.routes.map(({ name, method, path, deprecated }) => ({
+    name,
+    methods: [method],
+    /** Template as configured, such as /pets/{petId}. */
+    path,
+    deprecated: shownDeprecation(deprecated, nowMs),
+    /** Requests since this gateway started. */
+    requests: counts.get(name) ?? 0,
+  }))
+  return { ...seen('gateway'), routes }
+}
+
+/** GET /api/deprecations: the busiest callers first; `others` counts the calls of all that are not listed. */
+export type Deprecations = ReturnType<typeof deprecationsOf>
+
+function deprecationsOf({ live }: ApiNeeds) {
+  const { calls, others } = live.deprecated.busiest(LISTED)
+  return {
+    ...seen('gateway'),
+    since: iso(live.startedAtMs),
+    callers: calls.map(({ lastSeenMs, ...call }) => ({ ...call, lastSeen: iso(lastSeenMs) })),
+    others,
+  }
+}
+
+/** null: the route is not deprecated. */
+function shownDeprecation(deprecated: RouteConfig['deprecated'], nowMs: number) {
   if (deprecated === undefined) return null
   const { sinceMs, sunsetMs, successor } = deprecated
   const withdrawal = withdrawalOf(deprecated)
-  const stage: LifecycleStage = withdrawal === undefined ? 'announce' : stageOf(withdrawal, nowMs)
+  const stage = withdrawal === undefined ? 'announce' : stageOf(withdrawal, nowMs)
   return { since: iso(sinceMs), sunset: iso(sunsetMs), successor: successor ?? null, stage }
 }

@@ -3,7 +3,7 @@ import { count, UNKNOWN } from '../../insight/format.js'
 import { Table, type Listing } from '../page/table.ts'
 import { html, section, time, timeText, useAnswer } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
-import type { Deprecations, Routes as Answer } from '../../insight/api/state.ts'
+import type { Deprecations, Routes as Answer } from './operations.ts'
 import { register } from '../page/places.ts'
 
 type Route = Answer['routes'][number]

@@ -1,61 +1,78 @@
 /** Reports the state of backends, the store and the workers. */
-import type { Backends, Store, Workers } from '../../insight/api/state.ts'
 import { storeStateOf } from '../../insight/live/changes.ts'
 import { nameServers } from '../../config/hosts.ts'
 import { iso, json, seen } from '../answers.ts'
-import { look, type Operation, type WorkerState } from '../operation.ts'
+import { look, type ApiNeeds, type Operation, type WorkerState } from '../operation.ts'
+
+export const systemOperations: readonly Operation[] = [
+  look('/api/backends', (needs) => json(200, backendsOf(needs))),
+  look('/api/store', (needs) => json(200, storeOf(needs))),
+  look('/api/workers', (needs) => json(200, workersOf(needs))),
+]
 
 /** A backend that no worker has reported. */
 const WELL = { state: 'up', fault: undefined, since: undefined, nextTryAtMs: undefined } as const
 
-export const systemOperations: readonly Operation[] = [
-  look('/api/backends', ({ state, live, reloads }) => {
-    const known = new Map(state.backends().map((health) => [health.name, health]))
-    const backends = reloads.config.upstream.urls.map((name) => {
-      const { state: how, fault, since, nextTryAtMs } = known.get(name) ?? WELL
-      return {
-        name,
-        state: fault === 'not checked yet' ? ('unknown' as const) : how,
-        // The last look was up to a second ago, and may not know of a fault that is shown.
-        since: since ?? iso(live.changes.backendSinceMs(name)),
-        cause: fault ?? null,
-        nextTry: how === 'up' ? null : iso(nextTryAtMs),
-        ...live.seconds.backend(name),
-      }
-    })
-    return json(200, { ...seen('gateway'), backends } satisfies Backends)
-  }),
-  look('/api/store', ({ reloads, state, live }) => {
-    const { redis, file, onOutage } = reloads.config.store
-    const [health, unsaved] = [state.store(), state.unsaved()]
-    const how = storeStateOf(health)
-    return json(200, {
-      ...seen('gateway'),
-      kind: redis === undefined ? 'embedded' : 'redis',
-      where: redis === undefined ? (file ?? null) : nameServers(redis),
-      state: how,
-      since: iso(live.changes.store?.sinceMs),
-      cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
-      warning: unsaved?.warning ?? health.warning ?? null,
-      onOutage,
-      outages: live.changes.storeOutages,
-      callP99Ms: live.seconds.storeP99Ms,
-      unsavedSeconds: unsaved?.seconds ?? 0,
-    } satisfies Store)
-  }),
-  look('/api/workers', ({ reloads, state }) => {
-    const all = state.workers()
-    const silent = all.filter(({ state: how, now }) => how === 'listening' && now === undefined)
-    const missing = silent.map(({ number }) => `worker ${number} has not said how it is`)
-    const wanted = reloads.config.server.workers
-    const workers = all.flatMap(shownWorker)
-    return json(200, { ...seen('gateway', missing), wanted, workers } satisfies Workers)
-  }),
-]
+/** GET /api/backends */
+export type Backends = ReturnType<typeof backendsOf>
+
+function backendsOf({ state, live, reloads }: ApiNeeds) {
+  const known = new Map(state.backends().map((health) => [health.name, health]))
+  const backends = reloads.config.upstream.urls.map((name) => {
+    const { state: how, fault, since, nextTryAtMs } = known.get(name) ?? WELL
+    return {
+      name,
+      state: fault === 'not checked yet' ? ('unknown' as const) : how,
+      /** null: since the gateway started. The last look was up to a second ago, and may not know of a fault that is shown. */
+      since: since ?? iso(live.changes.backendSinceMs(name)),
+      cause: fault ?? null,
+      /** Time of the next try; null: it is up. */
+      nextTry: how === 'up' ? null : iso(nextTryAtMs),
+      /** Rates and latency are those of the last ten seconds. */
+      ...live.seconds.backend(name),
+    }
+  })
+  return { ...seen('gateway'), backends }
+}
+
+/** GET /api/store */
+export type Store = ReturnType<typeof storeOf>
+
+function storeOf({ reloads, state, live }: ApiNeeds) {
+  const { redis, file, onOutage } = reloads.config.store
+  const [health, unsaved] = [state.store(), state.unsaved()]
+  const how = storeStateOf(health)
+  return {
+    ...seen('gateway'),
+    kind: redis === undefined ? 'embedded' : 'redis',
+    /** Servers, or the file; null: in memory alone. */
+    where: redis === undefined ? (file ?? null) : nameServers(redis),
+    state: how,
+    since: iso(live.changes.store?.sinceMs),
+    cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
+    warning: unsaved?.warning ?? health.warning ?? null,
+    onOutage,
+    outages: live.changes.storeOutages,
+    /** p99 of calls in the last ten seconds. */
+    callP99Ms: live.seconds.storeP99Ms,
+    /** Seconds for which the embedded store's counters or the history could not be saved. */
+    unsavedSeconds: unsaved?.seconds ?? 0,
+  }
+}
+
+/** GET /api/workers */
+export type Workers = ReturnType<typeof workersOf>
+
+function workersOf({ reloads, state }: ApiNeeds) {
+  const all = state.workers()
+  const silent = all.filter(({ state: how, now }) => how === 'listening' && now === undefined)
+  const missing = silent.map(({ number }) => `worker ${number} has not said how it is`)
+  const wanted = reloads.config.server.workers
+  return { ...seen('gateway', missing), wanted, workers: all.flatMap(shownWorker) }
+}
 
 /** Workers that have ended are left out. The numbers of one that has not reported recently are null. */
-function shownWorker(worker: WorkerState): Workers['workers'] {
-  const { number, pid, state, sinceMs, restarts, now } = worker
+function shownWorker({ number, pid, state, sinceMs, restarts, now }: WorkerState) {
   if (state === 'ended') return []
   return [
     {

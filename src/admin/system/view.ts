@@ -12,7 +12,7 @@ import {
   type Child,
   type Kind,
 } from '../page/ui.ts'
-import type { Backends, Store, Workers } from '../../insight/api/state.ts'
+import type { Backends, Store, Workers } from './operations.ts'
 import { register } from '../page/places.ts'
 
 type Backend = Backends['backends'][number]

@@ -1,5 +1,5 @@
 /** `tollgate backends`: shows the state of each backend, since when, and why. */
-import type { Backends } from '../../insight/api/state.ts'
+import type { Backends } from '../../admin/system/operations.ts'
 import { id, number, text } from '../../tools/columns.ts'
 import { duration, latency, rate } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'

@@ -1,5 +1,6 @@
 /** `tollgate bans list`, `add` and `lift`: who is banned, why, and until when; all gateways apply a change within a second. */
-import type { Ban, BanChange, Bans } from '../../insight/api/state.ts'
+import type { BanChange, Bans } from '../../admin/bans/operations.ts'
+import type { Ban } from '../../insight/api/live.ts'
 import type { ClientDetail } from '../../insight/api/usage.ts'
 import { Fault, usageFault, readOption } from '../terminal/fault.ts'
 import { id, text } from '../../tools/columns.ts'

@@ -1,5 +1,5 @@
 /** `tollgate deprecations`: who still calls a deprecated route, and with what. */
-import type { Deprecations } from '../../insight/api/state.ts'
+import type { Deprecations } from '../../admin/routes/operations.ts'
 import { id, number, text } from '../../tools/columns.ts'
 import { count, plural, relative } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'

@@ -1,6 +1,6 @@
 /** One frame of `tollgate top`. */
 import type { Overview, Tick, Top, TopClient } from '../../insight/api/live.ts'
-import type { Store } from '../../insight/api/state.ts'
+import type { Store } from '../../admin/system/operations.ts'
 import type { Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import { id, number, type Column } from '../../tools/columns.ts'

@@ -128,6 +128,16 @@ export interface Requests extends Seen {
   readonly requests: readonly Decision[]
 }
 
+export interface Ban {
+  readonly key: string
+  /** null: no client of the configuration has this key. */
+  readonly client: string | null
+  readonly since: string
+  readonly until: string
+  readonly reason: string | null
+  readonly by: 'strikes' | 'operator'
+}
+
 /** Further events of GET /api/events, by event name. Each is sent within a second. */
 export interface Changes {
   readonly store: {

@@ -1,6 +1,5 @@
 /** Publishes what has changed in the store, backends, configuration and bans since the last second. */
-import type { Overview } from '../api/live.ts'
-import type { Ban, Store } from '../api/state.ts'
+import type { Ban, Overview } from '../api/live.ts'
 import type { Config } from '../../config/config.ts'
 import { isBanned } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
@@ -45,7 +44,7 @@ export class ChangeWatch {
   /** Start of the current outage; null: the store is available. Written by look, as are most fields. */
   storeAwaySince: string | null = null
   /** How the store is; undefined before the first look. */
-  store: Held<Store['state']> | undefined
+  store: Held<ReturnType<typeof storeStateOf>> | undefined
   /** How often it has left `up`. */
   storeOutages = 0
   /** Time of the last refused reload. */
@@ -125,7 +124,7 @@ export class ChangeWatch {
 
 type Health = Pick<StoreHealth, 'available' | 'cause' | 'refusal'>
 
-export const storeStateOf = ({ available, refusal }: Health): Store['state'] =>
+export const storeStateOf = ({ available, refusal }: Health): 'up' | 'away' | 'refused' =>
   refusal !== undefined ? 'refused' : available ? 'up' : 'away'
 
 function held<State>(before: Held<State> | undefined, state: State, nowMs: number): Held<State> {

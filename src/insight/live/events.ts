@@ -1,8 +1,7 @@
 /** Publishes server-sent events to readers and to subscribers in this process. A reader that is too slow is cut off. */
 import { Readable } from 'node:stream'
-import type { Changes, Tick } from '../api/live.ts'
+import type { Ban, Changes, Tick } from '../api/live.ts'
 import type { Decision } from '../../core/record/recent.ts'
-import type { Ban } from '../api/state.ts'
 
 export interface EventTypes extends Changes {
   readonly tick: Tick

@@ -1,7 +1,6 @@
 /** What an operator sees first: what needs attention, the latest 15 minutes, the plans. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Attention, Overview, PlanOverview } from '../api/live.ts'
-import type { Ban } from '../api/state.ts'
+import type { Attention, Ban, Overview, PlanOverview } from '../api/live.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'

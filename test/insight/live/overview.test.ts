@@ -1,6 +1,6 @@
 /** What needs attention, in which order and words, and what has changed since the second before. */
 import { describe, expect, it } from 'vitest'
-import type { Ban } from '../../../src/insight/api/state.ts'
+import type { Ban } from '../../../src/insight/api/live.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import type { BackendHealth } from '../../../src/core/backends/backend.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'

@@ -1,6 +1,6 @@
 /** What the log says of attempts that failed: of the last one, and of those before it that were repeated elsewhere. */
 import { describe, expect, it } from 'vitest'
-import type { Backends } from '../../../src/insight/api/state.ts'
+import type { Backends } from '../../../src/admin/system/operations.ts'
 import { gatewayTo, rawBackend } from '../../support/backed.ts'
 import { keys } from '../../support/gateway.ts'
 import { answer, type Answer } from '../../support/raw-backend.ts'

@@ -1,7 +1,8 @@
 /** A gateway of several workers on Redis: what it says of its backends, its store, its workers and routes. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Backends, Routes, Store, Workers } from '../../../src/insight/api/state.ts'
+import type { Routes } from '../../../src/admin/routes/operations.ts'
+import type { Backends, Store, Workers } from '../../../src/admin/system/operations.ts'
 import { answer, type RawBackend } from '../../support/raw-backend.ts'
 import {
   configFile,
