@@ -1,7 +1,7 @@
 /** Limits that are only tried, judged by several gateways beside the live ones: to the last request, and nobody feels it. */
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { Shadow } from '../../src/insight/api/shadow.ts'
+import type { Shadow } from '../../src/admin/shadow/operations.ts'
 import type { ClientsPage } from '../../src/insight/api/usage.ts'
 import { shadowId } from '../../src/state/counters.ts'
 import { askAdmin } from '../support/admin-client.ts'

@@ -3,10 +3,10 @@ import { count, plural } from '../../insight/format.js'
 import { Table, type Listing } from '../page/table.ts'
 import { html, section, time, timeText, useAnswer } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
-import type { Shadow, ShadowClient, ShadowPlan } from '../../insight/api/shadow.ts'
+import type { Shadow } from './operations.ts'
 import type { Limits } from '../../config/config.ts'
 
-const listing: Listing<ShadowClient> = {
+const listing: Listing<Shadow['clients'][number]> = {
   caption: 'Shadow: would be refused',
   idOf: ({ client, plan }) => `${plan} ${client}`,
   empty: 'Nobody would have been refused.',
@@ -25,7 +25,8 @@ const listing: Listing<ShadowClient> = {
 const inFigures = (limits: Limits | null) =>
   limits === null ? 'their own' : `${count(limits.perMinute)}/min ${count(limits.perDay)}/day`
 
-const inWords = ({ plan, limits, live, requests, refused, clients, degraded }: ShadowPlan) =>
+type Tried = Shadow['plans'][number]
+const inWords = ({ plan, limits, live, requests, refused, clients, degraded }: Tried) =>
   `${plan} at ${inFigures(limits)}, not ${inFigures(live)}: ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
 
 /** Hidden while no plan has shadow limits. */
