@@ -1,7 +1,7 @@
 /** Clients as operators see them, and the reset of one; that all gateways obey is shown by test/process/operator-resets.test.ts. */
 import { expect, it } from 'vitest'
 import type { Overview } from '../../src/insight/api/live.ts'
-import type { ClientRow } from '../../src/insight/api/usage.ts'
+import type { ClientRow } from '../../src/admin/clients/operations.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { backed, startBacked } from '../support/backed.ts'
 import { configText, minuteWithAtLeast, sha256 } from '../support/gateway.ts'

@@ -1,7 +1,7 @@
 /** The use of a client that one gateway is told to set back, under load, where others on its Redis hold some of it; workers-as-one.test.ts has that of workers. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import type { ClientRow } from '../../src/insight/api/usage.ts'
+import type { ClientRow } from '../../src/admin/clients/operations.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import {
   again,

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import type { OverNow } from '../../src/config/changes/blast-radius.ts'
-import type { ClientsPage } from '../../src/insight/api/usage.ts'
+import type { ClientsPage } from '../../src/admin/clients/operations.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { typed } from '../support/command-line.ts'
 import { configText } from '../support/gateway.ts'

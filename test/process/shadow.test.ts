@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { Shadow } from '../../src/admin/shadow/operations.ts'
-import type { ClientsPage } from '../../src/insight/api/usage.ts'
+import type { ClientsPage } from '../../src/admin/clients/operations.ts'
 import { shadowId } from '../../src/state/counters.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { temporaryFolder } from '../support/processes.ts'

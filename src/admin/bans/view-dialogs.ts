@@ -6,7 +6,7 @@ import { now, refreshOverview } from '../page/live.ts'
 import { choice, html } from '../page/ui.ts'
 import type { Ban } from '../../insight/api/live.ts'
 import type { BanChange } from './operations.ts'
-import type { ClientRow, ResetDone } from '../../insight/api/usage.ts'
+import type { ClientRow, ResetDone } from '../clients/operations.ts'
 
 const lengthsMs: Readonly<Record<string, number>> = {
   '15m': 900_000,

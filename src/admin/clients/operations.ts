@@ -1,20 +1,20 @@
 /** Operations on clients: list, show, and reset their use. */
 import { z } from 'zod'
-import type {
-  ClientDetail,
-  ClientRow,
-  ClientsPage,
-  ClientState,
-  ResetDone,
-  WindowUse,
-} from '../../insight/api/usage.ts'
 import type { ClientCounters } from '../../state/counters.ts'
 import { DAY_MS, MINUTE_MS, windowNames } from '../../config/time.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { acted, iso, json, Refused, seen } from '../answers.ts'
 import { CLIENTS_FORM, clientsQuery, findClient, pageOf, type ShownClient } from './pages.ts'
-import { change, checked, look, readJson, type ApiNeeds, type Operation } from '../operation.ts'
+import {
+  change,
+  checked,
+  look,
+  readJson,
+  type ApiNeeds,
+  type Call,
+  type Operation,
+} from '../operation.ts'
 
 const AWAY = 'the store is away: what clients have used is not known'
 
@@ -22,41 +22,58 @@ const resetBody = z.strictObject({ window: z.enum(['minute', 'day', 'both'], 'is
 const RESET_FORM = 'Send {"window":"minute"}, "day" or "both".'
 
 export const clientOperations: readonly Operation[] = [
-  look('/api/clients', async (needs, { query }) => {
-    const asked = checked(query, clientsQuery, CLIENTS_FORM)
-    const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
-    const { rows, head } = await rowsOf(needs, clients)
-    return json(200, { ...head, ...page, sort: asked.sort, clients: rows } satisfies ClientsPage)
-  }),
-  look('/api/clients/{id}', async (needs, { params: { id } }) => {
-    const client = knownClient(needs, id)
-    const [{ rows, head }, { requests, missing }] = await Promise.all([
-      rowsOf(needs, [client]),
-      needs.recentRequests({ client: id, refused: true, id: undefined }),
-    ])
-    const [row] = rows
-    if (row === undefined) throw new Refused('unknown_client')
-    return json(200, {
-      ...seen(head.scope, [...(head.missing ?? []), ...missing]),
-      client: row,
-      recentRefusals: requests,
-    } satisfies ClientDetail)
-  }),
-  change('POST', 'resetUsage')(
-    '/api/clients/{id}/reset',
-    async (needs, { params: { id }, audit, request }) => {
-      const { window } = checked(await readJson(request), resetBody, RESET_FORM)
-      const client = knownClient(needs, id)
-      Object.assign(audit, { client: id, window })
-      const windows = window === 'both' ? windowNames : [window]
-      const done = await acted(needs.counters.reset(client, windows))
-      needs.live.clients.forgetUse(id, window)
-      const what = { before: usedOf(done.before), after: usedOf(done.after) }
-      Object.assign(audit, what)
-      return json(200, { ...seen('store'), client: id, window, ...what } satisfies ResetDone)
-    },
+  look('/api/clients', async (needs, { query }) =>
+    json(200, await clientsPage(needs, checked(query, clientsQuery, CLIENTS_FORM))),
+  ),
+  look('/api/clients/{id}', async (needs, { params: { id } }) =>
+    json(200, await clientDetail(needs, id)),
+  ),
+  change('POST', 'resetUsage')('/api/clients/{id}/reset', async (needs, call) =>
+    json(200, await resetUse(needs, call)),
   ),
 ]
+
+/** GET /api/clients, 50 at a time. All orders but `id` follow what this gateway has seen; the numbers are the store's. cursor: of the next page; null: this is the last. */
+export type ClientsPage = Awaited<ReturnType<typeof clientsPage>>
+
+async function clientsPage(needs: ApiNeeds, asked: z.infer<typeof clientsQuery>) {
+  const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
+  const { rows, head } = await rowsOf(needs, clients)
+  return { ...head, ...page, sort: asked.sort, clients: rows }
+}
+
+/** GET /api/clients/ID. recentRefusals: by this gateway, newest first. */
+export type ClientDetail = Awaited<ReturnType<typeof clientDetail>>
+
+async function clientDetail(needs: ApiNeeds, id: string) {
+  const client = knownClient(needs, id)
+  const [{ rows, head }, { requests, missing }] = await Promise.all([
+    rowsOf(needs, [client]),
+    needs.recentRequests({ client: id, refused: true, id: undefined }),
+  ])
+  const [row] = rows
+  if (row === undefined) throw new Refused('unknown_client')
+  const whole = seen(head.scope, [...(head.missing ?? []), ...missing])
+  return { ...whole, client: row, recentRefusals: requests }
+}
+
+/** POST /api/clients/ID/reset {"window":"minute"|"day"|"both"} */
+export type ResetDone = Awaited<ReturnType<typeof resetUse>>
+
+async function resetUse(
+  needs: ApiNeeds,
+  { params: { id }, audit, request }: Call<{ readonly id: string }>,
+) {
+  const { window } = checked(await readJson(request), resetBody, RESET_FORM)
+  const client = knownClient(needs, id)
+  Object.assign(audit, { client: id, window })
+  const windows = window === 'both' ? windowNames : [window]
+  const done = await acted(needs.counters.reset(client, windows))
+  needs.live.clients.forgetUse(id, window)
+  const what = { before: usedOf(done.before), after: usedOf(done.after) }
+  Object.assign(audit, what)
+  return { ...seen('store'), client: id, window, ...what }
+}
 
 function knownClient({ reloads, live }: ApiNeeds, id: string): ShownClient {
   const client = findClient(reloads.config, live.clients, id)
@@ -77,13 +94,23 @@ async function rowsOf(needs: ApiNeeds, clients: readonly ShownClient[]) {
   return { rows, head: counters === undefined ? seen('gateway', [AWAY]) : seen('store') }
 }
 
+export interface ClientKey {
+  readonly id: string
+  readonly expires: string | null
+  /** Last use at this gateway; null: none since it started. */
+  readonly lastUsed: string | null
+  readonly bannedUntil: string | null
+}
+
+export type ClientRow = ReturnType<typeof rowOf>
+
 function rowOf(
   { live }: ApiNeeds,
   { id, plan, limits, keys: configured }: ShownClient,
   counters: ClientCounters | undefined,
   banned: ReadonlyMap<string, BanRecord>,
-): ClientRow {
-  const keys = configured.map((key) => ({
+) {
+  const keys = configured.map((key): ClientKey => ({
     id: key.id,
     expires: iso(key.expiresAtMs),
     lastUsed: iso(live.clients.lastUsedMs(key.id)),
@@ -95,9 +122,12 @@ function rowOf(
     id,
     plan,
     limits,
+    /** null, here and below: the store is away. */
     minute: minute ?? null,
     day: day ?? null,
+    /** The larger used / limit of both windows: 0 to 1, or more after a limit was lowered. */
     share: minute && day ? Math.max(minute.used / minute.limit, day.used / day.limit) : null,
+    /** Refusals by this gateway for quota or a ban in the last five minutes. */
     refusedLately: live.clients.get(id, Math.floor(Date.now() / 1000))?.refusedLately ?? 0,
     state: minute && day ? stateOf(minute, day, keys) : null,
     keys,
@@ -106,18 +136,29 @@ function rowOf(
 
 const endOf = (ban: BanRecord | undefined): number | undefined => ban && 1000 * endsAtSeconds(ban)
 
+/** A current window in the store. */
+export type WindowUse = ReturnType<typeof useOf>
+
 const useOf = (
   { index, taken, used }: ClientCounters['minute'],
   limit: number,
   lengthMs: number,
-): WindowUse => ({
+) => ({
   used,
+  /** Tokens handed to processes and not counted in `used`; some may be spent already. */
   leased: Math.max(0, taken - used),
   limit,
   resetsAt: iso((index + 1) * lengthMs),
 })
 
-function stateOf(minute: WindowUse, day: WindowUse, keys: ClientRow['keys']): ClientState {
+type ClientState =
+  | { readonly state: 'free' }
+  /** A window is used up. */
+  | { readonly state: 'limited'; readonly by: 'minute' | 'day'; readonly until: string }
+  /** All keys that have not expired are banned. */
+  | { readonly state: 'banned'; readonly until: string }
+
+function stateOf(minute: WindowUse, day: WindowUse, keys: readonly ClientKey[]): ClientState {
   const valid = keys.filter(({ expires }) => expires === null || Date.parse(expires) > Date.now())
   const bans = valid.flatMap(({ bannedUntil }) => bannedUntil ?? [])
   const [until] = bans.toSorted()

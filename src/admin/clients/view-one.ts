@@ -7,7 +7,7 @@ import { bar, button, html, section, state, time, timeText, useAnswer } from '..
 import { call } from '../page/api.ts'
 import { History } from '../usage/view.ts'
 import { explainLink, shareOf, stateOf, whyOf } from './view-rows.ts'
-import type { ClientDetail, ClientKey, ClientRow, WindowUse } from '../../insight/api/usage.ts'
+import type { ClientDetail, ClientKey, ClientRow, WindowUse } from './operations.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import type { Bans } from '../bans/operations.ts'
 import type { Place } from '../page/places.ts'

@@ -2,7 +2,7 @@
 import { count, duration, percent, UNKNOWN, usage } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { bar, html, state, type Kind } from '../page/ui.ts'
-import type { ClientRow, WindowUse } from '../../insight/api/usage.ts'
+import type { ClientRow, WindowUse } from './operations.ts'
 import type { Listing } from '../page/table.ts'
 import type { Decision } from '../../core/record/recent.ts'
 

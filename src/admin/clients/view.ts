@@ -4,7 +4,7 @@ import { live } from '../page/live.ts'
 import { Table } from '../page/table.ts'
 import { button, choice, html, searchBox, useAnswer, useEffect, useState } from '../page/ui.ts'
 import { clientListing } from './view-rows.ts'
-import type { ClientsPage } from '../../insight/api/usage.ts'
+import type { ClientsPage } from './operations.ts'
 import { register, type Place } from '../page/places.ts'
 import { Client } from './view-one.ts'
 

@@ -7,7 +7,7 @@ import { button, html, section, useAnswer, useEffect, useLive, useState } from '
 import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
 import type { Overview as Moment, PlanOverview, Tick } from '../../insight/api/live.ts'
-import type { ClientsPage } from '../../insight/api/usage.ts'
+import type { ClientsPage } from '../clients/operations.ts'
 import { register } from '../page/places.ts'
 
 const NEAREST = 10

@@ -20,7 +20,7 @@ import {
 import type { Attention as Line } from '../../insight/api/live.ts'
 import type { Routes } from '../routes/operations.ts'
 import type { Backends } from '../system/operations.ts'
-import type { ClientsPage } from '../../insight/api/usage.ts'
+import type { ClientsPage } from '../clients/operations.ts'
 
 const SEARCHED = 'Search clients, keys, backends, routes and requests'
 

@@ -1,7 +1,7 @@
 /** `tollgate bans list`, `add` and `lift`: who is banned, why, and until when; all gateways apply a change within a second. */
 import type { BanChange, Bans } from '../../admin/bans/operations.ts'
 import type { Ban } from '../../insight/api/live.ts'
-import type { ClientDetail } from '../../insight/api/usage.ts'
+import type { ClientDetail } from '../../admin/clients/operations.ts'
 import { Fault, usageFault, readOption } from '../terminal/fault.ts'
 import { id, text } from '../../tools/columns.ts'
 import { clock, relative } from '../../insight/format.js'

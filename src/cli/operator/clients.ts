@@ -1,5 +1,5 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
-import type { ClientRow, ClientsPage } from '../../insight/api/usage.ts'
+import type { ClientRow, ClientsPage } from '../../admin/clients/operations.ts'
 import { id, number, text, type Column } from '../../tools/columns.ts'
 import { count, duration, percent, plural, UNKNOWN, usage } from '../../insight/format.js'
 import { choice, single, type Declaration } from '../program.ts'

@@ -1,7 +1,7 @@
 /** `tollgate completion`: prints the script for a shell. The script calls `tollgate complete`, which prints each word that may follow, so it never lags behind. */
 import type { Argument, Command, Option } from 'commander'
 import type { Bans } from '../../admin/bans/operations.ts'
-import type { ClientsPage } from '../../insight/api/usage.ts'
+import type { ClientsPage } from '../../admin/clients/operations.ts'
 import { ask, DEFAULT_ADMIN } from './asking.ts'
 import type { Output } from '../edge.ts'
 import { chosen, type Declaration } from '../program.ts'

@@ -1,13 +1,6 @@
 /** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. `usage reset` sets its use back to 0, on all gateways within a second. */
-import type {
-  ClientDetail,
-  ClientUsage,
-  DayTotals,
-  DayUsage,
-  PlanTotals,
-  ResetDone,
-  WindowUse,
-} from '../../insight/api/usage.ts'
+import type { ClientDetail, ResetDone, WindowUse } from '../../admin/clients/operations.ts'
+import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../insight/api/usage.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
 import { count, duration, percent, usage as used, usageLines } from '../../insight/format.js'
