@@ -201,7 +201,7 @@ describe('GET /api/config', () => {
       config: {
         store: {
           timeoutMs: 100,
-          redis: { address: { host: '127.0.0.1', port: 9 }, username: 'gate' },
+          redis: { addresses: [{ host: '127.0.0.1', port: 9 }], username: 'gate' },
         },
         // Whatever its name.
         plans: { 'secret-password': { limits: { perMinute: 7, perDay: 70 } } },
