@@ -154,7 +154,7 @@ function checkClients(
   if (isConfig) return void parseConfigText(text, { file: name, env })
   const read = readClients(path)
   const sources = [{ name, bytes: Buffer.byteLength(text), read }]
-  const { faults } = build({ sources, plans: plansOf(read), nowMs: 0 })
+  const { faults } = build(sources, plansOf(read), 0)
   if (faults.length > 0) throw new ConfigError(name, faults)
 }
 

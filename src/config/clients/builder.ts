@@ -21,20 +21,13 @@ import type { ClientSource, Entry } from './entries.ts'
 import { textOf } from './index-slots.ts'
 import { PlainClients } from './plain-clients.ts'
 
-interface BuildRequest {
-  readonly sources: readonly ClientSource[]
-  /** The group `plans` of the configuration. */
-  readonly plans: Group
-  readonly nowMs: number
-}
-
 export type Built = ReturnType<typeof build>
 
 /** Expired keys that are named one by one. */
 const WARNINGS_AT_MOST = 20
 
-/** Returns no table where there are faults; sha256: of each source, in hex. */
-export const build = ({ sources, plans, nowMs }: BuildRequest) => {
+/** plans: the group of that name in the configuration. Returns no table where there are faults; sha256: of each source, in hex. */
+export const build = (sources: readonly ClientSource[], plans: Group, nowMs: number) => {
   const scratch = new Scratch(
     Object.keys(plans),
     sources.reduce((sum, { bytes }) => sum + bytes, 0),

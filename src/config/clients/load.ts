@@ -105,10 +105,8 @@ const stamps = (files: readonly FoundFile[]): string => files.map(({ stamp }) =>
 const weightOf = (files: readonly FoundFile[]): number =>
   files.reduce((sum, { path, bytes }) => sum + bytes * (isJsonLines(path) ? 1 : YAML_WEIGHT), 0)
 
-const buildOf = ({ reading, tree, nowMs }: Main, files: readonly FoundFile[]): Built => {
-  const sources = [ownClients(reading), ...files]
-  return build({ sources, plans: groupAt(tree, 'plans'), nowMs })
-}
+const buildOf = ({ reading, tree, nowMs }: Main, files: readonly FoundFile[]): Built =>
+  build([ownClients(reading), ...files], groupAt(tree, 'plans'), nowMs)
 
 const toConfig = (
   main: Main,

@@ -30,12 +30,13 @@ export interface WorkerFacts {
   readonly logFault: string | undefined
   /** What it refuses because it has too much to do. */
   readonly shed: Shed
-  /** The backends as this worker sees them; one that has said nothing yet sees none. */
+  /** The backends as this worker sees them. */
   readonly backends: readonly BackendHealth[]
 }
 
 export interface WorkerLink extends WorkerState {
-  readonly facts: WorkerFacts
+  /** undefined: it has reported nothing yet. */
+  readonly facts: WorkerFacts | undefined
   /** Calls reject where the worker does not answer in time. */
   readonly questions: Pick<IpcCalls<WorkerCalls>, 'call'>
 }
@@ -110,7 +111,9 @@ export async function recentIn(links: Links, query: RequestQuery) {
 /** Sums up the facts of the listening workers, or of the ending ones where none listens: a starting worker has seen nothing yet. */
 export function seenBy(links: Links) {
   const listening = links.filter(({ state }) => state === 'listening')
-  const seen = (listening.length > 0 ? listening : askable(links)).map(({ facts }) => facts)
+  const seen = (listening.length > 0 ? listening : askable(links)).flatMap(
+    ({ facts }) => facts ?? [],
+  )
   const stores = seen.flatMap(({ store }) => store ?? [])
   const faults = seen.flatMap(({ keySetFault }) => keySetFault ?? [])
   const backendsOfEach = seen.map(({ backends }) => backends)

@@ -69,13 +69,7 @@ export class WorkerProcess implements WorkerLink {
   /** The state only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'
   /** Written by #receive, as are latest, sinceMs, heardMs and #now. */
-  facts: WorkerFacts = {
-    store: undefined,
-    keySetFault: undefined,
-    logFault: undefined,
-    shed: 'nothing',
-    backends: [],
-  }
+  facts: WorkerFacts | undefined
   latest: MetricsSnapshot | undefined
   sinceMs: number | undefined
   /** Time of the last message, one being due each second; a watchdog that was late itself writes it too. */

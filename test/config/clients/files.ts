@@ -35,11 +35,7 @@ export const writeAll = (folder: string, texts: Texts) =>
 
 /** own: text of the configuration itself. */
 export const buildAll = (folder: string, texts: Texts, own = ''): Built =>
-  build({
-    sources: [ownClients(readYaml(own, undefined)), ...writeAll(folder, texts)],
-    plans,
-    nowMs,
-  })
+  build([ownClients(readYaml(own, undefined)), ...writeAll(folder, texts)], plans, nowMs)
 
 export const linesOf = ({ faults }: Pick<Built, 'faults'>): string[] =>
   faults.map((fault) => formatProblem('', fault))
