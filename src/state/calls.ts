@@ -57,7 +57,6 @@ export class IpcCalls<Calls> {
   available = true
   readonly #options: IpcCallsOptions
   readonly #listeners: ((available: boolean) => void)[] = []
-  /** Calls to be sent. */
   readonly #queue = new Set<Pending>()
   /** Calls sent, by id, until their outcomes are known, even where nobody waits for them any more: the receiver still has them. */
   readonly #open = new Map<number, Pending>()
@@ -165,7 +164,6 @@ export class IpcCalls<Calls> {
   }
 }
 
-/** The receiver's handler for each call. */
 export type CallHandlers<Calls> = {
   readonly [Name in keyof Calls]: (
     argument: Argument<Calls[Name]>,

@@ -46,7 +46,6 @@ local RECORD, RECORD_FORMAT = '^(%d+):(%d):(%d+)${ofAll(':(%d+):(%d+)')}:?(%d*)$
 local NOTICE_FORMAT = '%s %s %s${ofAll(' %.0f %.0f %.0f')}'
 ${positions.join('\n')}
 `
-/** Returns a script on a client's hash. */
 const scriptOf = (name: 'take' | 'counters') =>
   constants +
   `${readLua('client')}${readLua(name)}`
@@ -94,7 +93,6 @@ export function createRedisAuthority(store: RedisStore, prefix: string): Authori
   }
 }
 
-/** Reads and resets the counters. prefix: see createRedisAuthority. */
 export function createRedisCounters(store: RedisStore, prefix: string): CounterStore {
   const script = store.script(scriptOf('counters'))
   const run = async (client: string, reset: readonly WindowName[], channel: string) => {
@@ -161,7 +159,6 @@ export function quotaKey(prefix: string, client: string): string {
   return `${prefix}:q:{${plain}}`
 }
 
-/** Returns the client of a key made by quotaKey. */
 function clientOf(key: string, keyStart: string): string {
   return key
     .slice(keyStart.length, -1)

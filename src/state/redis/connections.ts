@@ -7,7 +7,6 @@ import type { Cluster, Redis, RedisOptions as LibraryOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../../config/config.ts'
 
 export interface RedisOptions {
-  /** The servers of the store. */
   readonly servers: RedisConfig
   /** undefined: connections are not encrypted. */
   readonly tls?: ConnectionOptions | undefined
@@ -24,7 +23,6 @@ export interface RedisOptions {
   readonly onWarning?: (warning: string | undefined) => void
 }
 
-/** The reply of a Lua script: integers and strings. */
 export type ScriptReply = readonly (number | string | null)[]
 
 /** Runs a Lua script; its keys are in one hash slot. It may still run after it was given up. */
@@ -128,7 +126,6 @@ export function defineScript(client: Redis | Cluster, lua: string): RedisScript 
   return (keys, args) => command.call(client, keys.length, ...keys, ...args)
 }
 
-/** Returns the hash slot of a key. */
 export function slotOf(key: string): number {
   return new (library().Command)('get', [key]).getSlot() ?? 0
 }

@@ -44,8 +44,13 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent) {
 
   const ask = async <Result>(call: () => Promise<Result>): Promise<Result> => {
     if (ended !== undefined) throw ended
-    return call().catch((error: StoreUnavailable) => {
-      throw faultOf(error) ?? ended ?? silence(file)
+    return call().catch(({ cause }: StoreUnavailable) => {
+      // What the thread said of a call that it could not carry out.
+      if (typeof cause === 'string') throw new Error(cause)
+      throw (
+        ended ??
+        new Error(`store.file ${file} does not answer; check its disk, or name another file`)
+      )
     })
   }
   const writeRows = (...changes: Change[]): Promise<void> => ask(() => calls.call('write', changes))
@@ -66,10 +71,3 @@ export function openSqliteFile(file: string, onEvent: OnFileEvent) {
     },
   }
 }
-
-/** What the thread said of a call that it could not carry out. */
-const faultOf = ({ cause }: StoreUnavailable): Error | undefined =>
-  typeof cause === 'string' ? new Error(cause) : undefined
-
-const silence = (file: string): Error =>
-  new Error(`store.file ${file} does not answer; check its disk, or name another file`)

@@ -28,7 +28,6 @@ const LOCK_TIMEOUT_MS = 1_000
 const countColumn = (name: string): string =>
   `${name} INTEGER NOT NULL CHECK (${name} BETWEEN 0 AND 9007199254740991)`
 
-/** Totals of days. */
 const usageColumns = `day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, admitted INTEGER NOT NULL,
   refused_minute INTEGER NOT NULL, refused_day INTEGER NOT NULL, refused_ban INTEGER NOT NULL, batch INTEGER NOT NULL`
 const quotaCounts = ['minute_index', 'minute_taken', 'day_index', 'day_taken', 'ahead']

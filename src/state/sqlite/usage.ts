@@ -54,7 +54,7 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
       throw new StoreUnavailable('error', cause)
     })
     // The constraints of the tables ensure the types.
-    return (found as readonly unknown[] as readonly Found[]).map(
+    return (found as readonly unknown[] as readonly (DayRow & { readonly day: number })[]).map(
       (row): [day: number, row: DayRow] => [row.day, rowWith(row, (name) => row[name])],
     )
   }
@@ -86,8 +86,4 @@ export function createSqliteUsageStore(store: SqliteFile): UsageStore {
     },
     client: (client, from, to) => read(clientOf, from, to, client),
   }
-}
-
-interface Found extends DayRow {
-  readonly day: number
 }

@@ -28,12 +28,7 @@ interface Supervisor<Calls> {
   readonly onNotice: NonNullable<Authority['onNotice']>
 }
 
-/** Also receives news of bans through the supervisor: `banned` for one by another worker, `stale` where some could not be reported. */
-type IpcBanStore = BanStore & Pick<BanStoreListener, 'banned' | 'stale'>
-
-export function openSupervisorState(
-  supervisor: Supervisor<SharedCalls>,
-): State & { readonly bans: IpcBanStore } {
+export function openSupervisorState(supervisor: Supervisor<SharedCalls>) {
   const { calls } = supervisor
   return {
     authority: createIpcAuthority(supervisor),
@@ -54,7 +49,7 @@ export function openSupervisorState(
     },
     ready: () => Promise.resolve(),
     close: () => Promise.resolve(),
-  }
+  } satisfies State
 }
 
 /** take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it. */
@@ -73,7 +68,8 @@ export function createIpcAuthority({ calls, onNotice }: Supervisor<QuotaCalls>):
   }
 }
 
-function createIpcBanStore(calls: IpcCalls<SharedCalls>): IpcBanStore {
+/** Also receives news of bans through the supervisor: `banned` for one by another worker, `stale` where some could not be reported. */
+function createIpcBanStore(calls: IpcCalls<SharedCalls>): BanStore & BanStoreListener {
   let listener: BanStoreListener | undefined
   return {
     watch: (newListener) => {
