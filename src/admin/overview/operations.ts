@@ -3,9 +3,8 @@ import { z } from 'zod'
 import { duration } from '../../config/scalars.ts'
 import { KEPT_DECISIONS } from '../../core/record/recent.ts'
 import { eventTypes } from '../../insight/live/events.ts'
-import type { Top } from '../../insight/api/live.ts'
 import { fault, json, Refused, seen } from '../answers.ts'
-import { checked, look, type Operation } from '../operation.ts'
+import { checked, look, type ApiNeeds, type Operation } from '../operation.ts'
 
 const NONE = 'is none of these'
 const topQuery = z.strictObject({
@@ -33,16 +32,9 @@ export const overviewOperations: readonly Operation[] = [
   look('/api/overview', async ({ overview }) =>
     json(200, { ...seen('gateway'), ...(await overview()) }),
   ),
-  look('/api/top', ({ live }, { query }) => {
-    const { by, window } = checked(query, topQuery, TOP_FORM)
-    const now = Math.floor(Date.now() / 1000)
-    const { clients, ...top } = live.top.top(by, window)
-    const shown = clients.map((one) => {
-      const { minute = null, day = null } = live.clients.get(one.client, now) ?? {}
-      return { ...one, minute, day }
-    })
-    return json(200, { ...seen('gateway'), ...top, clients: shown } satisfies Top)
-  }),
+  look('/api/top', (needs, { query }) =>
+    json(200, topOf(needs, checked(query, topQuery, TOP_FORM))),
+  ),
   look('/api/requests', async ({ recentRequests }, { query }) => {
     const form = 'Ask with ?client=ID, ?refused=true, both, or neither.'
     const { client, refused } = checked(query, requestsQuery, form)
@@ -66,3 +58,16 @@ export const overviewOperations: readonly Operation[] = [
     }
   }),
 ]
+
+/** GET /api/top. error: largest amount by which a count may be too low; 0: exact. minute, day: use when this gateway last saw the client; null: it has not. */
+export type Top = ReturnType<typeof topOf>
+
+function topOf({ live }: ApiNeeds, { by, window }: z.infer<typeof topQuery>) {
+  const now = Math.floor(Date.now() / 1000)
+  const { clients, ...top } = live.top.top(by, window)
+  const shown = clients.map((one) => {
+    const { minute = null, day = null } = live.clients.get(one.client, now) ?? {}
+    return { ...one, minute, day }
+  })
+  return { ...seen('gateway'), ...top, clients: shown }
+}

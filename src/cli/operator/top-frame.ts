@@ -1,5 +1,6 @@
 /** One frame of `tollgate top`. */
-import type { Overview, Tick, Top, TopClient } from '../../insight/api/live.ts'
+import type { Top } from '../../admin/overview/operations.ts'
+import type { Overview, Tick } from '../../insight/api/live.ts'
 import type { Store } from '../../admin/system/operations.ts'
 import type { Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
@@ -63,6 +64,7 @@ function footOf({ top, filter, typing, isPaused }: TopState): string {
   return `${duration(top.windowMs)} by ${top.by}, error <= ${count(top.error)}${shown} · r f l sort · / filter · ${pause} · q`
 }
 
+type TopClient = Top['clients'][number]
 const columnsOver = (seconds: number): Column<TopClient>[] => [
   id('CLIENT', ({ client }) => client),
   number('REQ/S', ({ requests }) => requests / seconds, { write: rate }),

@@ -1,6 +1,5 @@
 /** Shapes of answers about the moment: the latest seconds, the busiest clients, recent decisions. Times are RFC 3339 in UTC. */
 import type { Decision } from '../../core/record/recent.ts'
-import type { SeenUse } from '../../core/record/tally.ts'
 
 /** What an answer covers: all gateways of the store, this gateway with all its workers, or the one process that answers. */
 export type Scope = 'store' | 'gateway' | 'process'
@@ -97,28 +96,6 @@ export interface PlanOverview {
   readonly shadowRefused: number | null
   /** Requests that the shadow limits could not judge: as many may be missing in `shadowRefused`. */
   readonly shadowUnjudged: number | null
-}
-
-/** GET /api/top */
-export interface Top extends Seen {
-  readonly by: 'requests' | 'refusals' | 'latency'
-  readonly windowMs: number
-  /** Largest amount by which a count may be too low; 0: exact. */
-  readonly error: number
-  readonly clients: readonly TopClient[]
-}
-
-export interface TopClient {
-  readonly client: string
-  readonly plan: string
-  readonly requests: number
-  readonly refused: Refused
-  /** Total time of a request at the gateway: mean and longest; null: none was admitted. */
-  readonly meanMs: number | null
-  readonly maxMs: number | null
-  /** Use when this gateway last saw the client; null: it has not. */
-  readonly minute: SeenUse | null
-  readonly day: SeenUse | null
 }
 
 /** GET /api/requests?client=&refused=true, newest first; GET /api/requests/ID is `{...Seen, request: Decision}`. */

@@ -2,7 +2,6 @@
  * Finds the busiest clients: sums by client in slices of five seconds. Each slice is bounded as in Space-Saving (Metwally et
  * al. 2005), but drops many clients at a time, and a client counts from when it entered. Time is an argument.
  */
-import type { Top, TopClient } from '../api/live.ts'
 import { zeros } from '../../core/record/metric-registry.ts'
 import { addCounts, type TallyRow } from '../../core/record/tally.ts'
 import { BACK_SECONDS } from './seconds.ts'
@@ -62,7 +61,7 @@ export class TopClients {
   }
 
   /** Busiest clients over whole slices that span windowMs or more, if that much is kept. */
-  top(by: Top['by'], windowMs: number) {
+  top(by: keyof typeof orders, windowMs: number) {
     const end = this.#slices.at(-1)?.to ?? 0
     const slices = this.#slices.filter(({ to }) => to > end - windowMs / 1000)
     const sums = new Map<string, Sum>()
@@ -84,7 +83,7 @@ export class TopClients {
   }
 
   /** Busiest clients over the last minute or a little more. */
-  busiest(count: number): readonly Pick<TopClient, 'client' | 'requests'>[] {
+  busiest(count: number) {
     if (count === 0) return []
     return this.top('requests', 60_000).clients.slice(0, count)
   }
@@ -135,19 +134,22 @@ function cut(slice: Slice, kept: number): void {
 const meanMs = ({ answered, totalMsSum }: Sum): number =>
   answered === 0 ? 0 : totalMsSum / answered
 
-const orders: Readonly<Record<Top['by'], (sum: Sum) => number>> = {
-  requests: ({ requests }) => requests,
-  refusals: (sum) => Object.values(refusedOf(sum)).reduce((all, count) => all + count),
+const orders = {
+  requests: ({ requests }: Sum) => requests,
+  refusals: (sum: Sum) => Object.values(refusedOf(sum)).reduce((all, count) => all + count),
   latency: meanMs,
 }
 
 const rounded = (ms: number): number => Math.round(ms * 100) / 100
 
-function answerOf(sum: Sum): Omit<TopClient, 'client' | 'minute' | 'day'> {
+function answerOf(sum: Sum) {
   const { plan, requests, answered, totalMsMax } = sum
-  const times =
-    answered === 0
-      ? { meanMs: null, maxMs: null }
-      : { meanMs: rounded(meanMs(sum)), maxMs: rounded(totalMsMax) }
-  return { plan, requests, refused: refusedOf(sum), ...times }
+  return {
+    plan,
+    requests,
+    refused: refusedOf(sum),
+    /** Total time of a request at the gateway: mean and longest; null: none was admitted. */
+    meanMs: answered === 0 ? null : rounded(meanMs(sum)),
+    maxMs: answered === 0 ? null : rounded(totalMsMax),
+  }
 }

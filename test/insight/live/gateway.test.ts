@@ -1,7 +1,8 @@
 /** What a gateway in this process and one of two workers say of the moment, held against what they were sent. */
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Overview, Requests, Tick, Top } from '../../../src/insight/api/live.ts'
+import type { Top } from '../../../src/admin/overview/operations.ts'
+import type { Overview, Requests, Tick } from '../../../src/insight/api/live.ts'
 import type { Decision } from '../../../src/core/record/recent.ts'
 import {
   clientsBlock,
