@@ -93,6 +93,17 @@ describe('a WebSocket', () => {
     expect(await charged()).toBe(1)
   })
 
+  it.each(['', 'early'])(
+    'whose client leaves before the answer frees its backend, %j sent',
+    async (early) => {
+      const wire = await openWire({ respond: () => undefined })
+      const client = await wire.connect(handshake() + early)
+      await until(() => wire.backend.requests.length === 1, 'the handshake')
+      client.end()
+      await until(() => wire.backend.openConnections() === 0, 'the backend to be left')
+    },
+  )
+
   it('with an unsound version is refused for free, and no backend hears of it', async () => {
     const wire = await openWire()
     const fields = WEBSOCKET.with(2, 'Sec-WebSocket-Version: 12')
