@@ -160,16 +160,21 @@ const describe = (text: string, fault: YAMLError, others: readonly YAMLError[]):
   }
 }
 
-/** One problem per place: what is not YAML, and where to look. No message quotes the file, which may hold a secret there. quoted: start and end of each quoted value. */
+/** One problem per place: what is not YAML, and where to look. No message quotes the file, which may hold a secret there. */
 const describeYamlFaults = (
+  document: Document.Parsed,
   text: string,
   faults: readonly YAMLError[],
-  quoted: readonly (readonly [number, number])[],
 ): LocatedMessage[] => {
   const unclosed = faults.find(({ message }) => message.startsWith('Missing closing'))
   if (unclosed !== undefined) {
-    // The parser searches all that follows for the closing quote, and so misreads it.
-    const [offset] = quoted.find(([, end]) => end === unclosed.pos[0]) ?? unclosed.pos
+    // The parser searches all that follows for the closing quote, and so misreads it: the value begins far before its end.
+    let [offset] = unclosed.pos
+    visit(document, {
+      Scalar: (_, { type, range }) => {
+        if (type?.startsWith('QUOTE') && range?.[1] === unclosed.pos[0]) offset = range[0]
+      },
+    })
     return [
       { offset, message: 'has a quote that nothing closes; end the value with the same quote' },
     ]
@@ -182,17 +187,6 @@ const describeYamlFaults = (
   return problems.filter(
     ({ offset }, index) => problems.findIndex((other) => other.offset === offset) === index,
   )
-}
-
-/** Start and end of each value in quotes. */
-const quotedIn = (document: Document.Parsed): (readonly [number, number])[] => {
-  const found: (readonly [number, number])[] = []
-  visit(document, {
-    Scalar: (_, { type, range }) => {
-      if (type?.startsWith('QUOTE') && range) found.push([range[0], range[1]])
-    },
-  })
-  return found
 }
 
 /** YAML 1.2 with every scalar as text; undefined when nesting exhausts the parser's stack. */
@@ -236,7 +230,7 @@ export const readYaml = (text: string, env: Environment | undefined): Reading =>
     .filter(({ message }) => !message.startsWith('Unresolved tag'))
     .slice(0, PROBLEMS_AT_MOST)
   if (document !== undefined && broken.length > 0)
-    for (const { offset, message } of describeYamlFaults(text, broken, quotedIn(document)))
+    for (const { offset, message } of describeYamlFaults(document, text, broken))
       report(offset, [], message)
   const tree =
     document === undefined || faults.length > 0

@@ -34,14 +34,14 @@ export interface SupervisorOptions extends GatewayOptions {
 
 /** Creates a gateway whose workers are processes of their own. */
 export const createSupervisor = (config: Config, options: SupervisorOptions): Gateway =>
-  new Gateway(config, options, (gateway) => new Supervisor(gateway, options))
+  new Gateway(config, options, (gateway) => new Supervisor(gateway, options.entry))
 
 class Supervisor implements Workers {
   /** The embedded store, which the workers ask through this process, or a connection to Redis of its own: no operator waits for a worker. */
   readonly stores: OwnState
   readonly operatorBans: BanTable
-  readonly #options: SupervisorOptions
   readonly #gateway: Gateway
+  readonly #entry: string
   readonly #state: SharedState
   readonly #retired = createRetiredCounters()
   readonly #tickets = keepDaily(newSecret(Date.now()))
@@ -56,11 +56,11 @@ class Supervisor implements Workers {
   /** Written by #end. */
   #isDraining = false
 
-  constructor(gateway: Gateway, options: SupervisorOptions) {
+  constructor(gateway: Gateway, entry: string) {
     const { log, registry, addresses, reloads } = gateway
     const { config } = reloads
-    this.#options = options
     this.#gateway = gateway
+    this.#entry = entry
     this.#probe = createProbe(config)
     const stores = openStores({ config, log })
     const losses = lossMetrics(registry)
@@ -124,7 +124,7 @@ class Supervisor implements Workers {
         // Where backends are checked the workers soon report their state; until then it is as before.
         if (config.upstream.health === undefined) this.#probe = probe
         this.#state.use(config)
-        this.#options.log.use(config.log)
+        this.#gateway.log.use(config.log)
         settle('commit')
       },
       abort: () => settle('abort'),
@@ -134,7 +134,7 @@ class Supervisor implements Workers {
   /** Ends all workers after what is in flight, kills those that do not end, and starts no more. Never rejects. */
   async drain({ idleMs }: { readonly idleMs: number }): Promise<void> {
     const workers = this.#in('listening').length
-    this.#options.log.supervision({ level: 'info', event: 'workersDraining', workers })
+    this.#gateway.log.supervision({ level: 'info', event: 'workersDraining', workers })
     await this.#end(idleMs)
   }
 
@@ -145,7 +145,7 @@ class Supervisor implements Workers {
 
   readonly roll = oneAtATime(async (): Promise<void> => {
     if (this.#isDraining) return
-    const { log } = this.#options
+    const { log } = this.#gateway
     const workers = this.#slots.length
     log.supervision({ level: 'info', event: 'rollStarted', workers })
     for (const slot of this.#slots) {
@@ -195,15 +195,15 @@ class Supervisor implements Workers {
       sockets,
       drainMs: () => this.#gateway.reloads.config.server.timeouts.drainMs,
       startWorker: (listenFd, restarts) => this.#startWorker(number, listenFd, restarts),
-      log: (line) => this.#options.log.supervision(line),
+      log: (line) => this.#gateway.log.supervision(line),
     })
   }
 
   #startWorker(number: number, listenFd: number, restarts: number): WorkerProcess {
-    const { entry, version, log } = this.#options
     const gateway = this.#gateway
+    const { version, log } = gateway
     const worker: WorkerProcess = new WorkerProcess({
-      entry,
+      entry: this.#entry,
       start: { number, version, ticketSecret: this.#tickets.today() },
       config: this.#round.then(() => gateway.reloads.config),
       listenFd,
@@ -220,7 +220,7 @@ class Supervisor implements Workers {
 
   /** Kills workers that hang. The returned function ends it. */
   #watch(): () => void {
-    const { log } = this.#options
+    const { log } = this.#gateway
     return watchWorkers(
       WATCHDOG,
       () => this.#in('listening'),
