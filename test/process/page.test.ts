@@ -118,19 +118,10 @@ describe("the operators' page", () => {
     await expect
       .poll(() => attention.locator('summary').textContent())
       .toMatch(/▲ \d warnings? need/)
-    expect(
-      await attention
-        .getByText(/bolt.*day/)
-        .first()
-        .isVisible(),
-    ).toBe(false)
+    const line = attention.getByText(/bolt.*day/).first()
+    expect(await line.isVisible()).toBe(false)
     await attention.locator('summary').click()
-    expect(
-      await attention
-        .getByText(/bolt.*day/)
-        .first()
-        .isVisible(),
-    ).toBe(true)
+    expect(await line.isVisible()).toBe(true)
   })
 
   it('finds a key, a backend, a route and a request by one search', async () => {
