@@ -10,8 +10,9 @@ import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { Log } from '../core/record/log.ts'
 import type { RequestQuery } from '../core/record/recent.ts'
 import type { Shed } from '../core/rules/overload.ts'
-import type { Overview, Requests } from '../insight/api/live.ts'
+import type { Requests } from '../insight/api/live.ts'
 import type { Live } from '../insight/live/live.ts'
+import type { overview } from '../insight/live/overview.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
 import type { UsageHistory } from '../insight/usage/usage-history.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
@@ -65,7 +66,7 @@ export interface ApiNeeds extends ExplainNeeds {
   readonly counters: Pick<Counters, 'look' | 'reset'>
   readonly usage: Pick<UsageHistory, 'scope' | 'day' | 'client'>
   readonly live: Live
-  overview(): Promise<Omit<Overview, 'asOf' | 'scope'>>
+  overview(): ReturnType<typeof overview>
   /** Recent requests of all processes; missing: those that have not answered. */
   recentRequests(
     query: RequestQuery,

@@ -1,6 +1,6 @@
 /** Clients as operators see them, and the reset of one; that all gateways obey is shown by test/process/operator-resets.test.ts. */
 import { expect, it } from 'vitest'
-import type { Overview } from '../../src/insight/api/live.ts'
+import type { Overview } from '../../src/insight/live/overview.ts'
 import type { ClientRow } from '../../src/admin/clients/operations.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { backed, startBacked } from '../support/backed.ts'

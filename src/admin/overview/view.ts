@@ -6,7 +6,8 @@ import { Table, type Listing } from '../page/table.ts'
 import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
-import type { Overview as Moment, PlanOverview, Tick } from '../../insight/api/live.ts'
+import type { Tick } from '../../insight/api/live.ts'
+import type { Overview as Moment } from '../../insight/live/overview.ts'
 import type { ClientsPage } from '../clients/operations.ts'
 import { register } from '../page/places.ts'
 
@@ -136,10 +137,11 @@ function Charts() {
   </section>`
 }
 
-const shadowText = ({ shadowRefused, shadowUnjudged }: PlanOverview) =>
+type Plan = Moment['plans'][number]
+const shadowText = ({ shadowRefused, shadowUnjudged }: Plan) =>
   `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
 
-const plans: Listing<PlanOverview> = {
+const plans: Listing<Plan> = {
   caption: 'Plans',
   idOf: ({ plan }) => plan,
   empty: 'The configuration has no plans.',

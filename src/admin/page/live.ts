@@ -1,6 +1,7 @@
 /** Data about the moment: the latest 15 minutes, kept current by events. Nothing runs while the page is hidden. */
 import { askAgain, call, Fault, stream } from './api.ts'
-import type { Overview, Seconds, Tick } from '../../insight/api/live.ts'
+import type { Tick } from '../../insight/api/live.ts'
+import type { Overview } from '../../insight/live/overview.ts'
 
 /** change: what is kept here has changed; due: views ask again for what they show. */
 type Topic = 'change' | 'due'
@@ -16,7 +17,7 @@ const EVENTS = '/api/events?types=tick,ban,reload,backend,store'
 /** What the charts show, by its path in a tick, which is that of its column in an overview's seconds. */
 const refused = ['minute', 'day', 'ban', 'other'].map((name) => `refused.${name}`)
 const latencies = ['gatewayMs.p50', 'gatewayMs.p99', 'backendMs.p50', 'backendMs.p99']
-const valueAt = (from: Tick | Seconds, name: string) =>
+const valueAt = (from: Tick | Overview['seconds'], name: string) =>
   name.split('.').reduce<unknown>((value, part) => Reflect.get(Object(value), part), from)
 
 /** Values by second; null: not measured, which is a gap and not 0. */
@@ -98,7 +99,7 @@ function takeTick(tick: Tick) {
 }
 
 /** Fills gaps: seconds from before the page opened, and those without a connection. */
-function takeSeconds(from: Seconds) {
+function takeSeconds(from: Overview['seconds']) {
   const first = Math.floor(Date.parse(from.from) / 1_000)
   advance(first + from.requests.length - 1)
   from.requests.forEach((requests, at) => {

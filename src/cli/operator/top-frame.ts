@@ -1,6 +1,7 @@
 /** One frame of `tollgate top`. */
 import type { Top } from '../../admin/overview/operations.ts'
-import type { Overview, Tick } from '../../insight/api/live.ts'
+import type { Tick } from '../../insight/api/live.ts'
+import type { Overview } from '../../insight/live/overview.ts'
 import type { Store } from '../../admin/system/operations.ts'
 import type { Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'

@@ -1,7 +1,8 @@
 /** `tollgate top`: shows the busiest clients, live on a terminal; a pipe gets one line a second. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Top } from '../../admin/overview/operations.ts'
-import type { Overview, Tick } from '../../insight/api/live.ts'
+import type { Tick } from '../../insight/api/live.ts'
+import type { Overview } from '../../insight/live/overview.ts'
 import type { Store } from '../../admin/system/operations.ts'
 import { lookOf } from '../terminal/look.ts'
 import { choice, type Declaration } from '../program.ts'

@@ -40,15 +40,6 @@ export interface Tick {
   readonly untold: number
 }
 
-/** Ticks as columns, with one value a second from `from` on; null: not measured. */
-export interface Seconds {
-  readonly from: string
-  readonly requests: readonly (number | null)[]
-  readonly refused: Readonly<Record<keyof Refused, readonly (number | null)[]>>
-  readonly gatewayMs: Readonly<Record<'p50' | 'p99', readonly (number | null)[]>>
-  readonly backendMs: Readonly<Record<'p50' | 'p99', readonly (number | null)[]>>
-}
-
 export interface Attention {
   readonly kind:
     'store' | 'backend' | 'reload' | 'stale' | 'client' | 'unsaved' | 'log' | 'certificate' | 'key'
@@ -58,44 +49,6 @@ export interface Attention {
   readonly since: string | null
   /** Client, backend or key id. */
   readonly subject: string | null
-}
-
-/** GET /api/overview */
-export interface Overview extends Seen {
-  readonly gateway: string
-  readonly version: string
-  readonly revision: string
-  readonly startedAt: string
-  readonly workers: { readonly listening: number; readonly wanted: number }
-  /** Worst first, at most five. */
-  readonly attention: readonly Attention[]
-  /** The latest 900 seconds or fewer. */
-  readonly seconds: Seconds
-  readonly latest: Tick | null
-  /** Reloads in the last 15 minutes. */
-  readonly reloads: readonly { readonly at: string; readonly revision: string }[]
-  readonly plans: readonly PlanOverview[]
-  readonly counts: {
-    readonly clients: number
-    readonly keys: number
-    readonly bannedKeys: number | null
-    /** Clients that this gateway has refused for quota in the last ten seconds. */
-    readonly limitedClients: number
-    readonly keysExpiring: number
-  }
-}
-
-export interface PlanOverview {
-  readonly plan: string
-  readonly clients: number
-  /** Requests admitted since 00:00Z; null: not kept, or the store is away. */
-  readonly admittedToday: number | null
-  /** Clients that were seen to use more than 80 % of a window; tokens handed to other processes count as used. */
-  readonly over80: number
-  /** Requests that the plan's shadow limits would have refused, as in GET /api/shadow; null: it has none. */
-  readonly shadowRefused: number | null
-  /** Requests that the shadow limits could not judge: as many may be missing in `shadowRefused`. */
-  readonly shadowUnjudged: number | null
 }
 
 /** GET /api/requests?client=&refused=true, newest first; GET /api/requests/ID is `{...Seen, request: Decision}`. */

@@ -1,5 +1,5 @@
 /** Publishes what has changed in the store, backends, configuration and bans since the last second. */
-import type { Ban, Overview } from '../api/live.ts'
+import type { Ban } from '../api/live.ts'
 import type { Config } from '../../config/config.ts'
 import { isBanned } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
@@ -49,7 +49,8 @@ export class ChangeWatch {
   storeOutages = 0
   /** Time of the last refused reload. */
   reloadRefusedAt: string | null = null
-  reloads: Overview['reloads'] = []
+  /** Reloads in the last 15 minutes. */
+  reloads: readonly { readonly at: string; readonly revision: string }[] = []
   /** The configuration that the files differed from when they were last looked at. Written by who looks at them. */
   outdated: Config | undefined
   #takenAtMs = Infinity

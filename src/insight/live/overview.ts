@@ -1,6 +1,6 @@
 /** What an operator sees first: what needs attention, the latest 15 minutes, the plans. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Attention, Ban, Overview, PlanOverview } from '../api/live.ts'
+import type { Attention, Ban, Seen } from '../api/live.ts'
 import type { CurrentState } from './changes.ts'
 import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
@@ -19,7 +19,7 @@ export interface OverviewParts extends CurrentState {
   readonly gateway: string
   readonly version: string
   readonly live: Live
-  workers(): Overview['workers']
+  workers(): { readonly listening: number; readonly wanted: number }
   readonly admittedToday: ReturnType<typeof createAdmittedToday>
   /** Seconds for which counters or history could not be saved. */
   unsavedSeconds(): number
@@ -29,7 +29,10 @@ export interface OverviewParts extends CurrentState {
   listBans(): Promise<readonly Ban[]>
 }
 
-export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'asOf' | 'scope'>> {
+/** GET /api/overview */
+export type Overview = Seen & Awaited<ReturnType<typeof overview>>
+
+export async function overview(parts: OverviewParts) {
   const { gateway, version, live } = parts
   const { clients, plans, revision } = parts.reloads.config
   const nowMs = Date.now()
@@ -47,17 +50,22 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
     startedAt: new Date(live.startedAtMs).toISOString(),
     workers: parts.workers(),
     attention: attention(parts, nowMs),
+    /** The latest 900 seconds or fewer. */
     seconds: live.seconds.columns(now),
     latest: live.latest,
     reloads: live.changes.reloads,
-    plans: Array.from(plans.values(), ({ name: plan, shadow }): PlanOverview => {
+    plans: Array.from(plans.values(), ({ name: plan, shadow }) => {
       const tried = shadow === undefined ? undefined : live.shadow.plan(plan)
       return {
         plan,
         clients: of.get(plan) ?? 0,
+        /** Requests admitted since 00:00Z; null: not kept, or the store is away. */
         admittedToday: admitted && (admitted.get(plan) ?? 0),
+        /** Clients that were seen to use more than 80 % of a window; tokens handed to other processes count as used. */
         over80: near.get(plan) ?? 0,
+        /** Requests that the plan's shadow limits would have refused, as in GET /api/shadow; null: it has none. */
         shadowRefused: tried ? refusedOf(tried) : null,
+        /** Requests that the shadow limits could not judge: as many may be missing in `shadowRefused`. */
         shadowUnjudged: tried?.unjudged ?? null,
       }
     }),
@@ -65,6 +73,7 @@ export async function overview(parts: OverviewParts): Promise<Omit<Overview, 'as
       clients: clients.size,
       keys: clients.keyCount,
       bannedKeys: bans && bans.length,
+      /** Clients that this gateway has refused for quota in the last ten seconds. */
       limitedClients: live.clients
         .refusedNow(now, planOf)
         .filter(({ refusals }) => refusals.by !== 'ban').length,

@@ -1,5 +1,5 @@
 /** The latest 15 minutes of this gateway, second by second, summed over its processes. Time is an argument. */
-import type { Latency, Refused, Seconds as SecondsAnswer, Tick } from '../api/live.ts'
+import type { Latency, Refused, Tick } from '../api/live.ts'
 import {
   attemptBounds,
   backendBounds,
@@ -47,8 +47,8 @@ export class Seconds {
     return due
   }
 
-  /** Columns up to the second that was closed last; now: Unix time in seconds. */
-  columns(now: number): SecondsAnswer {
+  /** Ticks as columns, with one value a second from `from` on up to the second that was closed last; null: not measured. now: Unix time in seconds. */
+  columns(now: number) {
     const [first = Infinity] = this.#kept.keys()
     const from = Math.max(first, this.#closed - KEPT_SECONDS + 1)
     const length = Number.isFinite(from) ? Math.max(0, this.#closed - from + 1) : 0

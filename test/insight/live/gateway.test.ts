@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Top } from '../../../src/admin/overview/operations.ts'
-import type { Overview, Requests, Tick } from '../../../src/insight/api/live.ts'
+import type { Requests, Tick } from '../../../src/insight/api/live.ts'
+import type { Overview } from '../../../src/insight/live/overview.ts'
 import type { Decision } from '../../../src/core/record/recent.ts'
 import {
   clientsBlock,
