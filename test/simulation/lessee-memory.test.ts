@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
 import type { Limits } from '../../src/config/config.ts'
-import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
+import { createEmbeddedAuthority } from '../../src/state/memory/authority.ts'
 import { Lessee } from '../../src/core/quota/lessee.ts'
 import type { QuotaDecision, NoticeListener, TakeReply } from '../../src/state/quota.ts'
 import { createTimeline } from '../core/quota/lessee-harness.ts'
@@ -18,7 +18,7 @@ const collectGarbage = runInNewContext('gc') as () => void
 
 it('keeps as many clients as it may, and none of those that were idle for an hour', async () => {
   const timeline = createTimeline()
-  const authority = createMemoryAuthority({ clock: timeline.clock })
+  const authority = createEmbeddedAuthority({ clock: timeline.clock })
   const noticed: NoticeListener[] = []
   const returned: (() => void)[] = []
   let isAway = false

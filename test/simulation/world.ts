@@ -1,6 +1,6 @@
 /** One authority, the network and the processes of a schedule. */
 import type { Limits } from '../../src/config/config.ts'
-import type { MemoryAuthority } from '../../src/state/memory/authority.ts'
+import type { EmbeddedAuthority } from '../../src/state/memory/authority.ts'
 import type {
   Authority,
   NoticeListener,
@@ -32,7 +32,7 @@ type Late = Event & { kind: 'late' }
 export const STATED_AFTER_MS = 250
 
 interface Store {
-  readonly memory: MemoryAuthority
+  readonly memory: EmbeddedAuthority
   readonly calls: { readonly request: TakeRequest; readonly atMs: number }[]
 }
 
@@ -87,10 +87,10 @@ export function createWorld(
   const storeAfter = (client: string, calls: Store['calls']): Store => {
     let replayedMs: number | undefined
     const epochMs = (): number => replayedMs ?? clock.epochMs()
-    const memory = quota.createMemoryAuthority({ clock: { epochMs }, losesData })
+    const memory = quota.createEmbeddedAuthority({ clock: { epochMs }, losesData })
     for (const { request, atMs } of calls) {
       replayedMs = atMs
-      memory.take(request)
+      void memory.take(request)
     }
     replayedMs = undefined
     const store = { memory, calls: [...calls] }
@@ -101,7 +101,7 @@ export function createWorld(
     const name = isLossy ? client : 'all'
     return stores.get(name) ?? storeAfter(name, [])
   }
-  let members = quota.createMemoryAuthority({ clock })
+  let members = quota.createEmbeddedAuthority({ clock })
   /** At the beginning of each step. */
   const copies: {
     readonly books: Books
@@ -130,7 +130,8 @@ export function createWorld(
   const carryOut = (request: TakeRequest): TakeReply => {
     const { memory, calls } = storeOf(request.client)
     if (isLossy) calls.push({ request, atMs: clock.epochMs() })
-    const reply = memory.take(request)
+    // Memory answers at once.
+    const reply = memory.take(request) as TakeReply
     ledger.carriedOut(request, reply)
     if (reply.notice !== undefined)
       for (const process of slots) announce(process, request, reply.notice, reply)
@@ -453,7 +454,7 @@ export function createWorld(
         }
         case 'data loss':
           stores.clear()
-          members = quota.createMemoryAuthority({ clock })
+          members = quota.createEmbeddedAuthority({ clock })
           return ledger.dataLost(ids, living())
         case 'eviction': {
           const { id = '' } = clients[event.client % clients.length] ?? {}

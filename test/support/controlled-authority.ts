@@ -1,6 +1,6 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
 import { RedisStore } from '../../src/state/redis/redis.ts'
-import { createMemoryAuthority } from '../../src/state/memory/authority.ts'
+import { createEmbeddedAuthority } from '../../src/state/memory/authority.ts'
 import { createRedisAuthority } from '../../src/state/redis/authority.ts'
 import type { Authority } from '../../src/state/quota.ts'
 
@@ -19,7 +19,7 @@ export interface Time {
 }
 
 export function controlledMemoryAuthority(time: Time, losesData = false): Authority {
-  return createMemoryAuthority({ clock: { epochMs: () => time.ms }, losesData })
+  return createEmbeddedAuthority({ clock: { epochMs: () => time.ms }, losesData })
 }
 
 /** In use, and closed with the file. */

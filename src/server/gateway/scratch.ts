@@ -8,7 +8,7 @@ import type { Config, Limits } from '../../config/config.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createMemoryCounter } from '../../state/memory/counter.ts'
 import type { Policy } from '../../core/pipeline/exchange.ts'
-import { createMemoryAuthority } from '../../state/memory/authority.ts'
+import { createEmbeddedAuthority } from '../../state/memory/authority.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import type { Authority } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
@@ -36,7 +36,8 @@ const SEED = 'seed'
 /** Its policy knows no keys and no tokens, and sheds nothing. */
 export function createScratch({ config, now, countedAtMs = now }: ScratchOptions) {
   // No client is dropped: one that is forgotten would have all of its day again.
-  const authority = createMemoryAuthority({ clock: { epochMs: countedAtMs }, maxClients: Infinity })
+  const clock = { epochMs: countedAtMs }
+  const authority = createEmbeddedAuthority({ clock, maxClients: Infinity })
   const lessee = new Lessee({
     authority,
     processId: 'scratch',

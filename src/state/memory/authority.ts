@@ -9,10 +9,6 @@ import { ClientState, transition, windowAt } from './transition.ts'
 
 export type EmbeddedAuthority = Authority & ReturnType<typeof createEmbeddedAuthority>
 
-export interface MemoryAuthority extends EmbeddedAuthority {
-  take(request: TakeRequest): TakeReply
-}
-
 /**
  * A task on an unknown client changes nothing that is kept. isReset, where it is run: it sets counts back, which a crash would
  * undo.
@@ -42,12 +38,7 @@ export function firstKeptDay(nowMs: number): number {
   return Math.floor((nowMs - EXPIRY_AFTER_DAY_MS) / DAY_MS)
 }
 
-export function createMemoryAuthority(options: MemoryOptions): MemoryAuthority {
-  // Without a keeper all answers come at once.
-  return createEmbeddedAuthority(options) as MemoryAuthority
-}
-
-/** keeper: keeps the counters, including those of clients that memory has forgotten. */
+/** keeper: keeps the counters, including those of clients that memory has forgotten; without it all answers come at once. */
 export function createEmbeddedAuthority(options: MemoryOptions & { readonly keeper?: Journal }) {
   const { clock, maxClients = MAX_CLIENTS, losesData = false, keeper, onForgotten } = options
   /** Some clients are not in memory; with a keeper the file has their rows. */

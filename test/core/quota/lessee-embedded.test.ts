@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { createMemoryAuthority } from '../../../src/state/memory/authority.ts'
+import { createEmbeddedAuthority } from '../../../src/state/memory/authority.ts'
 import type { Lessee } from '../../../src/core/quota/lessee.ts'
 import type { TakeRequest } from '../../../src/state/quota.ts'
 import {
@@ -23,7 +23,7 @@ describe('a lessee of the embedded authority', () => {
 
   beforeEach(() => {
     timeline = createTimeline()
-    const authority = createMemoryAuthority({ clock: timeline.clock })
+    const authority = createEmbeddedAuthority({ clock: timeline.clock })
     calls = []
     const noted = (request: TakeRequest) => {
       calls.push(request)

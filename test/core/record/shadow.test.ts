@@ -1,7 +1,7 @@
 /** What is kept of limits that are only tried, and what is not judged. */
 import { expect, it } from 'vitest'
 import type { Limits } from '../../../src/config/config.ts'
-import { createMemoryAuthority } from '../../../src/state/memory/authority.ts'
+import { createEmbeddedAuthority } from '../../../src/state/memory/authority.ts'
 import { Lessee } from '../../../src/core/quota/lessee.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
 import { DAY_MS } from '../../../src/config/time.ts'
@@ -65,7 +65,7 @@ it('knows 100,000 clients by name, and counts the others in their plan', () => {
 })
 
 it('is judged for no more requests at once than a thousand, hands back what is judged late, and counts nobody who can call', async () => {
-  const authority = createMemoryAuthority({ clock: { epochMs: () => NOON_MS } })
+  const authority = createEmbeddedAuthority({ clock: { epochMs: () => NOON_MS } })
   const waiting: (() => void)[] = []
   const asked = new Set<string>()
   const told = { minute: 0, day: 0, unjudged: 0 }
