@@ -1,4 +1,4 @@
-/** Shapes of answers about the moment: the latest seconds, the busiest clients, recent decisions. Times are RFC 3339 in UTC. */
+/** Shapes that answers about the moment share, and those of events. Times are RFC 3339 in UTC. */
 import type { Decision } from '../../core/record/recent.ts'
 
 /** What an answer covers: all gateways of the store, this gateway with all its workers, or the one process that answers. */
