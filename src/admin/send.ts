@@ -41,6 +41,8 @@ export async function send(
 
 /** A failure cuts the connection off, as a partial answer must not look complete. */
 async function sendStream(response: ServerResponse, body: BodyStream): Promise<void> {
+  // Whoever has left would be kept as a reader for ever.
+  if (response.destroyed) return
   const gone = new AbortController()
   response.once('close', () => gone.abort())
   response.flushHeaders()

@@ -1,5 +1,5 @@
 /** `tollgate conformance`: checks any rate-limiting gateway from outside against what it should promise. */
-import { readText } from '../config/files.ts'
+import { readFileSync } from 'node:fs'
 import { columns, reportPage } from '../tools/conformance/html.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
 import { countOf, inOneLine, runSuite, type Report } from '../tools/conformance/suite.ts'
@@ -60,9 +60,13 @@ function limitsOf(text: string) {
 }
 
 function keysOf(file: string): string[] {
-  const keys = readText(file)
-    .split(/\r?\n/)
-    .filter((line) => line !== '')
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw usageFault(`--keys ${file} cannot be read: ${(error as Error).message}`)
+  }
+  const keys = text.split(/\r?\n/).filter((line) => line !== '')
   const bad = keys.findIndex((key) => !/^[!-~]+$/.test(key))
   if (bad >= 0) throw usageFault(`--keys ${file}: line ${bad + 1} is no key`)
   const different = new Set(keys).size

@@ -101,11 +101,21 @@ async function findOne({ what: id, log, at }: LoggedOptions): Promise<FoundReque
   })
 }
 
-/** Time of the decision as RFC 3339; of the line, where no caller was believed. */
-const beganAt = ({ row }: FoundRequest): string => new Date(row.atMs).toISOString()
+/** Time of the decision, else of the beginning, as RFC 3339; the line was written at the end. */
+function beganAt({ fields: { agoMs, totalMs }, row }: FoundRequest): string {
+  const beganMs = agoMs === undefined ? row.writtenMs - (numberOf(totalMs) ?? 0) : row.atMs
+  return new Date(beganMs).toISOString()
+}
 
 const isCode = (code: string | null): code is RefusalCode =>
   code !== null && Object.hasOwn(refusalKinds, code)
+
+/** A request that reached a backend for a known client stays charged; lines of earlier versions have neither refunds nor agoMs. */
+function chargeOf({ client, refundAgoMs, refusal, backend, agoMs }: FoundRequest['fields']) {
+  if (refundAgoMs !== undefined) return 'refunded'
+  const isSent = backend !== undefined || (refusal ?? agoMs) === undefined
+  return client !== undefined && isSent ? 'stands' : null
+}
 
 /** The request as its line has it; what it has left is derived from the limits of the configuration, where there is one. */
 function pastOf(found: FoundRequest, config?: Config): PastRequest {
@@ -116,7 +126,6 @@ function pastOf(found: FoundRequest, config?: Config): PastRequest {
   const limits = config?.clients.get(client ?? '')?.limits ?? config?.plans.get(plan ?? '')?.limits
   const used = (left: number | undefined, limit = 0) =>
     left === undefined || limits === undefined ? null : { used: limit - left, limit }
-  const charge = outcome === 'admitted' ? 'stands' : null
   return {
     at: beganAt(found),
     method: text('method') ?? 'GET',
@@ -133,7 +142,7 @@ function pastOf(found: FoundRequest, config?: Config): PastRequest {
     day: used(dayLeft, limits?.perDay),
     backend: text('backend'),
     backendMs: numberOf(fields['backendMs']) ?? null,
-    charge: Number.isNaN(row.refundedAtMs) ? charge : 'refunded',
+    charge: chargeOf(fields),
     degraded: row.isDegraded,
     cause: text('cause'),
     revision: row.revision ?? found.revision,

@@ -6,8 +6,11 @@ import { groupAt, textAt, type Group, type Tree } from './tree.ts'
 
 const paths: readonly Path[] = [
   ['jwt', 'jwksFile'],
-  ...[['server'], ['admin'], ['store', 'redis'], ['upstream']].flatMap((of) =>
-    ['ca', 'cert', 'key', 'clientCa'].map((key) => [...of, 'tls', key]),
+  ...['server', 'admin'].flatMap((of) =>
+    ['cert', 'key', 'clientCa'].map((key) => [of, 'tls', key]),
+  ),
+  ...[['store', 'redis'], ['upstream']].flatMap((of) =>
+    ['ca', 'cert', 'key'].map((key) => [...of, 'tls', key]),
   ),
 ]
 

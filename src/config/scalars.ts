@@ -105,10 +105,11 @@ export const sizes = quantity({ GiB: 1_073_741_824, MiB: 1_048_576, KiB: 1024, B
 const measured =
   ({ shape, parse }: typeof durations, words: string, such: string) =>
   (min: string, max: string) => {
-    const bounds = { min: parse(min) ?? Number.NaN, max: parse(max) ?? Number.NaN }
+    const [least, most] = [parse(min), parse(max)]
+    if (least === undefined || most === undefined) throw new Error(`not a ${words}: ${min}, ${max}`)
     const fault = `is not a ${words}; write a whole number and a unit, such as ${such}`
     return shaped(shape, fault, parse).pipe(
-      within(bounds, `is out of range; write a ${words} from ${min} to ${max}`),
+      within({ min: least, max: most }, `is out of range; write a ${words} from ${min} to ${max}`),
     )
   }
 

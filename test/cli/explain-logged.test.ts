@@ -42,6 +42,7 @@ const lines = [
   access(50, 'twice', quota),
   access(51, 'twice', quota),
   access(52, 'earlier', { ...quota, rev: 'abcdef' }),
+  access(53, 'older', { status: 200, agoMs: undefined, totalMs: 2_000 }),
 ]
 writeFileSync(log, gzipSync(lines.map((line) => JSON.stringify(line)).join('\n')))
 const explained = async (...args: readonly string[]) => {
@@ -108,7 +109,7 @@ it.each<[string, string, Partial<Explanation>, string]>([
 
 const by = ['--config', config]
 it.each<[string, readonly string[], number, RegExp]>([
-  ['one that is not there', ['none'], 1, /unknown_request.*13 lines were read.*--log FILE/],
+  ['one that is not there', ['none'], 1, /unknown_request.*14 lines were read.*--log FILE/],
   ['one of several', ['twice'], 1, /several_requests.*line 11 at .*--at 2026-11-03T14:00:49/],
   [
     'one that another configuration decided',
@@ -125,4 +126,8 @@ it.each<[string, readonly string[], number, RegExp]>([
 it('takes the one of several that is named by its time', async () => {
   const { explanation } = await explained('twice', ...by, '--at', '2026-11-03T14:00:50')
   expect(explanation?.at).toBe(time(50.5))
+})
+
+it('takes what an earlier version has logged of a request, which began before its line and was charged', async () => {
+  expect((await explained('older')).explanation).toMatchObject({ at: time(51), charged: true })
 })
