@@ -68,14 +68,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they only go down. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_119,
-  tools: 4_601,
-  server: 3_132,
-  admin: 5_300,
-  insight: 3_458,
-  core: 14_200,
-  state: 4_618,
-  config: 4_247,
+  cli: 3_987,
+  tools: 4_510,
+  server: 3_087,
+  admin: 5_258,
+  insight: 3_116,
+  core: 13_753,
+  state: 4_496,
+  config: 4_057,
 }
 
 describe('the wings', () => {
