@@ -66,7 +66,7 @@ const wingOf = (file: string): string => /^src\/([^/]+)\//.exec(file)?.[1] ?? ''
 /** Such as core/rules. */
 const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file)?.[1] ?? ''
 
-/** How many lines of source each may have, in all languages, libraries aside: they only go down. */
+/** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
   cli: 3_987,
   tools: 4_510,

@@ -70,7 +70,7 @@ export const formatPath = (path: Path): string => {
 
 /** Keys whose values are secrets. */
 const secretName = /sha256|password|secret/i
-/** Keys whose values may hold a secret. */
+/** Keys whose values may hold a secret: a store with a login in its URL is named here. */
 const mayHoldSecret = /^(?:redis|url)$/
 
 /** Matches our own keys, and whatever may have a password before an @. */

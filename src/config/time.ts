@@ -30,4 +30,4 @@ export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<
     Value
   >
 
-export const [{ lengthMs: MINUTE_MS }, { lengthMs: DAY_MS }] = windows
+export const { minute: MINUTE_MS, day: DAY_MS } = perWindow(({ lengthMs }) => lengthMs)
