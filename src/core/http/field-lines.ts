@@ -60,6 +60,6 @@ export function readFields(
 /** Whether another message may follow on the connection (RFC 9112 9.3). connection: the Connection fields, joined. */
 export function persists(connection: string | undefined, version: '1.0' | '1.1'): boolean {
   if (connection === undefined) return version === '1.1'
-  if (/(?:^|[,\t ])close(?:$|[,\t ])/i.test(connection)) return false
-  return version === '1.1' || /(?:^|[,\t ])keep-alive(?:$|[,\t ])/i.test(connection)
+  if (/(?:^|,)[\t ]*close[\t ]*(?:$|,)/i.test(connection)) return false
+  return version === '1.1' || /(?:^|,)[\t ]*keep-alive[\t ]*(?:$|,)/i.test(connection)
 }
