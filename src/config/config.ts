@@ -52,6 +52,9 @@ export type OutageMode = File['store']['onOutage']
 export type LogLevel = File['log']['level']
 export type LogFormat = File['log']['format']
 
+/** The default of server.limits.connections; it stands here as worker processes load no schema. */
+export const DEFAULT_CONNECTIONS = 20_000
+
 /** The content of one text, without clients. */
 export interface ParsedConfig extends Omit<File, 'plans' | 'clients'> {
   readonly plans: ReadonlyMap<string, PlanConfig>

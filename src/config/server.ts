@@ -1,5 +1,6 @@
 /** The shapes of `server` and `admin`, the two listeners, with the checks between their values. */
 import { basePath, host, listenAddress, network, type HostPort } from './addresses.ts'
+import { DEFAULT_CONNECTIONS } from './config.ts'
 import { asFiles, group, inBytes, inMs, list } from './groups.ts'
 import { isLoopback } from './hosts.ts'
 import type { Refuse } from './problems.ts'
@@ -39,7 +40,7 @@ export const server = group({
     headerCount: integer({ min: 10, max: 2000 }).prefault('100'),
     bodyBytes: size('1B', '16GiB').prefault('1MiB'),
     urlBytes: size('64B', '64KiB').prefault('8KiB'),
-    connections: integer({ min: 10, max: 1_000_000 }).prefault('20000'),
+    connections: integer({ min: 10, max: 1_000_000 }).prefault(`${DEFAULT_CONNECTIONS}`),
     connectionsPerAddress: integer({ min: 1, max: 1_000_000 }).prefault('500'),
     bufferedBody: size('0B', '16MiB').prefault('64KiB'),
     minimumRate: size('0B', '1MiB').prefault('512B'),

@@ -163,7 +163,7 @@ describe.skipIf(process.platform !== 'linux')('a process that may open few files
     const gateway = await gatewayProcess(configFile(backend.url), { openFiles: 300 })
     expect(gateway.logged('filesAreFew')).toEqual([
       expect.objectContaining({
-        level: 'warn',
+        level: 'info',
         openFiles: 300,
         connections: 108,
         message: 'raise the limit of open files (ulimit -n, LimitNOFILE) to 20192',

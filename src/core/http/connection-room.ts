@@ -1,6 +1,6 @@
 /** How many connections clients may have, as configured and as the limit of open files allows. */
 import { readFileSync } from 'node:fs'
-import type { Config } from '../../config/config.ts'
+import { DEFAULT_CONNECTIONS, type Config } from '../../config/config.ts'
 
 /** descriptors: the limit of open files allows fewer connections than configured. */
 export const connectionBounds = ['total', 'address', 'descriptors'] as const
@@ -17,6 +17,8 @@ export interface ConnectionRoom {
   readonly connectionsPerAddress: number
   /** Limit of open files of this process; undefined: it does not reduce the room. */
   readonly openFiles: number | undefined
+  /** The room is less than half of an explicitly configured number; the default number does not count. */
+  readonly isFar: boolean
 }
 
 /** Computes the room for clients: backend connections keep up to half of the open files, and no address gets all. openFiles: undefined if unknown. */
@@ -25,13 +27,14 @@ export function roomForConnections(
   openFiles: number | undefined,
 ): ConnectionRoom {
   const { connections, connectionsPerAddress } = server.limits
-  const unbound = { connections, connectionsPerAddress, openFiles: undefined }
+  const unbound = { connections, connectionsPerAddress, openFiles: undefined, isFar: false }
   if (openFiles === undefined) return unbound
   const toBackends = Math.min(upstream.urls.length * upstream.connections, openFiles / 2)
   const possible = Math.max(1, Math.floor(openFiles - toBackends - OWN_DESCRIPTORS))
   if (possible >= connections) return unbound
   const ofOne = Math.min(connectionsPerAddress, Math.max(1, Math.floor(possible / 4)))
-  return { connections: possible, connectionsPerAddress: ofOne, openFiles }
+  const isFar = connections !== DEFAULT_CONNECTIONS && possible < connections / 2
+  return { connections: possible, connectionsPerAddress: ofOne, openFiles, isFar }
 }
 
 /** A limit of open files under which all connections of the configuration are possible. */

@@ -217,8 +217,8 @@ const lifecycleLines = (say: Say) => ({
   listening: (line: { listener: string; host: string; port: number }) =>
     say('info', 'listening', { pid, ...line }),
   /** The limit of open files allows fewer connections than configured. */
-  filesAreFew: ({ openFiles, connections, wanted }: ConnectionRoom & { wanted: number }) =>
-    say('warn', 'filesAreFew', {
+  filesAreFew: ({ openFiles, connections, isFar, wanted }: ConnectionRoom & { wanted: number }) =>
+    say(isFar ? 'warn' : 'info', 'filesAreFew', {
       openFiles,
       connections,
       message: `raise the limit of open files (ulimit -n, LimitNOFILE) to ${wanted}`,

@@ -32,14 +32,16 @@ describe('the room for connections', () => {
   })
 
   it.each([
-    { configured: 20_000, openFiles: 1_048_576, ofOne: 500 },
-    { configured: 20_000, openFiles: 4_096, ofOne: 500 },
-    { configured: 20_000, openFiles: 1_024, ofOne: (1_024 - 128 - 64) / 4 },
-    { configured: 20_000, openFiles: 100, ofOne: 1 },
-    { configured: 1_000, openFiles: 1_024, ofOne: 208 },
-  ])('is $ofOne for one address of $configured', (row) => {
+    { configured: 20_000, openFiles: 1_048_576, ofOne: 500, isFar: false },
+    { configured: 20_000, openFiles: 4_096, ofOne: 500, isFar: false },
+    { configured: 20_000, openFiles: 1_024, ofOne: (1_024 - 128 - 64) / 4, isFar: false },
+    { configured: 20_000, openFiles: 100, ofOne: 1, isFar: false },
+    { configured: 1_000, openFiles: 1_024, ofOne: 208, isFar: false },
+    { configured: 30_000, openFiles: 1_024, ofOne: 208, isFar: true },
+  ])('is $ofOne for one address, and far from the $configured asked for: $isFar', (row) => {
     const room = roomForConnections(configured(1, row.configured), row.openFiles)
     expect(room.connectionsPerAddress).toBe(row.ofOne)
+    expect(room.isFar).toBe(row.isFar)
   })
 })
 
@@ -64,7 +66,7 @@ describe('connections', () => {
     closed.length = 0
     displaced.length = 0
     nowMs = 0
-    const room = { connections, connectionsPerAddress, openFiles }
+    const room = { connections, connectionsPerAddress, openFiles, isFar: false }
     return new Connections(room, (bound) => displaced.push(bound))
   }
   const proven = (bounded: Connections, one: ClientConnection): ClientConnection => {

@@ -170,7 +170,7 @@ describe('isWriting', () => {
 
 describe('endHandOver', () => {
   it('lets a session end before http2 has read what was put back on its socket', async () => {
-    const limits = { connections: 9, connectionsPerAddress: 9, openFiles: undefined }
+    const limits = { connections: 9, connectionsPerAddress: 9, openFiles: undefined, isFar: false }
     const connections = new Connections(limits, () => {})
     let destroyed = 0
     connections.turn.enter = (begun) => {
