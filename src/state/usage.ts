@@ -13,7 +13,7 @@ export interface DayRow extends Readonly<Record<DayCount, number>> {
 
 /** Sums by day, plan and client, in at most maxRows rows. */
 export class DayTable {
-  /** By day, then by plan and client; no plan's name has a space. */
+  /** Rows of each day, by `PLAN CLIENT`: no plan's name has a space. */
   readonly #days = new Map<number, Map<string, DayRow>>()
   readonly #maxRows: number
   size = 0

@@ -83,6 +83,13 @@ describe('tollgate check, of files that a configuration names', () => {
     ])
   })
 
+  it('says nothing of files that stand under keys which are none', async () => {
+    const { lines } = await check('server: { tls: { ca: nowhere.pem } }\n')
+    expect(lines.filter((line) => line.includes('server.tls.ca'))).toEqual([
+      expect.stringContaining('is not a known key'),
+    ])
+  })
+
   it('finds them from the folder of the file that names them', async () => {
     for (const name of ['keys.json', 'ca.pem']) writeFileSync(join(folder, name), '{}')
     expect((await check(jwt('keys.json'))).code).toBe(0)

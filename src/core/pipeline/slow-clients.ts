@@ -17,7 +17,7 @@ const MOST_BYTES = 16 * 1024
 
 export class SlowClients {
   readonly #parts: PipelineParts
-  /** By request and by response; only those found waiting for their client have an entry, so short ones cost nothing. */
+  /** Paces of requests and responses, kept from the first look at which the gateway waits for the client: short ones cost nothing. */
   readonly #paces = new WeakMap<object, Pace>()
   readonly #timer: NodeJS.Timeout
   #lookedMs = performance.now()

@@ -90,6 +90,10 @@ describe('a request', () => {
     }
   })
 
+  it('is malformed, not too large, where what stands for a chunk size has no end', () => {
+    expect(one(post(CHUNKED, 'g'.repeat(2_000))).end).toBe('malformed chunk')
+  })
+
   it.each(['\x16\x03\x01\x02', 'GET /x\n', 'EHLO example\r\n', 'GET / HTTP/1.1\r\nA\x01', '{"a"'])(
     'that can become none is refused before its end comes: %j',
     (text) => {

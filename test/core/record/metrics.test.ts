@@ -55,7 +55,9 @@ describe('metrics of requests', () => {
       })
       done(metrics, { route: '__proto__', plan: 'constructor', method: 'hasOwnProperty' })
     }
+    metrics.requests.shadowRefused('of-an-earlier-configuration', 'minute')
     const page = await samples(metrics)
+    expect(page.get('tollgate_shadow_refusals_total{plan="other",window="minute"}')).toBe(1)
     const requests = [...page].filter(([name]) => name.startsWith('tollgate_requests_total'))
     // One of each code without a plan, both windows of each plan and of all others, and the one that was refused.
     expect([...page].filter(([name]) => name.startsWith('tollgate_refusals'))).toHaveLength(
