@@ -27,7 +27,7 @@ export interface CountedClient {
   readonly limits: Limits
 }
 
-/** The part of the authority that serves operators. Both reject while it is away. */
+/** The part of the authority that serves operators. Its calls reject while it is away. */
 export interface CounterStore {
   /** Reads the counters, and in the same step sets the use of `windows` back to 0. */
   attend(
