@@ -6,7 +6,7 @@ import { writeChunk } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
 import { Attempt } from './attempt.ts'
 import { Connection, fault } from './connection.ts'
-import { maxAnswerHeadBytes, type ReceivedBody } from './engine.ts'
+import { maxAnswerHeadBytes } from './engine.ts'
 import type { ConnectionPool } from './pool.ts'
 import { RequestBody, type BodyError } from './request-body.ts'
 
@@ -61,7 +61,7 @@ class DirectConnection extends Connection<DirectAttempt> {
   protected onBytes(bytes: Buffer, length: number): void {
     // The buffer is shared, and a piece of the answer may be kept.
     const copy = Buffer.allocUnsafe(length)
-    copy.set(bytes.subarray(0, length))
+    bytes.copy(copy, 0, 0, length)
     this.#reader.add(copy)
     this.#parse()
     this.#readBytes += length
@@ -140,21 +140,21 @@ export class DirectAttempt extends Attempt {
     const head = requestHead(job, this.pool.backend.hostHeader)
     if (head === undefined) return this.fail('broken', 'a request that cannot be written')
     this.sent = true
-    if (job.received?.isWhole === true) return this.#sendWhole(socket, head, job.received)
+    if (job.received?.isWhole === true) return this.#sendWhole(socket, head, job.received.bytes)
     if (job.body !== undefined) return this.#sendWithBody(socket, head, job.body)
     this.wholeSent = true
-    socket.write(head.text, 'latin1')
+    socket.write(head.bytes)
   }
 
   /** Exactly the declared number of bytes goes out: any other number would corrupt the next request. */
-  #sendWithBody(socket: Socket, { text, bodyBytes }: WrittenHead, client: Readable): void {
+  #sendWithBody(socket: Socket, { bytes, bodyBytes }: WrittenHead, client: Readable): void {
     const body = new RequestBody(client, this.job)
     this.body = body
     let missingBytes = bodyBytes ?? Infinity
     // The available part of the body goes out together with the head.
     socket.cork()
     queueMicrotask(() => socket.uncork())
-    socket.write(text, 'latin1')
+    socket.write(bytes)
     body.on('data', (chunk: Buffer) => {
       if (this.settled || chunk.length === 0) return
       this.progress()
@@ -172,13 +172,13 @@ export class DirectAttempt extends Attempt {
     body.once('error', ({ kind, message }: BodyError) => this.fail(kind, message))
   }
 
-  #sendWhole(socket: Socket, { text, bodyBytes }: WrittenHead, { bytes }: ReceivedBody): void {
-    if (bodyBytes !== undefined && bodyBytes !== bytes.length) return this.#mismatch()
+  #sendWhole(socket: Socket, { bytes, bodyBytes }: WrittenHead, body: Buffer): void {
+    if (bodyBytes !== undefined && bodyBytes !== body.length) return this.#mismatch()
     socket.cork()
-    socket.write(text, 'latin1')
-    if (bodyBytes !== undefined) socket.write(bytes)
+    socket.write(bytes)
+    if (bodyBytes !== undefined) socket.write(body)
     else {
-      if (bytes.length > 0) writeChunk(socket, bytes)
+      if (body.length > 0) writeChunk(socket, body)
       socket.write('0\r\n\r\n', 'latin1')
     }
     this.wholeSent = true

@@ -7,18 +7,23 @@ const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
 
+/** Heads share a block until it is full. A client that does not read keeps one in memory, which is less than the kernel holds for it. */
+const BLOCK_BYTES = 16 * 1024
+
 /**
  * One writer serves many messages, each within one call. It writes bytes: text put together from its parts would leave an object
  * behind for each part, and be copied twice.
  */
 export class HeadWriter {
-  #bytes = Buffer.allocUnsafeSlow(16 * 1024)
+  #bytes = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+  /** Where the message begins, behind those that were returned. */
+  #from = 0
   #at = 0
   #isSound = true
 
   /** Drops what was written and starts a new head. line: the first line without its end, which is not checked. */
   begin(line: string): void {
-    this.#at = 0
+    this.#at = this.#from
     this.#isSound = true
     this.text(line)
     this.text('\r\n')
@@ -66,16 +71,20 @@ export class HeadWriter {
     this.#at += body.copy(this.#bytes, this.#at)
   }
 
-  /** Returns what was written, which must be sent as latin1; undefined: the name or the value of a field is invalid. */
-  end(): string | undefined {
-    return this.#isSound ? this.#bytes.toString('latin1', 0, this.#at) : undefined
+  /** Returns what was written; undefined: the name or the value of a field is invalid. */
+  end(): Buffer | undefined {
+    if (!this.#isSound) return undefined
+    const written = this.#bytes.subarray(this.#from, this.#at)
+    this.#from = this.#at
+    return written
   }
 
   #makeRoom(length: number): void {
     if (this.#at + length <= this.#bytes.length) return
-    const larger = Buffer.allocUnsafeSlow(2 * (this.#at + length))
-    this.#bytes.copy(larger, 0, 0, this.#at)
-    this.#bytes = larger
+    const begun = this.#bytes.subarray(this.#from, this.#at)
+    this.#bytes = Buffer.allocUnsafeSlow(Math.max(BLOCK_BYTES, 2 * (begun.length + length)))
+    this.#at = begun.copy(this.#bytes)
+    this.#from = 0
   }
 }
 

@@ -290,12 +290,12 @@ export class Http1Connection implements ProtocolConnection {
     this.#reader.stop()
   }
 
-  /** Writes the end of an answer. text: latin1; '' where everything has been written before. */
-  writeEnd(text: string): void {
+  /** Writes the end of an answer. rest: text is latin1; empty where everything has been written before. */
+  writeEnd(rest: string | Buffer): void {
     const { socket } = this
     // A callback would delay the next request, and the kernel takes most answers at once; a TLS socket never takes one at once.
-    if (this.#isSecured) return void socket.write(text, 'latin1', this.#onWritten)
-    if (text !== '') socket.write(text, 'latin1')
+    if (this.#isSecured) return void socket.write(rest, 'latin1', this.#onWritten)
+    if (rest.length > 0) socket.write(rest, 'latin1')
     if (socket.writableLength > 0) socket.write('', 'latin1', this.#onWritten)
     // After a fault 'close' follows.
     else if (socket.errored === null) this.#onWritten()

@@ -26,6 +26,8 @@ type AnswerFraming = 'none' | 'length' | 'chunked' | 'close'
 /** Longest body that is copied behind its head and sent with it; above it the copy costs more than it saves. */
 const MAX_JOINED_BYTES = 4_096
 const NO_BODY = Buffer.alloc(0)
+/** RFC 9112 7.1. */
+const LAST_CHUNK = '0\r\n\r\n'
 const writer = new HeadWriter()
 const statusLines: string[] = []
 
@@ -78,6 +80,7 @@ export class Http1Response implements OutgoingResponse {
       this.#start(body)
       return this.end()
     }
+    if (this.#framing === 'chunked') writer.text(LAST_CHUNK)
     this.#finish(this.#composed())
   }
 
@@ -105,7 +108,7 @@ export class Http1Response implements OutgoingResponse {
   }
 
   /** Returns the head. Throws a TypeError where a field is invalid: written out, it could end the head early. */
-  #composed(): string {
+  #composed(): Buffer {
     const head = writer.end()
     if (head === undefined) throw new TypeError('a field that is none')
     this.headersSent = true
@@ -116,7 +119,7 @@ export class Http1Response implements OutgoingResponse {
     const { socket } = this.#connection
     const head = this.#composed()
     socket.cork()
-    let keepsUp = socket.write(head, 'latin1')
+    let keepsUp = socket.write(head)
     if (chunk.length > 0) keepsUp = this.write(chunk)
     socket.uncork()
     return keepsUp
@@ -130,14 +133,14 @@ export class Http1Response implements OutgoingResponse {
   }
 
   end(): void {
-    this.#finish('')
+    this.#finish(this.#framing === 'chunked' ? LAST_CHUNK : NO_BODY)
   }
 
-  /** text: what has not been written of the head and the body. */
-  #finish(text: string): void {
+  /** rest: what has not been written of the head and the body. */
+  #finish(rest: string | Buffer): void {
     if (this.destroyed || this.isEnded) return
     this.isEnded = true
-    this.#connection.writeEnd(this.#framing === 'chunked' ? `${text}0\r\n\r\n` : text)
+    this.#connection.writeEnd(rest)
   }
 
   /** Ends the connection, so that the answer does not look complete. */

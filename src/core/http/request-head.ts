@@ -12,8 +12,7 @@ import type { IncomingRequest } from './messages.ts'
 export const methodsThatExpectContent: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 export interface WrittenHead {
-  /** The head, which must be written as latin1. */
-  readonly text: string
+  readonly bytes: Buffer
   /** The declared length of the body; undefined: the body is chunked, or there is none. */
   readonly bodyBytes: number | undefined
 }
@@ -46,8 +45,8 @@ export function requestHead(job: ForwardJob, host: string): WrittenHead | undefi
   } else if (body === undefined && bodyBytes > 0) return undefined
   // Some backends answer HEAD with a body: it must not be read as the next answer.
   writer.text(method === 'HEAD' ? 'Connection: close\r\n\r\n' : 'Connection: keep-alive\r\n\r\n')
-  const text = writer.end()
-  return text === undefined ? undefined : { text, bodyBytes }
+  const bytes = writer.end()
+  return bytes === undefined ? undefined : { bytes, bodyBytes }
 }
 
 /** Request line and fields as received; values are trimmed, bytes above ASCII are latin1. */

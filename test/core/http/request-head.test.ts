@@ -4,8 +4,10 @@ import type { ForwardJob } from '../../../src/core/forwarding/engine.ts'
 import { requestHead } from '../../../src/core/http/request-head.ts'
 import { jobWith } from '../../contract/forwarding.ts'
 
-const head = (job: Partial<ForwardJob>) =>
-  requestHead(jobWith({ target: '/pets', ...job }), 'backend:80')
+const head = (job: Partial<ForwardJob>) => {
+  const made = requestHead(jobWith({ target: '/pets', ...job }), 'backend:80')
+  return made && { ...made, text: made.bytes.toString('latin1') }
+}
 
 const BODY = Readable.from([])
 
