@@ -101,6 +101,16 @@ const answerSyntax: Syntax<AnswerHead> = {
 /** The idle time that the backend's Keep-Alive field announces; undefined: it announces none. */
 export function keepAliveHint(headers: readonly string[]): number | undefined {
   const keepAlive = fieldOf(headers, 'keep-alive')
-  const hint = keepAlive === undefined ? undefined : /timeout=(\d{1,9})/i.exec(keepAlive)?.[1]
-  return hint === undefined ? undefined : Number(hint)
+  if (keepAlive === undefined) return undefined
+  if (keepAlive !== latestHint.keepAlive) {
+    const seconds = /timeout=(\d{1,9})/i.exec(keepAlive)?.[1]
+    latestHint = { keepAlive, seconds: seconds === undefined ? undefined : Number(seconds) }
+  }
+  return latestHint.seconds
+}
+
+/** Backends send the same field with each answer. */
+let latestHint: { readonly keepAlive: string; readonly seconds: number | undefined } = {
+  keepAlive: '',
+  seconds: undefined,
 }

@@ -95,9 +95,10 @@ export class LeaseWindow {
     this.refunded = 0
     this.#noted = undefined
     const { used, held, taken } = this
+    const { index, resetMs } = this.charged
     const stated = returns ? used : Math.max(used, held)
     const returned = Math.max(0, held - stated)
-    return { ...this.charged, used, held: stated, taken, returned, fresh }
+    return { index, resetMs, used, held: stated, taken, returned, fresh }
   }
 
   /**

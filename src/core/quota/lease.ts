@@ -181,12 +181,14 @@ export class Lease {
   apply(
     reply: TakeReply,
     { limits, minute }: TakeRequest,
-    at: { sentMs: number; receivedMs: number },
+    { sentMs, receivedMs }: { sentMs: number; receivedMs: number },
   ): void {
-    for (const window of this.windows)
-      window.apply(reply, { ...at, fresh: this.fresh, limit: window.limitOf(limits) })
+    const { fresh } = this
+    // Written out, as each request to an embedded store comes here.
+    this.minute.apply(reply, { sentMs, receivedMs, fresh, limit: limits.perMinute })
+    this.day.apply(reply, { sentMs, receivedMs, fresh, limit: limits.perDay })
     this.fresh -= minute.fresh ?? 0
-    this.#answeredMs = at.receivedMs
+    this.#answeredMs = receivedMs
   }
 
   /** Notes that the authority knows all that was used, and when to call it next; returns the number of tokens for waiting requests. */

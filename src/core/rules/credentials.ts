@@ -36,7 +36,7 @@ export function createCaller(
 const maxTokenLength = 8192
 
 // RFC 9110 section 11.4: scheme in any case, then one or more spaces; RFC 6750 section 2.1: b64token.
-const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
+const bearer = /^bearer +[A-Za-z0-9\-._~+/]+=*$/i
 /** Matches a token that stands without its scheme. */
 const bare = /^(?!bearer$)[A-Za-z0-9\-._~+/]+=*$/i
 
@@ -59,7 +59,8 @@ export function readBearer(authorization: string | undefined, count: number): st
   if (authorization === undefined || authorization.trim() === '') return MISSING
   if (authorization.length > maxTokenLength + 'bearer '.length)
     return refuse('invalid_api_key', { cause: 'Authorization header too long' })
-  return bearer.exec(authorization)?.[1] ?? (bare.test(authorization) ? NO_SCHEME : NOT_BEARER)
+  if (bearer.test(authorization)) return authorization.slice(authorization.lastIndexOf(' ') + 1)
+  return bare.test(authorization) ? NO_SCHEME : NOT_BEARER
 }
 
 const jwtForm = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/
