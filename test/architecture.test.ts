@@ -73,7 +73,7 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_087,
   admin: 5_258,
   insight: 3_116,
-  core: 13_756,
+  core: 13_820,
   state: 4_496,
   config: 4_061,
 }
