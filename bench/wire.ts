@@ -34,21 +34,34 @@ export interface ConnectionEvents {
 
 const longestText = 4_096
 
-export interface ConnectionOptions {
-  /** Over TLS, whatever the certificate. */
+export interface SocketOptions {
+  /** Protocols that it offers over TLS. */
+  readonly alpn?: readonly string[]
+  /** Over TLS, whatever the certificate. Default: where `alpn` is given. */
   readonly isSecure?: boolean
   /** The address that the server sees. */
   readonly localAddress?: string
+  /** It goes on sending when the server has sent its end. */
+  readonly allowHalfOpen?: boolean
+}
+
+/** Opens a socket to a loopback port. */
+export function openSocket(port: number, options: SocketOptions = {}): Socket {
+  const { alpn, isSecure = alpn !== undefined, localAddress, allowHalfOpen = false } = options
+  const from = { localAddress: localAddress ?? '127.0.0.1', noDelay: true, allowHalfOpen }
+  const target = { host: '127.0.0.1', port, ...from }
+  if (!isSecure) return connect(target)
+  const protocols = alpn && { ALPNProtocols: [...alpn] }
+  return connectTls({ ...target, ...protocols, rejectUnauthorized: false })
 }
 
 /** Opens a connection to a loopback port. */
 export function openConnection(
   port: number,
   events: ConnectionEvents,
-  { isSecure = false, localAddress = '127.0.0.1' }: ConnectionOptions = {},
+  options: SocketOptions = {},
 ): Connection {
-  const target = { port, host: '127.0.0.1', noDelay: true, localAddress }
-  const socket = isSecure ? connectTls({ ...target, rejectUnauthorized: false }) : connect(target)
+  const socket = openSocket(port, options)
   let waiting = false
   let ended = false
   /** Bytes of an incomplete head. */
@@ -135,7 +148,7 @@ export function requestHead(path: string, { key, method = 'GET', more = '' }: He
 export type Asker = ReturnType<typeof openAsker>
 
 /** A connection that is asked one request at a time. */
-export function openAsker(port: number, options: ConnectionOptions = {}) {
+export function openAsker(port: number, options: SocketOptions = {}) {
   let isOpen = true
   let settle: ((answer: Answer | string) => void) | undefined
   const close = (): void => {
@@ -167,4 +180,9 @@ export function openAsker(port: number, options: ConnectionOptions = {}) {
       }),
     close,
   }
+}
+
+/** Runs so many loops side by side, until all have ended. */
+export async function inLanes(count: number, lane: () => Promise<void>): Promise<void> {
+  await Promise.all(Array.from({ length: count }, lane))
 }

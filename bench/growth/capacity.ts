@@ -1,7 +1,19 @@
 /** The tables of docs/capacity.md: measured unit costs, and what to deploy by the formulas that stand beside them there. */
 import { grouped, table, three } from '../markdown.ts'
-import { validPoints, type Results, type SeriesName } from './results.ts'
-import { limitsFleet, type Point } from './series.ts'
+import { limitsFleet, type Point, type series } from './series.ts'
+
+export type SeriesName = keyof typeof series
+
+/** What runs have measured, as results.json keeps it. */
+export type Results = Partial<Record<SeriesName, SeriesResult>>
+
+interface SeriesResult {
+  /** Day of the measurement, UTC. */
+  readonly date: string
+  readonly machine: string
+  readonly versions: string
+  readonly points: readonly Point[]
+}
 
 /** What the page assumes; none of it is measured. */
 const assumed = {
@@ -28,13 +40,15 @@ export function capacityTables(results: Results) {
 
 /** Under the letters of the first table, CPU in us, memory and network in bytes; undefined while a series is missing. */
 function unitCosts(results: Results) {
-  const ends = (name: SeriesName) => {
-    const points = validPoints(results[name])
-    return [points[0], points.at(-1)] as const
-  }
-  const [few, many] = ends('clients')
-  const [one, all] = ends('processes')
-  const [, idle] = ends('connections')
+  /** Points that count, in ascending order of what grows. */
+  const valid = (name: SeriesName) =>
+    (results[name]?.points ?? []).flatMap((point) =>
+      point.figures ? [{ ...point, figures: point.figures }] : [],
+    )
+  const [clients, processes] = [valid('clients'), valid('processes')]
+  const [few, many] = [clients[0], clients.at(-1)]
+  const [one, all] = [processes[0], processes.at(-1)]
+  const idle = valid('connections').at(-1)
   const kappa = results.limits?.points.find(({ x }) => x === assumed.perMinute)?.more['storeCalls']
   if (!few || !many || !one || !all || !idle || kappa === undefined) return undefined
   const more = (point: Point, name: string): number => point.more[name] ?? NaN
@@ -51,7 +65,7 @@ function unitCosts(results: Results) {
     b: more(all, 'redisNetworkBytesPerCall'),
     n: few.figures.networkBytes,
     l: few.figures.logBytes,
-    m: Math.max(...validPoints(results.processes).map(({ figures }) => figures.rssBytes)),
+    m: Math.max(...processes.map(({ figures }) => figures.rssBytes)),
     h: more(many, 'heapStateLoadedBytes') / many.x,
     f: slope(few, many, 'heapKnowingClientsBytes'),
     t: slope(few, many, 'startSeconds') * 100_000,

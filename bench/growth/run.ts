@@ -1,15 +1,17 @@
 /** `npm run bench:growth`: what a request costs as clients, processes, limits and connections grow. */
+import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { progress, runCommand, wordsOf } from '../command.ts'
 import { machine, today, versions } from '../machine.ts'
 import { formatted, replaceBlock, three } from '../markdown.ts'
 import { isStopping, script } from '../processes.ts'
-import { capacityTables } from './capacity.ts'
-import { readResults, writeResults, type Results, type SeriesName } from './results.ts'
+import { capacityTables, type Results, type SeriesName } from './capacity.ts'
 import { series, type Pace, type Point } from './series.ts'
 
 const names = Object.keys(series) as SeriesName[]
 const page = script('../docs/capacity.md')
+/** What was measured; the tables of the page are made from it. */
+const kept = script('growth/results.json')
 
 const usage = `usage: npm run bench:growth -- [--only WORD,WORD] [--quick] [--minutes 3] [--clients N] [--write] [--render]
   --only     series whose name contains one of the words: ${names.join(', ')}
@@ -82,12 +84,16 @@ function described({ label, invalid, figures, more }: Point): string {
   return `${label}: ${all.map(([name, value]) => `${name} ${three(value)}`).join(', ')}`
 }
 
+/** Six digits are more than any of these figures is good for. */
+const rounded = (_key: string, value: unknown): unknown =>
+  typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value
+
 async function run(options: Options): Promise<number> {
   const results = options.render ? {} : await measure(options)
   if (isStopping()) return 1
   // Series that were not measured now keep what an earlier run has found.
-  const all = { ...readResults(), ...results }
-  if (options.write) writeResults(all)
+  const all = { ...(JSON.parse(readFileSync(kept, 'utf8')) as Results), ...results }
+  if (options.write) writeFileSync(kept, `${JSON.stringify(all, rounded, 2)}\n`)
   const tables = capacityTables(options.pace.clients === undefined ? all : {})
   if (tables) process.stdout.write(await formatted(page, `${tables.measured}\n\n${tables.sizes}`))
   if (tables && (options.write || options.render)) {

@@ -7,8 +7,8 @@ import { grouped } from '../markdown.ts'
 import { openFilesLimit, peakRssBytes, rssBytes } from '../proc.ts'
 import { isStopping, withProcesses, type Processes } from '../processes.ts'
 import { sum } from '../statistics.ts'
+import { inLanes, openAsker, requestHead, type Asker } from '../wire.ts'
 import { benchClients, requestPath, type BenchClient } from '../workload.ts'
-import type { IdleOrder, IdleOutcome } from './idle.ts'
 import {
   addClients,
   loadOn,
@@ -186,6 +186,9 @@ async function* limits({ minutes }: Pace): AsyncGenerator<Point> {
   )
 }
 
+/** Requests under way at once over idle connections: fewer than the listener's backlog. */
+const lanes = 200
+
 /** Keep-alive connections that have had their request answered and then say nothing. */
 async function* connections({ quick, timing }: Pace): AsyncGenerator<Point> {
   const count = quick ? 2000 : 10_000
@@ -206,12 +209,20 @@ async function connectionsPoint(
   { keys, count }: { readonly keys: readonly string[]; readonly count: number },
   timing: MeasuredLength,
 ): Promise<Measured> {
-  const { first, processes: started } = fleet
+  const { first } = fleet
   await measurePoint(fleet, { keys }, { ...timing, windows: 1 })
-  const holder = await started.worker<IdleOrder, IdleOutcome>('growth/idle.ts')
-  const order = { port: portOf(first.origin), keys, path: requestPath, connections: count }
+  const askers: Asker[] = []
+  /** Each connection, which is opened if need be, has a request answered. */
   const askAll = async (): Promise<void> => {
-    const { open, served } = await holder.ask(order)
+    let [served, next] = [0, 0]
+    await inLanes(lanes, async () => {
+      for (let nth = next++; nth < count; nth = next++) {
+        const asker = (askers[nth] ??= openAsker(portOf(first.origin)))
+        const answer = await asker.ask(requestHead(requestPath, { key: keys[nth % keys.length] }))
+        if (typeof answer === 'object' && answer.status === 200) served += 1
+      }
+    })
+    const open = askers.filter((asker) => asker.isOpen()).length
     if (open !== count || served !== count)
       throw new Error(`${open} of ${count} connections are open, ${served} were served`)
   }

@@ -3,11 +3,11 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { obey } from '../own-process.ts'
-import { openAsker } from '../wire.ts'
+import { inLanes, openAsker } from '../wire.ts'
 import { ALGORITHM, encode } from './issuer.ts'
 import { http2Burst, streamsAtOnce, tinyFrames } from './http2.ts'
 import type { AttackOrder, AttackOutcome } from './orders.ts'
-import { ADDRESS, answersIn, happens, inLanes, keepOpen, openSocket } from './sockets.ts'
+import { ADDRESS, answersIn, happens, keepOpen, openSocket } from './sockets.ts'
 
 const PIPELINE_BYTES = 65_536
 const REOPEN_MS = 50

@@ -1,30 +1,18 @@
-/** The sockets that attacks are played from, and loops over them. */
-import { connect, type Socket } from 'node:net'
+/** The sockets that attacks are played from. */
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connect as connectTls } from 'node:tls'
+import { openSocket as openFrom, type SocketOptions } from '../wire.ts'
 import type { AttackOrder } from './orders.ts'
 
 /** Another address than the victim's, as another host would have. */
 export const ADDRESS = '127.0.0.9'
-const NEIGHBOUR = '127.0.0.1'
 
-type From = Pick<AttackOrder, 'isNeighbour' | 'alpn'> & {
-  /** The socket goes on sending when the server has sent its end. */
-  readonly allowHalfOpen?: boolean
-}
+type From = Pick<AttackOrder, 'isNeighbour' | 'alpn'> & Pick<SocketOptions, 'allowHalfOpen'>
 
-export function openSocket(
-  port: number,
-  { isNeighbour = false, alpn, allowHalfOpen = false }: From = {},
-): Socket {
-  const localAddress = isNeighbour ? NEIGHBOUR : ADDRESS
-  const transport = connect({ host: '127.0.0.1', localAddress, noDelay: true, port, allowHalfOpen })
-  // A close follows, which is what counts.
-  const ignore = (): void => undefined
-  transport.on('error', ignore)
-  if (alpn === undefined) return transport
-  const tls = { socket: transport, ALPNProtocols: [...alpn], rejectUnauthorized: false }
-  return connectTls(tls).on('error', ignore)
+/** Its errors say nothing: a close follows, which is what counts. */
+export function openSocket(port: number, { isNeighbour = false, ...from }: From = {}): Socket {
+  const socket = openFrom(port, isNeighbour ? from : { ...from, localAddress: ADDRESS })
+  return socket.on('error', () => undefined)
 }
 
 /** Resolves when it happens to a socket, whatever errors come before. */
@@ -59,11 +47,6 @@ export async function keepOpen(
   const held = open.size
   for (const socket of open) socket.destroy()
   return { ...count, held }
-}
-
-/** Runs so many loops side by side, until all have ended. */
-export async function inLanes(count: number, lane: (nth: number) => Promise<void>): Promise<void> {
-  await Promise.all(Array.from({ length: count }, (_, nth) => lane(nth)))
 }
 
 /** Heads of answers that begin in these bytes; one cut by the edge of a packet is missed. */
