@@ -10,7 +10,7 @@ import { clientEntries, startGateway } from './gateway.ts'
 import { peerVersions, today, versions } from './machine.ts'
 import { replaceBlock, table } from './markdown.ts'
 import { script, withProcesses, type Launched, type Processes } from './processes.ts'
-import type { PeerTerms } from './peers/terms.ts'
+import type { PeerTerms } from './peers/nginx.ts'
 import { fastifySubject, nginxSubject, startBackend } from './subjects.ts'
 import { ampleClients } from './workload.ts'
 

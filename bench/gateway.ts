@@ -1,4 +1,5 @@
 /** Starts a gateway from the sources with a configuration of the bench. */
+import { execFileSync } from 'node:child_process'
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { script, type LaunchOrder, type Launched, type Processes } from './processes.ts'
@@ -93,4 +94,16 @@ function overlaid(config: GatewayConfig): object {
     Array.isArray(section) ? section : { ...common[name], ...section },
   ])
   return { ...common, ...(Object.fromEntries(sections) as object) }
+}
+
+/** Paths of PEM files. */
+export type Certificate = ReturnType<typeof makeCertificate>
+
+/** A certificate that nobody checks. */
+export function makeCertificate(directory: string) {
+  const [cert, key] = [join(directory, 'tls.pem'), join(directory, 'tls.key')]
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  const made = ['-days', '2', '-subj', '/CN=bench.example', '-keyout', key, '-out', cert]
+  execFileSync('openssl', ['req', '-x509', ...curve, ...made], { stdio: 'ignore' })
+  return { cert, key }
 }

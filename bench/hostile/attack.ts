@@ -176,10 +176,7 @@ function forge({ claims, kid }: NonNullable<AttackOrder['forged']>): string {
   return `${encode(header)}.${encode({ ...claims, jti: randomUUID() })}.${signature.toString('base64url')}`
 }
 
-const attacks: Record<
-  AttackOrder['attack'],
-  (order: AttackOrder) => AttackOutcome | Promise<AttackOutcome>
-> = {
+export const attacks = {
   pipelines,
   brokenBodies,
   hold,
@@ -187,8 +184,8 @@ const attacks: Record<
   paced,
   addresses,
   forgedTokens,
-  tinyFrames: (order) => http2Burst(order, tinyFrames(order)),
-  streamsAtOnce: (order) => http2Burst(order, streamsAtOnce(order)),
+  tinyFrames: (order: AttackOrder) => http2Burst(order, tinyFrames(order)),
+  streamsAtOnce: (order: AttackOrder) => http2Burst(order, streamsAtOnce(order)),
 }
 
 obey(async (order: AttackOrder) => attacks[order.attack](order))

@@ -1,16 +1,8 @@
 /** What attackers and clients are told, and what they report. */
+import type { attacks } from './attack.ts'
 
 export interface AttackOrder {
-  readonly attack:
-    | 'pipelines'
-    | 'brokenBodies'
-    | 'hold'
-    | 'reconnects'
-    | 'paced'
-    | 'addresses'
-    | 'forgedTokens'
-    | 'tinyFrames'
-    | 'streamsAtOnce'
+  readonly attack: keyof typeof attacks
   readonly port: number
   /** When to stop, whatever is left to do. */
   readonly ms: number

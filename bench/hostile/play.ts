@@ -15,7 +15,7 @@ import type { Server, Setup } from './servers.ts'
 export interface Play {
   /** Of the attack; the client asks until it is over. */
   readonly ms: number
-  readonly setup?: Omit<Setup, 'backends' | 'issuer'>
+  readonly setup?: Partial<Omit<Setup, 'backends' | 'issuer'>>
   readonly backends?: number
   readonly backendArgs?: readonly string[]
   readonly attack?: Omit<AttackOrder, 'port' | 'ms'>
@@ -50,6 +50,7 @@ export interface Sight {
 /** Time for the first connections, and for just-in-time compilation. */
 const WARM_UP_MS = 1_000
 const SAMPLE_MS = 20
+const usual = { responseMs: 30_000, requestMs: 60_000, bodyBytes: 1_048_576 }
 
 export async function playOn(processes: Processes, server: Server, play: Play): Promise<Sight> {
   const backends: Launched[] = []
@@ -60,7 +61,8 @@ export async function playOn(processes: Processes, server: Server, play: Play): 
   const issuer = play.hasTokens ? await startIssuer() : undefined
   try {
     const hosts = backends.map(({ origin }) => new URL(origin).host)
-    const running = await server.start(processes, { ...play.setup, issuer, backends: hosts })
+    const setup = { ...usual, ...play.setup, issuer, backends: hosts }
+    const running = await server.start(processes, setup)
     const battle = { processes, running, backends, issuer }
     while (play.isEarlyInMinute && new Date().getUTCSeconds() > 45) await sleep(500)
     if (play.failure === undefined) return await see(battle, play)

@@ -1,9 +1,8 @@
 /** The servers under attack, each as a sensible operator would set it up for the same job: keys, a limit per client, one for the anonymous. */
-import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { freePort } from '../../test/support/redis-server.ts'
-import { clientEntries, startGateway } from '../gateway.ts'
+import { clientEntries, makeCertificate, startGateway } from '../gateway.ts'
 import { findInstalled, nginx as nginxOrder } from '../peers/nginx.ts'
 import type { Launched, Processes } from '../processes.ts'
 import { clients, METERED_PER_MINUTE } from './clients.ts'
@@ -14,10 +13,10 @@ export interface Setup {
   /** Host and port of each. */
   readonly backends: readonly string[]
   /** How long a backend may take. */
-  readonly responseMs?: number
+  readonly responseMs: number
   /** How long a client may take for a request. */
-  readonly requestMs?: number
-  readonly bodyBytes?: number
+  readonly requestMs: number
+  readonly bodyBytes: number
   /** Files and sockets it may have open. */
   readonly openFiles?: number
   /** With HTTP/2 beside HTTP/1.1. */
@@ -43,16 +42,16 @@ export const gateway = (engine: 'direct' | 'http-proxy-3'): Server => ({
   name: `gateway, ${engine}`,
   kind: 'gateway',
   start: (processes, setup) => {
-    const { backends, responseMs, requestMs, bodyBytes } = withDefaults(setup)
+    const { backends, responseMs, requestMs, bodyBytes, ...rest } = setup
+    const { issuer, isBehindProxy, hasCors, isSecure, openFiles } = rest
     const { metered, ...unlimited } = clients
     const ample = { perMinute: 1_000_000_000, perDay: 1_000_000_000_000 }
-    const { issuer, isBehindProxy, hasCors, openFiles } = setup
     return startGateway(processes, {
       name: engine,
       openFiles,
       config: {
         server: {
-          ...(setup.isSecure && { tls: makeCertificate(processes.directory) }),
+          ...(isSecure && { tls: makeCertificate(processes.directory) }),
           trustedProxies: isBehindProxy ? ['127.0.0.0/8'] : [],
           limits: { bodyBytes: `${bodyBytes}B` },
           timeouts: { headers: `${Math.min(10_000, requestMs)}ms`, request: `${requestMs}ms` },
@@ -83,22 +82,6 @@ export const gateway = (engine: 'direct' | 'http-proxy-3'): Server => ({
   },
 })
 
-const withDefaults = ({
-  backends,
-  responseMs = 30_000,
-  requestMs = 60_000,
-  bodyBytes = 1_048_576,
-}: Setup) => ({ backends, responseMs, requestMs, bodyBytes })
-
-/** A certificate that nobody checks: paths of PEM files. */
-function makeCertificate(directory: string): { cert: string; key: string } {
-  const [cert, key] = [join(directory, 'tls.pem'), join(directory, 'tls.key')]
-  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
-  const made = ['-days', '2', '-subj', '/CN=bench.example', '-keyout', key, '-out', cert]
-  execFileSync('openssl', ['req', '-x509', ...curve, ...made], { stdio: 'ignore' })
-  return { cert, key }
-}
-
 const bearer = ({ key }: { readonly key: string }): string => `Bearer ${key}`
 const seconds = (ms: number): number => Math.ceil(ms / 1000)
 
@@ -111,8 +94,8 @@ export const nginx: Server = {
   kind: 'nginx',
   start: async (processes, setup) => {
     const { directory } = processes
-    const { backends, responseMs, requestMs, bodyBytes } = withDefaults(setup)
-    const secure = setup.isSecure ? makeCertificate(directory) : undefined
+    const { backends, responseMs, requestMs, bodyBytes } = setup
+    const tls = setup.isSecure ? makeCertificate(directory) : undefined
     const keys = Object.entries(clients).map(([name, one]) => `"${bearer(one)}" ${name};`)
     const order = await nginxOrder({
       name: 'nginx',
@@ -134,9 +117,7 @@ export const nginx: Server = {
   client_header_timeout ${seconds(Math.min(10_000, requestMs))}s;
   client_body_timeout ${seconds(requestMs)}s;`,
       upstream: 'keepalive 128;',
-      listen: secure
-        ? ` ssl http2; ssl_certificate ${secure.cert}; ssl_certificate_key ${secure.key}`
-        : '',
+      tls,
       location: `${setup.hasCors ? `if ($request_method = OPTIONS) { add_header Access-Control-Allow-Origin ${PAGE}; return 204; }` : ''}
       if ($client = "") { rewrite ^ /anonymous last; }
       limit_req zone=metered burst=${METERED_PER_MINUTE - 1} nodelay;
@@ -177,7 +158,7 @@ export const isInstalled = ({ kind }: Server): boolean =>
   kind === 'gateway' || findInstalled(kind) !== undefined
 
 function haproxyConfig(directory: string, port: number, setup: Setup): string {
-  const { backends, responseMs, requestMs } = withDefaults(setup)
+  const { backends, responseMs, requestMs } = setup
   const keys = join(directory, 'haproxy-keys')
   writeFileSync(keys, `${Object.values(clients).map(bearer).join('\n')}\n`)
   let tls = ''

@@ -6,7 +6,7 @@ import rateLimit from '@fastify/rate-limit'
 import Fastify from 'fastify'
 import { Redis } from 'ioredis'
 import { announce, endWithBench } from '../own-process.ts'
-import type { FastifyConfig } from './terms.ts'
+import type { FastifyConfig } from '../subjects.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -4,8 +4,8 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from '../../test/support/redis-server.ts'
+import type { Certificate } from '../gateway.ts'
 import type { LaunchOrder } from '../processes.ts'
-import type { PeerTerms } from './terms.ts'
 
 /** The row is left out and the others go on. */
 export class NotInstalled extends Error {}
@@ -28,8 +28,8 @@ export interface NginxParts {
   readonly main?: string
   readonly http: string
   readonly upstream: string
-  /** What follows the address in `listen`. */
-  readonly listen?: string
+  /** Over TLS, with HTTP/2. */
+  readonly tls?: Certificate | undefined
   /** What `location /` has before it passes the request on. */
   readonly location: string
   readonly otherLocations?: string
@@ -51,6 +51,8 @@ export async function nginx(parts: NginxParts): Promise<LaunchOrder> {
 /** One worker process, as every other server has. */
 function configuration(parts: NginxParts, port: number): string {
   const { name, directory, backends, main = '', connections = 4096 } = parts
+  const { cert, key } = parts.tls ?? {}
+  const tls = cert ? ` ssl http2; ssl_certificate ${cert}; ssl_certificate_key ${key}` : ''
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${directory}/${name}-${kind};`,
   )
@@ -71,7 +73,7 @@ http {
     ${parts.upstream}
   }
   server {
-    listen 127.0.0.1:${port}${parts.listen ?? ''};
+    listen 127.0.0.1:${port}${tls};
     location / {
       ${parts.location}
       proxy_http_version 1.1;
@@ -82,6 +84,14 @@ http {
   }
 }
 `
+}
+
+/** Whom a peer lets through, and how often. */
+export interface PeerTerms {
+  readonly plan: string
+  readonly limits: { readonly perMinute: number; readonly perDay: number }
+  /** sha256: of the key, 64 hex digits. */
+  readonly clients: readonly { readonly id: string; readonly sha256: string }[]
 }
 
 export interface LimitedPeer {
