@@ -4,7 +4,7 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { listen } from './own-process.ts'
-import { backendBody, requestPath } from './workload.ts'
+import { backendBody, bigBytes, bigPath, requestPath } from './workload.ts'
 
 /** Sent over IPC by the bench: start counting anew, or say what was counted. */
 export type BackendCommand = 'record' | 'report'
@@ -23,15 +23,15 @@ export interface BackendReport {
 const closes = process.argv.includes('--closes')
 
 const headers = ['Content-Type', 'application/json; charset=utf-8', 'Content-Length', '200']
-/** More than what the sockets between server and reader can hold. */
-const big = Buffer.alloc(6_000_000, 'x')
+
+const big = Buffer.alloc(bigBytes, 'x')
 
 const paths: Readonly<
   Record<string, (request: IncomingMessage, response: ServerResponse) => unknown>
 > = {
   '/v1/closes': (request) => request.socket.destroy(),
   '/v1/502': (_request, response) => response.writeHead(502).end(),
-  '/v1/big': (_request, response) => answer(response, big),
+  [bigPath]: (_request, response) => answer(response, big),
   '/v1/very-slow': (_request, response) => setTimeout(() => answer(response, 'ok'), 25_000),
 }
 
@@ -72,4 +72,4 @@ process.on('message', (command: BackendCommand) => {
   if (command === 'report') clients = undefined
 })
 
-listen('backend', server)
+listen(server)

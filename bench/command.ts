@@ -40,5 +40,18 @@ export async function runCommand<Options>(command: Command<Options>): Promise<vo
 
 export const wordsOf = (option: string): string[] => option.split(',').filter((word) => word !== '')
 
+/** Names that contain one of the words of `--only`; all where there are none. Throws where a word matches nothing. */
+export function namesWith<Name extends string>(
+  only: string,
+  names: readonly Name[],
+): readonly Name[] {
+  const words = wordsOf(only)
+  const missing = words.find((word) => !names.some((name) => name.includes(word)))
+  if (missing !== undefined)
+    throw new Error(`--only ${missing} matches nothing; there are ${names.join(', ')}`)
+  if (words.length === 0) return names
+  return names.filter((name) => words.some((word) => name.includes(word)))
+}
+
 /** The progress goes to stderr, so that stdout has the report alone. */
 export const progress = (line: string): void => void process.stderr.write(`${line}\n`)

@@ -1,81 +1,64 @@
 /** What is compared, and the targets. Both sides are of the same run. */
+import type { Figure } from './report.ts'
 
 export interface Comparison {
   readonly label: string
-  /**
-   * cpu: the total CPU per request, `of` / `to`. allocated: the bytes allocated per request, `of` / `to`.
-   * added: to the 99th percentile of the latency in ms, `of` - `to`.
-   */
-  readonly kind: 'cpu' | 'allocated' | 'added'
-  /** Names of scenarios. */
+  /** Names of scenarios: `of` / `to`. Without `to`: the figure itself. */
   readonly of: string
-  readonly to: string
-  /** Times the ratio. Default: 1. */
-  readonly factor?: number
+  readonly to?: string
+  /** Default: the total CPU per request. */
+  readonly figure?: Figure
+  /** What the figure is in. A ratio has none; of two scenarios with one it is the difference. */
+  readonly unit?: string
   readonly atMost?: number
-  readonly atLeast?: number
+  /** The target on a machine that does nothing else. */
+  readonly quiet?: number
 }
 
-type Target = Pick<Comparison, 'factor' | 'atMost' | 'atLeast'>
+const [leasing, embedded] = ['gateway-direct-redis', 'gateway-direct-embedded']
+const [redisGateway, embeddedGateway] = ['gateway (Redis, leases)', 'gateway (embedded)']
+const sameBytes = 'bare server of the same bytes'
+const halfLoad = { figure: 'p99Ms', of: `half-load-${leasing}`, unit: 'ms' } as const
 
-const ratio = (label: string, of: string, to: string, target: Target = {}): Comparison => ({
+const ratio = (label: string, of: string, to: string, atMost?: number): Comparison => ({
   label,
-  kind: 'cpu',
   of,
   to,
-  ...target,
+  ...(atMost !== undefined && { atMost }),
 })
 
-const [leasing, embedded] = ['gateway-direct-redis', 'gateway-direct-embedded']
-
-/** Of the gateway with Redis to each of these. */
-const others: readonly (readonly [to: string, label: string, target?: Target])[] = [
-  ['nginx-lua', 'nginx + Lua + Redis', { atMost: 0.85 }],
-  ['fastify', 'fastify (one window)'],
-  ['nginx', 'nginx, plain `proxy_pass`'],
-  ['gateway-direct-redis-lease-off', '`store.lease: off`'],
-  [embedded, 'embedded store'],
-]
+const value = (
+  label: string,
+  of: string,
+  figure: Figure,
+  [atMost, unit]: readonly [number, string],
+): Comparison => ({ label, of, figure, atMost, unit })
 
 export const comparisons: readonly Comparison[] = [
-  ...others.map(([to, label, target]) =>
-    ratio(`gateway (direct, Redis, leases) / ${label}`, leasing, to, target),
-  ),
-  ratio(
-    'gateway (http-proxy-3, Redis, leases) / gateway (direct, Redis, leases)',
-    'gateway-http-proxy-3-redis',
-    leasing,
-  ),
-  ratio('gateway (direct, embedded) / bare proxy on `node:http`', embedded, 'proxy-http'),
-  ratio('gateway (direct, embedded) / bare proxy on `node:net`', embedded, 'proxy-net'),
-  ratio('429, quota used up / bare node:http', 'refusal-429', 'bare-429', { atMost: 1.35 }),
-  ratio('429, banned key / bare node:http', 'refusal-banned', 'bare-banned', { atMost: 1.35 }),
-  ratio('401 / bare node:http', 'refusal-401', 'bare-401', { atMost: 1.35 }),
-  ...(['Redis', 'embedded'] as const).map((store) =>
-    ratio(
-      `capacity of two workers / one, ${store} (2 x CPU of one / CPU of two)`,
-      store === 'Redis' ? leasing : embedded,
-      `two-workers-${store.toLowerCase()}`,
-      { factor: 2, atLeast: 1.7 },
-    ),
-  ),
-  ...(['http', 'net'] as const).map((kind) => ({
-    label: `bytes allocated, gateway (direct, embedded) / bare proxy on \`node:${kind}\``,
-    kind: 'allocated' as const,
-    of: embedded,
-    to: `proxy-${kind}`,
-  })),
-  {
-    kind: 'added',
-    label: 'p99 added at half load, gateway (direct, Redis, leases) - bare proxy on `node:net`',
-    of: `half-load-${leasing}`,
-    to: 'half-load-proxy-net',
-  },
-  {
-    kind: 'added',
-    label: 'p99 added at half load, gateway (direct, Redis, leases) - nginx, plain `proxy_pass`',
-    of: `half-load-${leasing}`,
-    to: 'half-load-nginx',
-    atMost: 1,
-  },
+  { ...ratio(`${redisGateway} / nginx + Lua + Redis`, leasing, 'nginx-lua', 0.75), quiet: 0.5 },
+  ratio(`${redisGateway} / fastify (one window)`, leasing, 'fastify'),
+  ratio(`${redisGateway} / nginx, plain \`proxy_pass\``, leasing, 'nginx', 2.6),
+  ratio(`${redisGateway} / \`store.lease: off\``, leasing, `${leasing}-lease-off`),
+  ratio(`${embeddedGateway} / ${redisGateway}`, embedded, leasing, 0.95),
+  ratio(`gateway (http-proxy-3) / ${redisGateway}`, 'gateway-http-proxy-3-redis', leasing),
+  ratio(`${embeddedGateway} / bare proxy`, embedded, 'proxy-net'),
+  { ...ratio('bytes allocated, the same', embedded, 'proxy-net'), figure: 'allocatedBytes' },
+  value(`bytes allocated, ${redisGateway}`, leasing, 'allocatedBytes', [9_000, 'bytes']),
+  value(`bytes allocated, ${embeddedGateway}`, embedded, 'allocatedBytes', [9_000, 'bytes']),
+  ratio(`429, quota used up / ${sameBytes}`, 'refusal-429', 'bare-429', 1.2),
+  ratio(`429, banned key / ${sameBytes}`, 'refusal-banned', 'bare-banned', 1.2),
+  ratio(`401 / ${sameBytes}`, 'refusal-401', 'bare-401', 1.2),
+  ratio('two workers / one, Redis', 'two-workers-redis', leasing, 1.08),
+  ratio('two workers / one, embedded', 'two-workers-embedded', embedded, 1.08),
+  { ...halfLoad, label: 'p99 at half load - bare proxy', to: 'half-load-proxy-net', atMost: 2 },
+  { ...halfLoad, label: 'p99 at half load - nginx', to: 'half-load-nginx' },
+  ratio('over TLS, gateway / nginx', 'gateway-tls', 'nginx-tls', 2),
+  ratio('over HTTP/2, gateway / nginx', 'gateway-http2', 'nginx-http2', 2.2),
+  ratio('10 MiB down, gateway / nginx', 'bodies-gateway-down', 'bodies-nginx-down', 1.2),
+  ratio('10 MiB up, gateway / nginx', 'bodies-gateway-up', 'bodies-nginx-up', 1.5),
+  value('memory above rest, 64 down', 'bodies-64-down', 'grownMiB', [64, 'MiB']),
+  value('memory above rest, 64 up', 'bodies-64-up', 'grownMiB', [64, 'MiB']),
+  value('`npm start` to the first answer', 'start', 'startSeconds', [0.6, 's']),
+  value('CPU of `tollgate check`', 'start', 'checkSeconds', [0.35, 's']),
+  value('memory of `npm start` at rest', 'start', 'restMB', [90, 'MB']),
 ]

@@ -9,9 +9,8 @@ import { runCommand } from './command.ts'
 import { clientEntries, startGateway } from './gateway.ts'
 import { peerVersions, today, versions } from './machine.ts'
 import { replaceBlock, table } from './markdown.ts'
-import { script, withProcesses, type Launched, type Processes } from './processes.ts'
-import type { PeerTerms } from './peers/nginx.ts'
-import { fastifySubject, nginxSubject, startBackend } from './subjects.ts'
+import { script, withProcesses, type Processes } from './processes.ts'
+import { ampleTerms, fastifySubject, nginxSubject, startBackend } from './subjects.ts'
 import { ampleClients } from './workload.ts'
 
 const everything = { perMinute: 60, perDay: 1000 }
@@ -21,73 +20,57 @@ const ofDay = ['refused', 'day']
 const clients = ampleClients.slice(0, 20)
 const keys = clients.map(({ key }) => key)
 
-interface Order {
-  readonly name: string
-  readonly backend: string
-  readonly terms: PeerTerms
-}
+const deprecated = { since: '2025-12-05', sunset: '2030-12-05' }
 
-interface Subject {
-  readonly name: string
+interface Peer {
   readonly label: string
   /** By check: what its packages do not say that they do, or say that they do in another way. */
   readonly documented: Readonly<Record<string, string>>
-  start(processes: Processes, order: Order): Promise<Launched>
+  start: typeof fastifySubject
 }
 
-const tollgate = (name: string, label: string, workers: number, isOnRedis = false): Subject => ({
-  name,
+const tollgate = (label: string, workers: number, isOnRedis = false): Peer => ({
   label,
   documented: {},
-  start: async (processes, { backend, terms }) => {
+  start: async (processes, { name, backend }, { limits }) => {
     const redis = isOnRedis ? (await processes.redis()).url : ''
-    return startGateway(processes, {
-      name,
-      config: {
-        server: { workers },
-        upstream: { urls: [backend] },
-        store: { redis },
-        plans: { free: terms.limits },
-        clients: clientEntries(clients, { plan: 'free' }),
-        routes: [
-          {
-            name: 'listPets',
-            match: 'GET /pets',
-            deprecated: { since: '2025-12-05', sunset: '2030-12-05' },
-          },
-        ],
-      },
-    })
+    const config = {
+      server: { workers },
+      upstream: { urls: [backend] },
+      store: { redis },
+      plans: { free: limits },
+      clients: clientEntries(clients, { plan: 'free' }),
+      routes: [{ name: 'listPets', match: 'GET /pets', deprecated }],
+    }
+    return { server: await startGateway(processes, { name, config }) }
   },
 })
 
-const subjects: readonly Subject[] = [
-  tollgate('tollgate', 'Tollgate', 1),
-  tollgate('tollgate-4', 'Tollgate, 4 workers', 4),
-  tollgate('tollgate-redis', 'Tollgate, Redis', 1, true),
+const peers: readonly Peer[] = [
+  tollgate('Tollgate', 1),
+  tollgate('Tollgate, 4 workers', 4),
+  tollgate('Tollgate, Redis', 1, true),
   {
-    name: 'nginx-lua',
     label: 'nginx + Lua + Redis',
     documented: { 'refused-free': 'a request is counted before it is judged' },
-    start: async (processes, { terms, ...order }) =>
-      (await nginxSubject(processes, order, terms)).server,
+    start: (processes, order, terms) => nginxSubject(processes, order, { terms }),
   },
   {
-    name: 'fastify',
     label: 'fastify',
     documented: { day: '@fastify/rate-limit has one window for a route' },
-    start: async (processes, { terms, ...order }) =>
-      (await fastifySubject(processes, order, terms)).server,
+    start: fastifySubject,
   },
 ]
 
-/** All subjects with these limits, one after the other. */
+/** All peers with these limits, one after the other. */
 async function startAll(processes: Processes, limits: typeof everything): Promise<string[]> {
   const backend = (await startBackend(processes)).origin
-  const terms = { plan: 'free', limits, clients: clients.map(({ id, sha256 }) => ({ id, sha256 })) }
+  const terms = { ...ampleTerms, plan: 'free', limits }
   const origins: string[] = []
-  for (const { name, start } of subjects)
-    origins.push((await start(processes, { name, backend, terms })).origin)
+  for (const [nth, { start }] of peers.entries()) {
+    const { server } = await start(processes, { name: `peer-${nth}`, backend }, terms)
+    origins.push(server.origin)
+  }
   return origins
 }
 
@@ -102,7 +85,7 @@ const judgeAll = (
     ),
   )
 
-type Column = Subject & { readonly rows: ReadonlyMap<string, Row> }
+type Column = Peer & { readonly rows: ReadonlyMap<string, Row> }
 
 const cell = ({ documented, rows }: Column, name: string): string => {
   const verdict = rows.get(name)?.verdict ?? 'cannot tell'
@@ -147,10 +130,10 @@ async function run(write: boolean): Promise<number> {
       return Promise.all([judgeAll(origins, everything, []), judgeAll(others, smallDay, ofDay)])
     })
   })
-  const columns = subjects.map((subject, at) => {
+  const columns = peers.map((peer, at) => {
     const later = small[at]?.checks.filter(({ group }) => ofDay.includes(group)) ?? []
     const rows = new Map([...(main[at]?.checks ?? []), ...later].map((row) => [row.name, row]))
-    return { ...subject, rows }
+    return { ...peer, rows }
   })
   const text = markdown(columns, Math.round((Date.now() - startedMs) / 1_000))
   console.log(text)

@@ -22,4 +22,4 @@ const server = createServer(({ socket }, response) => {
   response.end(body)
 })
 
-listen('fixed-answer', server)
+listen(server)

@@ -46,10 +46,10 @@ export const openPolicy: GatewayConfig = {
   ],
 }
 
-/** The load comes from this machine and keeps it busy: no lateness of the event loop and no number of connections is too much. */
+/** The load comes from this machine and keeps it busy: no lateness of the event loop, no number of connections and no body is too much. */
 export const loadedFromHere = {
   overload: { lag: '1m' },
-  limits: { connectionsPerAddress: 20_000 },
+  limits: { connectionsPerAddress: 20_000, bodyBytes: '16MiB' },
 }
 
 /** Entries of `clients`, each with one key, of a plan or with limits of its own. */

@@ -1,4 +1,4 @@
-/** What the load generator is told, and what it reports. */
+/** What the load generator is asked for, and what it reports. */
 import type { Counters } from './metrics.ts'
 import type { Processes } from './processes.ts'
 
@@ -7,6 +7,10 @@ export interface LoadOrder {
   readonly ports: readonly number[]
   readonly connections: number
   readonly path: string
+  /** POST with such a body. Default: GET. */
+  readonly uploadBytes?: number
+  /** tls: HTTP/1.1, whatever the certificate. http2: by h2load, which sends the first key alone. Default: no TLS. */
+  readonly over?: 'tls' | 'http2'
   /** Bearer tokens; requests take them in turn, or at random. */
   readonly keys: readonly string[]
   readonly pick: 'turn' | 'random'
@@ -31,9 +35,10 @@ export interface MeasuredLength {
 
 export interface Expectation {
   readonly status: number
-  /** The whole body, or a part of it. */
+  /** The whole body, a part of it, or its size. */
   readonly body?: string
   readonly partOfBody?: string
+  readonly bodyBytes?: number
 }
 
 export interface LoadWindow {

@@ -1,9 +1,11 @@
 /**
  * The load generator, a process of its own, which also reads the CPU time of the measured processes at the edges of each window.
  * Under a constant rate request n is due n intervals after the start, whatever became of those before it, and its latency counts
- * from then: a stall is charged to all who wait (no coordinated omission).
+ * from then: a stall is charged to all who wait (no coordinated omission). Over HTTP/2 it lets h2load send.
  */
+import { execFile } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import type { LoadOrder, LoadOutcome, LoadWindow, MeasuredLength } from './load-order.ts'
 import { askProbe, readCounters } from './metrics.ts'
 import { obey } from './own-process.ts'
@@ -13,7 +15,7 @@ import { openConnection, requestHead, type Answer, type Connection } from './wir
 
 /** Shorter than what is to be told apart, longer than a turn of the loop: the generator must leave the cores to the others. */
 const napMs = 0.05
-const sampleEveryMs = 200
+const sampleEveryMs = 50
 const reopenMs = 50
 const answersWithinMs = 20_000
 
@@ -28,6 +30,8 @@ interface Traffic {
   readonly open: Set<Connection>
   /** Undefined once all requests have been sent. */
   nextHead(): string | undefined
+  /** What follows each head. */
+  readonly body: Buffer
 }
 
 obey(load)
@@ -36,10 +40,8 @@ async function load(order: LoadOrder): Promise<LoadOutcome> {
   const traffic = startTraffic(order)
   const { length, requestsPerSecond } = order
   if (requestsPerSecond !== undefined) void dispatch(traffic, requestsPerSecond)
-  const measured =
-    'requests' in length
-      ? await allAnswered(traffic, length)
-      : await measure(order, length, traffic)
+  if ('requests' in length) await allAnswered(order, length.requests, traffic)
+  const measured = await measure(order, 'requests' in length ? unmeasured : length, traffic)
   traffic.isOver = true
   let networkBytes = 0
   for (const { socket, destroy } of traffic.open) {
@@ -71,14 +73,18 @@ function startTraffic(order: LoadOrder): Traffic {
     free: [],
     open: new Set(),
     nextHead: headsOf(order),
+    body: Buffer.alloc(order.uploadBytes ?? 0, 'x'),
   }
+  if (order.over === 'http2') return traffic
   for (let nth = 0; nth < order.connections; nth++)
     connect(order, traffic, order.ports[nth % order.ports.length] ?? 0)
   return traffic
 }
 
-function headsOf({ path, keys, pick, length }: LoadOrder): () => string | undefined {
-  const heads = keys.map((key) => requestHead(path, { key }))
+function headsOf({ path, keys, pick, length, uploadBytes }: LoadOrder): () => string | undefined {
+  const more = `Content-Length: ${uploadBytes}\r\n`
+  const post = uploadBytes === undefined ? {} : { method: 'POST', more }
+  const heads = keys.map((key) => requestHead(path, { key, ...post }))
   const most = 'requests' in length ? length.requests : Infinity
   let sent = 0
   return () => {
@@ -95,14 +101,15 @@ function connect(order: LoadOrder, traffic: Traffic, port: number): void {
     if (head === undefined) return
     dueMs = atMs
     connection.send(head)
+    if (traffic.body.length > 0) connection.socket.write(traffic.body)
   }
   const onFree = (): void => {
     if (order.requestsPerSecond === undefined) send(performance.now())
     else traffic.free.push(send)
   }
-  const connection = openConnection(port, {
+  const events = {
     onReady: onFree,
-    onAnswer: (answer) => {
+    onAnswer: (answer: Answer) => {
       traffic.answers += 1
       if (traffic.isMeasuring) traffic.latenciesMs.push(performance.now() - dueMs)
       judge(answer, order, traffic)
@@ -111,7 +118,7 @@ function connect(order: LoadOrder, traffic: Traffic, port: number): void {
       connection.destroy()
       connect(order, traffic, port)
     },
-    onEnd: ({ cause, waiting }) => {
+    onEnd: ({ cause, waiting }: { readonly cause: string; readonly waiting: boolean }) => {
       traffic.open.delete(connection)
       const at = traffic.free.indexOf(send)
       if (at >= 0) traffic.free.splice(at, 1)
@@ -120,15 +127,16 @@ function connect(order: LoadOrder, traffic: Traffic, port: number): void {
       // Connections that cannot be had must not become a busy loop.
       setTimeout(() => (traffic.isOver ? undefined : connect(order, traffic, port)), reopenMs)
     },
-  })
+  }
+  const connection = openConnection(port, events, { isSecure: order.over !== undefined })
   traffic.open.add(connection)
 }
 
 function judge(answer: Answer, { expect }: LoadOrder, traffic: Traffic): void {
-  const { status, body, partOfBody = '' } = expect
-  if (answer.status !== status) fault(traffic, `status ${answer.status}`)
-  else if (body === undefined ? !answer.body.includes(partOfBody) : answer.body !== body)
-    fault(traffic, 'a wrong body')
+  const { status, body, partOfBody = '', bodyBytes = answer.bodyBytes } = expect
+  if (answer.status !== status) return fault(traffic, `status ${answer.status}`)
+  const isWhole = body === undefined ? answer.body.includes(partOfBody) : answer.body === body
+  if (!isWhole || answer.bodyBytes !== bodyBytes) fault(traffic, 'a wrong body')
 }
 
 function fault({ faults }: Traffic, what: string): void {
@@ -164,20 +172,25 @@ function tooFew({ requestsPerSecond }: LoadOrder, windows: readonly LoadWindow[]
     })
 }
 
-const unmeasured = {
-  windows: [],
-  rssBytes: [],
-  counters: { storeCalls: NaN, requests: NaN },
-  allocatedBytesPerRequest: NaN,
+/** length: an option of h2load that says how many requests it sends, or how many seconds. It checks no body. */
+async function letH2loadSend(order: LoadOrder, length: string, traffic: Traffic): Promise<void> {
+  const options = ['-c16', '-m16', length, '-H', `authorization: Bearer ${order.keys[0]}`]
+  const url = `https://127.0.0.1:${order.ports[0]}${order.path}`
+  const { stdout } = await promisify(execFile)('h2load', [...options, url])
+  traffic.answers += Number(/(\d+) succeeded, 0 failed/.exec(stdout)?.[1] ?? NaN)
+  if (!/protocol: h2$/m.test(stdout) || !stdout.includes(' 2xx, 0 3xx, 0 4xx, 0 5xx'))
+    fault(traffic, stdout.match(/^(?:requests|status codes):.*$/gm)?.join(', ') ?? stdout)
 }
 
-async function allAnswered(traffic: Traffic, { requests }: { readonly requests: number }) {
+const unmeasured = { warmUpSeconds: 0, windowSeconds: 0, windows: 0 }
+
+async function allAnswered(order: LoadOrder, requests: number, traffic: Traffic): Promise<void> {
+  if (order.over === 'http2') await letH2loadSend(order, `-n${requests}`, traffic)
   const deadline = performance.now() + answersWithinMs + requests
   while (traffic.answers < requests && traffic.faults.size === 0) {
     if (performance.now() > deadline) fault(traffic, 'no answer')
     await sleep(1)
   }
-  return unmeasured
 }
 
 async function measure(order: LoadOrder, length: MeasuredLength, traffic: Traffic) {
@@ -190,11 +203,15 @@ async function measure(order: LoadOrder, length: MeasuredLength, traffic: Traffi
     bytes: probe === undefined ? NaN : (await askProbe(probe)).allocatedBytes,
     answers: traffic.answers,
   })
-  await sleep(length.warmUpSeconds * 1000)
+  const goOn = (seconds: number): Promise<void> =>
+    order.over === 'http2'
+      ? letH2loadSend(order, `-D${Math.ceil(seconds)}`, traffic)
+      : sleep(seconds * 1000)
+  if (length.warmUpSeconds > 0) await goOn(length.warmUpSeconds)
   // A page of metrics costs its process memory too: it is asked for outside of what the probe counts.
   const countersBefore = await readCounters(admins)
   const allocatedBefore = await allocation()
-  const windows = await measureWindows(pids, length, traffic)
+  const windows = await measureWindows(pids, { ...length, goOn }, traffic)
   const allocatedAfter = await allocation()
   const countersAfter = await readCounters(admins)
   clearInterval(sampler)
@@ -213,7 +230,7 @@ async function measure(order: LoadOrder, length: MeasuredLength, traffic: Traffi
 
 async function measureWindows(
   pids: readonly number[],
-  { windows, windowSeconds }: MeasuredLength,
+  { windows, windowSeconds, goOn }: MeasuredLength & { goOn(seconds: number): Promise<void> },
   traffic: Traffic,
 ): Promise<LoadWindow[]> {
   const edge = () => ({
@@ -228,7 +245,7 @@ async function measureWindows(
   const measured: LoadWindow[] = []
   traffic.isMeasuring = true
   for (let from = edge(); measured.length < windows;) {
-    await sleep(windowSeconds * 1000)
+    await goOn(windowSeconds)
     const to = edge()
     measured.push({
       requests: to.answers - from.answers,

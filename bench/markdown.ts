@@ -15,7 +15,7 @@ export function table(
 }
 
 export function range(values: readonly number[], digits: number): string {
-  return `${Math.min(...values).toFixed(digits)} to ${Math.max(...values).toFixed(digits)}`
+  return `${grouped(Math.min(...values), digits)} to ${grouped(Math.max(...values), digits)}`
 }
 
 /** As the format check wants it; `file` says how. */
@@ -33,9 +33,10 @@ export async function replaceBlock(file: string, name: string, markdown: string)
   writeFileSync(file, await formatted(file, text))
 }
 
-/** 100000 as 100,000. */
-export function grouped(value: number): string {
-  return value.toLocaleString('en-US', { maximumFractionDigits: 0 })
+/** 100000 as 100,000; with so many digits behind the point. */
+export function grouped(value: number, digits = 0): string {
+  const [minimumFractionDigits, maximumFractionDigits] = [digits, digits]
+  return value.toLocaleString('en-US', { minimumFractionDigits, maximumFractionDigits })
 }
 
 /** A number with at most three figures that count, such as 0.0123, 1.2 or 4,560. */
@@ -45,6 +46,4 @@ export function three(value: number): string {
   return String(Number(value.toPrecision(3)))
 }
 
-export const mebibytes = (bytes: number): string => three(bytes / 2 ** 20)
-
-export const percent = (share: number, digits = 1): string => `${(share * 100).toFixed(digits)} %`
+export const percent = (share: number): string => `${(share * 100).toFixed(1)} %`

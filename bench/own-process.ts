@@ -2,9 +2,9 @@
 import type { AddressInfo, Server } from 'node:net'
 
 /** Listens on a free loopback port and prints the line that the bench waits for. */
-export function listen(name: string, server: Server): void {
+export function listen(server: Server): void {
   endWithBench()
-  server.listen(0, '127.0.0.1', () => announce(name, server))
+  server.listen(0, '127.0.0.1', () => announce('server', server))
 }
 
 export function announce(name: string, server: Server): void {

@@ -1,5 +1,5 @@
 /** The picture of the main table: CPU per request of the gateway and of what could stand in its place. */
-import { totalMicroseconds, type Row } from './report.ts'
+import type { Row } from './report.ts'
 import { lowerQuartile } from './statistics.ts'
 
 /** Scenario, its words in the picture, and its colour: ours, other ways to do the job, and nginx without the job. */
@@ -21,7 +21,8 @@ const [light, dark] = [
 export function peersPlot(rows: readonly Row[]): string | undefined {
   const bars = shown.flatMap(([name, label, colour]) => {
     const row = rows.find(({ scenario, failure }) => scenario.name === name && !failure)
-    return row ? [{ label, colour, value: lowerQuartile(row.rounds.map(totalMicroseconds)) }] : []
+    const costs = row?.rounds.map(({ totalMicroseconds = NaN }) => totalMicroseconds)
+    return costs ? [{ label, colour, value: lowerQuartile(costs) }] : []
   })
   if (bars.length < shown.length) return undefined
   const most = Math.max(...bars.map(({ value }) => value))

@@ -7,11 +7,19 @@ const MICROSECONDS_PER_TICK = 10_000
 
 /** User and system time in us that a process, all its threads and its living descendants have used so far. */
 export function cpuMicroseconds(pid: number): number {
+  const [user = NaN, system = NaN] = timesOf(pid)
+  return sum(childrenOf(pid).map(cpuMicroseconds)) + user + system
+}
+
+/** The same of those children of this process that have ended, once they are waited for. */
+export const endedMicroseconds = (): number => sum(timesOf('self').slice(2))
+
+/** In us: user and system time, and those of the children that have ended. */
+function timesOf(pid: number | 'self'): number[] {
   const stat = read(`/proc/${pid}/stat`)
   // The command name, field 2, may hold spaces and parentheses: count from its last one.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  const own = (Number(fields[11]) + Number(fields[12])) * MICROSECONDS_PER_TICK
-  return sum(childrenOf(pid).map(cpuMicroseconds)) + own
+  return fields.slice(11, 15).map((ticks) => Number(ticks) * MICROSECONDS_PER_TICK)
 }
 
 /** Time in us that a process, all its threads and its living descendants were ready to run and had no processor. */

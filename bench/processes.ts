@@ -26,6 +26,8 @@ export interface LaunchOrder {
   readonly own: boolean
   /** A Node.js process that tells what it has allocated; see probe.ts. */
   readonly probe?: boolean
+  /** Default: that of the bench. */
+  readonly env?: NodeJS.ProcessEnv
   /** The number of files and sockets it may have open. */
   readonly openFiles?: number | undefined
 }
@@ -41,6 +43,7 @@ export interface Launched {
   ask<Reply>(message: string): Promise<Reply>
   /** Empties what it has printed so far, so that access logs do not fill the disk. */
   truncateLog(): void
+  end(): Promise<void>
 }
 
 export interface Processes {
@@ -105,17 +108,19 @@ function createProcesses(directory: string, cleanUps: (() => void | Promise<void
       const log = openSync(logFile, 'a')
       const [executable, ...args] = commandOf(order)
       const child = spawn(executable, args, {
+        env: order.env,
         stdio: own ? ['ignore', log, log, 'ipc'] : ['ignore', log, log],
       })
       closeSync(log)
       cleanUps.push(() => stop(child))
       return {
         pid: child.pid ?? 0,
-        origin: await listeningOrigin({ child, listener, logFile, port }),
+        origin: await listeningOrigin(child, logFile, listener, port),
         logFile,
-        listening: (listener) => listeningOrigin({ child, listener, logFile, port: undefined }),
+        listening: (listener) => listeningOrigin(child, logFile, listener),
         ask: async <Reply>(message: string) => (await exchange(child, message)) as Reply,
         truncateLog: () => truncateSync(logFile),
+        end: () => stop(child),
       }
     },
     redis: async () => {
@@ -146,57 +151,41 @@ function commandOf({ command, executable, probe, openFiles }: LaunchOrder): [str
   return ['sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, ...whole]
 }
 
-async function listeningOrigin(from: {
-  readonly child: ChildProcess
-  readonly listener: string
-  readonly logFile: string
-  readonly port: number | undefined
-}): Promise<string> {
-  const line = new RegExp(`^${from.listener} listening on (https?://[^\\s]+)`, 'm')
+async function listeningOrigin(
+  child: ChildProcess,
+  logFile: string,
+  listener: string,
+  port?: number,
+): Promise<string> {
+  const line = new RegExp(`^${listener} listening on (https?://[^\\s]+)`, 'm')
   const deadline = Date.now() + startTimeoutMs
-  while (Date.now() < deadline && from.child.exitCode === null) {
-    const url = line.exec(readFileSync(from.logFile, 'utf8'))?.[1]
+  while (Date.now() < deadline && child.exitCode === null) {
+    const url = line.exec(readFileSync(logFile, 'utf8'))?.[1]
     if (url !== undefined) return new URL(url).origin
-    if (from.port !== undefined && (await accepts(from.port)))
-      return `http://127.0.0.1:${from.port}`
-    await sleep(20)
+    if (port !== undefined && (await accepts(port))) return `http://127.0.0.1:${port}`
+    await sleep(5)
   }
-  const printed = readFileSync(from.logFile, 'utf8').trim()
+  const printed = readFileSync(logFile, 'utf8').trim()
   const reason = /^.*Error.*$/m.exec(printed)?.[0] ?? printed.slice(-300)
-  throw new Error(`${from.listener} did not start; it printed: ${reason || 'nothing'}`)
+  throw new Error(`${listener} did not start; it printed: ${reason || 'nothing'}`)
 }
 
-async function accepts(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1')
-  try {
-    await once(socket, 'connect')
-    return true
-  } catch {
-    return false
-  } finally {
-    socket.destroy()
-  }
-}
+const accepts = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.once('connect', () => (socket.destroy(), resolve(true)))
+    socket.once('error', () => resolve(false))
+  })
 
 /** Sends a message, if there is one, and resolves with the next that comes. */
-async function exchange(child: ChildProcess, message?: string | object): Promise<unknown> {
-  const settled = new AbortController()
-  const { signal } = settled
-  const reply = once(child, 'message', { signal })
-  const exit = once(child, 'exit', { signal }).then(([code, by]) => {
-    throw new Error(`${child.spawnargs.at(-1)} ended without an answer, by ${code ?? by}`)
-  })
-  try {
-    // A process that has ended meanwhile is noticed by its exit.
-    if (message !== undefined) child.send(message, () => undefined)
-    const [answer] = (await Promise.race([reply, exit])) as unknown[]
-    return answer
-  } finally {
-    // The wait that lost the race ends here, which is of no interest.
-    reply.catch(() => undefined)
-    exit.catch(() => undefined)
-    settled.abort()
-  }
+function exchange(child: ChildProcess, message?: string | object): Promise<unknown> {
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+  const onExit = (code: number | null, by: string | null): void =>
+    reject(new Error(`${child.spawnargs.at(-1)} ended without an answer, by ${code ?? by}`))
+  child.once('message', resolve).once('exit', onExit)
+  // A process that has ended meanwhile is noticed by its exit.
+  if (message !== undefined) child.send(message, () => undefined)
+  return promise.finally(() => child.off('message', resolve).off('exit', onExit))
 }
 
 async function stop(child: ChildProcess): Promise<void> {

@@ -14,23 +14,6 @@ export interface Method {
   readonly measuredSeconds: number
 }
 
-export interface Round {
-  readonly requestsPerSecond: number
-  readonly p50Ms: number
-  readonly p99Ms: number
-  readonly processMicroseconds: number
-  /** undefined where the scenario has no Redis. */
-  readonly redisMicroseconds: number | undefined
-  /** By the gateway's own counters; undefined for a peer, and where the store is in the gateway's only process. */
-  readonly storeCallsPerRequest: number | undefined
-  /** Per request, on V8's heap; undefined for what is no Node.js, or several processes. */
-  readonly allocatedBytes: number | undefined
-  /** Per request: the process was ready to run and had no processor. */
-  readonly waitMicroseconds: number
-  /** The part of the machine's time that its host gave to other machines. */
-  readonly stolenShare: number
-}
-
 export interface Row {
   readonly scenario: Scenario
   readonly rounds: readonly Round[]
@@ -40,21 +23,66 @@ export interface Row {
 
 export interface Failure {
   /** not installed: what the row needs is not on this machine; `reason` is the command that installs it. */
-  readonly kind: 'invalid' | 'not installed'
+  readonly kind: 'INVALID' | 'not installed'
   readonly reason: string
 }
 
+type Column<Name = string> = readonly [
+  head: string,
+  figure: Name,
+  summary: typeof median,
+  digits: number,
+  isWithRange?: 'range',
+]
+
+/** The tables by what stands over their first column. What others disturb is the lower quartile of the rounds. */
+const tables = {
+  scenario: [
+    ['requests/s', 'requestsPerSecond', median, 0],
+    ['p50 ms', 'p50Ms', median, 2],
+    ['p99 ms', 'p99Ms', lowerQuartile, 2],
+    ['process CPU µs/request', 'processMicroseconds', lowerQuartile, 1],
+    ['Redis CPU µs/request', 'redisMicroseconds', lowerQuartile, 1],
+    ['total CPU µs/request (min to max)', 'totalMicroseconds', lowerQuartile, 1, 'range'],
+    ['store calls/request', 'storeCalls', median, 3],
+    ['bytes allocated/request', 'allocatedBytes', lowerQuartile, 0],
+  ],
+  'at half load': [
+    ['requests/s', 'requestsPerSecond', median, 0],
+    ['p50 ms', 'p50Ms', median, 2],
+    ['p99 ms (min to max)', 'p99Ms', lowerQuartile, 2, 'range'],
+  ],
+  'bodies of 10 MiB': [
+    ['bodies/s', 'requestsPerSecond', median, 1],
+    ['CPU ms/MiB (min to max)', 'millisecondsPerMiB', lowerQuartile, 3, 'range'],
+    ['MiB of memory above rest', 'grownMiB', median, 0],
+  ],
+  start: [
+    ['s to the first answer (min to max)', 'startSeconds', lowerQuartile, 2, 'range'],
+    ['CPU s of `tollgate check`', 'checkSeconds', lowerQuartile, 2],
+    ['MB of memory at rest', 'restMB', median, 0],
+  ],
+} as const satisfies Record<string, readonly Column[]>
+
+export type TableName = keyof typeof tables
+
+/** waitMicroseconds: ready to run and without a processor, a request. stolenShare: of the machine's time, given to other machines. */
+export type Figure = (typeof tables)[TableName][number][1] | 'waitMicroseconds' | 'stolenShare'
+
+/** What a round has measured; NaN, or left out, is what it has not. */
+export type Round = Readonly<Partial<Record<Figure, number>>>
+
 export function report(rows: readonly Row[], method: Method): string {
-  const saturated = rows.filter(({ scenario }) => !scenario.halfLoad)
-  const atHalfLoad = rows.filter(({ scenario }) => scenario.halfLoad)
+  const names = Object.keys(tables) as TableName[]
   return [
     header(method),
-    figures(saturated),
-    ...(atHalfLoad.length > 0 ? [latencies(atHalfLoad)] : []),
+    ...names.map((name) => figures(name, rows)),
     disturbance(rows),
-    ...failures(rows),
+    failures(rows),
     comparisonTable(rows),
-  ].join('\n\n')
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n')
 }
 
 function header({ starts, rounds, warmUpSeconds, measuredSeconds }: Method): string {
@@ -67,83 +95,44 @@ function header({ starts, rounds, warmUpSeconds, measuredSeconds }: Method): str
   ].join('\n')
 }
 
-function figures(rows: readonly Row[]): string {
-  const head = [
-    'scenario',
-    'requests/s',
-    'p50 ms',
-    'p99 ms',
-    'process CPU µs/request',
-    'Redis CPU µs/request',
-    'total CPU µs/request (min to max)',
-    'store calls/request',
-    'bytes allocated/request',
-  ]
-  return table(
-    head,
-    rows.map((row) => {
-      const { rounds } = row
-      const defined = (value: (round: Round) => number | undefined): number[] =>
-        rounds.flatMap((round) => value(round) ?? [])
-      const storeCalls = defined((round) => round.storeCallsPerRequest)
-      const redis = defined((round) => round.redisMicroseconds)
-      const allocated = defined((round) => round.allocatedBytes)
-      return line(row, () => [
-        median(rounds.map((round) => round.requestsPerSecond)).toFixed(0),
-        median(rounds.map((round) => round.p50Ms)).toFixed(2),
-        lowerQuartile(rounds.map((round) => round.p99Ms)).toFixed(2),
-        lowerQuartile(rounds.map((round) => round.processMicroseconds)).toFixed(1),
-        redis.length === 0 ? '–' : lowerQuartile(redis).toFixed(1),
-        quartileAndRange(rounds.map(totalMicroseconds), 1),
-        storeCalls.length === 0 ? '–' : median(storeCalls).toFixed(3),
-        allocated.length === 0 ? '–' : grouped(lowerQuartile(allocated)),
-      ])
-    }),
-  )
+const valuesOf = ({ rounds }: Pick<Row, 'rounds'>, figure: Figure): number[] =>
+  rounds.map((round) => round[figure] ?? NaN).filter((value) => !Number.isNaN(value))
+
+function figures(name: TableName, rows: readonly Row[]): string {
+  const columns: readonly Column<Figure>[] = tables[name]
+  const lines = rows
+    .filter(({ scenario }) => scenario.table === name)
+    .map((row) => {
+      const { failure, scenario } = row
+      if (failure) return [scenario.label, failure.kind]
+      return [scenario.label, ...columns.map((column) => cell(valuesOf(row, column[1]), column))]
+    })
+  return lines.length === 0 ? '' : table([name, ...columns.map(([head]) => head)], lines)
 }
 
-function latencies(rows: readonly Row[]): string {
-  const head = ['at half load', 'requests/s', 'p50 ms', 'p99 ms (min to max)']
-  return table(
-    head,
-    rows.map((row) =>
-      line(row, () => [
-        median(row.rounds.map((round) => round.requestsPerSecond)).toFixed(0),
-        median(row.rounds.map((round) => round.p50Ms)).toFixed(2),
-        quartileAndRange(
-          row.rounds.map(({ p99Ms }) => p99Ms),
-          2,
-        ),
-      ]),
-    ),
-  )
+function cell(values: readonly number[], [, , summary, digits, isWithRange]: Column): string {
+  if (values.length === 0) return '–'
+  const value = grouped(summary(values), digits)
+  return isWithRange ? `${value} (${range(values, digits)})` : value
 }
-
-const quartileAndRange = (values: readonly number[], digits: number): string =>
-  `${lowerQuartile(values).toFixed(digits)} (${range(values, digits)})`
 
 /** What others took from the machine while it was measured: the more, the less the figures above are worth. */
 function disturbance(rows: readonly Row[]): string {
-  const rounds = rows.flatMap((row) => row.rounds)
-  if (rounds.length === 0) return ''
-  const stolen = rounds.map((round) => round.stolenShare)
-  const waits = rounds.map((round) => round.waitMicroseconds)
+  const small = rows.filter(({ scenario }) => scenario.table !== 'bodies of 10 MiB')
+  const all = { rounds: small.flatMap(({ rounds }) => rounds) }
+  const [stolen, waits] = [valuesOf(all, 'stolenShare'), valuesOf(all, 'waitMicroseconds')]
+  if (stolen.length === 0) return ''
   return `Disturbance: the host gave ${percent(median(stolen))} of the machine's time to other machines (${percent(Math.min(...stolen))} to ${percent(Math.max(...stolen))} in a round); a process under test was ready and had no processor for ${median(waits).toFixed(1)} µs a request (${range(waits, 1)}), as load and backend share the cores.`
 }
 
-function line({ scenario, failure }: Row, cells: () => string[]): string[] {
-  if (!failure) return [scenario.label, ...cells()]
-  return [scenario.label, failure.kind === 'invalid' ? 'INVALID' : failure.kind]
-}
-
-function failures(rows: readonly Row[]): string[] {
+function failures(rows: readonly Row[]): string {
   const reasons = rows.flatMap(({ scenario, failure }) =>
     failure
-      ? `- ${failure.kind === 'invalid' ? 'INVALID' : 'not installed'}: ${scenario.label}: \`${failure.reason.replaceAll('`', "'")}\``
+      ? `- ${failure.kind}: ${scenario.label}: \`${failure.reason.replaceAll('`', "'")}\``
       : [],
   )
   // A row at half load fails as the row whose processes it uses.
-  return reasons.length === 0 ? [] : [[...new Set(reasons)].join('\n')]
+  return [...new Set(reasons)].join('\n')
 }
 
 function comparisonTable(rows: readonly Row[]): string {
@@ -156,37 +145,23 @@ function comparisonTable(rows: readonly Row[]): string {
   return table([...head, 'target', ''], lines)
 }
 
-const valueOf: Record<Comparison['kind'], (round: Round) => number> = {
-  cpu: totalMicroseconds,
-  allocated: ({ allocatedBytes = NaN }) => allocatedBytes,
-  added: ({ p99Ms }) => p99Ms,
-}
-
-/** None where one of the two was not selected. */
+/** None where a side was not selected. */
 function comparisonLine(comparison: Comparison, rows: readonly Row[]): string[][] {
-  const { label, kind, of, to, factor = 1, atMost, atLeast } = comparison
+  const { label, figure = 'totalMicroseconds', of, to = of, unit, atMost, quiet } = comparison
+  const after = unit === undefined ? '' : ` ${unit}`
   const [left, right] = [of, to].map((name) => rows.find(({ scenario }) => scenario.name === name))
   if (!left || !right) return []
-  const unit = kind === 'added' ? ' ms' : ''
+  const onQuiet = quiet === undefined ? '' : `; ${quiet} on a quiet machine`
   const target =
-    atMost !== undefined
-      ? `at most ${atMost}${unit}`
-      : atLeast !== undefined
-        ? `at least ${atLeast}${unit}`
-        : '–'
+    atMost === undefined ? '–' : `at most ${atMost.toLocaleString('en-US')}${after}${onQuiet}`
   if (left.failure ?? right.failure) return [[label, 'not measured', target, '']]
   const compared = (one: number, other: number): number =>
-    kind === 'added' ? one - other : (factor * one) / other
-  const [ours, theirs] = [left, right].map(({ rounds }) => rounds.map(valueOf[kind]))
-  if (!ours || !theirs) return []
+    of === to ? one : unit === undefined ? one / other : one - other
+  const [ours, theirs] = [valuesOf(left, figure), valuesOf(right, figure)]
   const value = compared(lowerQuartile(ours), lowerQuartile(theirs))
   // The interval is of pairs of one round: a machine which slows down meanwhile weighs on both sides.
   const pairs = ours.map((one, round) => compared(one, theirs[round] ?? NaN))
-  const isMet = value <= (atMost ?? Infinity) && value >= (atLeast ?? -Infinity)
-  const verdict = target === '–' ? '' : isMet ? 'met' : 'MISSED'
-  return [[label, `${value.toFixed(2)}${unit} (${range(pairs, 2)})`, target, verdict]]
-}
-
-export function totalMicroseconds({ processMicroseconds, redisMicroseconds = 0 }: Round): number {
-  return processMicroseconds + redisMicroseconds
+  const verdict = atMost === undefined ? '' : value <= atMost ? 'met' : 'MISSED'
+  const digits = Math.max(...pairs) < 100 ? 2 : 0
+  return [[label, `${grouped(value, digits)}${after} (${range(pairs, digits)})`, target, verdict]]
 }

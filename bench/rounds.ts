@@ -3,7 +3,8 @@
  * program differs by a tenth and more between two starts.
  */
 import { progress } from './command.ts'
-import { runLoad } from './load-order.ts'
+import { runLoad, type LoadOutcome } from './load-order.ts'
+import { three } from './markdown.ts'
 import { NotInstalled } from './peers/nginx.ts'
 import { childrenOf } from './proc.ts'
 import { isStopping, withProcesses, type Processes } from './processes.ts'
@@ -12,9 +13,11 @@ import type { Scenario, World } from './scenarios.ts'
 import { sum } from './statistics.ts'
 import { startBackend, type Subject } from './subjects.ts'
 import { loadFor, verify, type Answer } from './verify.ts'
+import { bigBytes } from './workload.ts'
 
 /** The most that one of two workers may have of the CPU that both use. */
 const largestShare = 0.65
+const MiB = 2 ** 20
 
 interface Contender {
   readonly scenario: Scenario
@@ -70,7 +73,7 @@ async function prepareAll(contenders: readonly Contender[], processes: Processes
     if (failure || isStopping()) continue
     await guarded(contender, async () => {
       contender.subject = await scenario.start(world)
-      if (scenario.halfLoad) return
+      if (!contender.subject || scenario.halfRateOf !== undefined) return
       const answer = await verify(scenario, contender.subject, world)
       if (answer) answers.set(scenario.name, answer)
     })
@@ -84,7 +87,7 @@ async function guarded(contender: Contender, work: () => Promise<void>): Promise
   } catch (error) {
     const { message } = error as Error
     contender.failure = {
-      kind: error instanceof NotInstalled ? 'not installed' : 'invalid',
+      kind: error instanceof NotInstalled ? 'not installed' : 'INVALID',
       reason: message.replaceAll(/\s+/g, ' ').slice(0, 300),
     }
   }
@@ -95,13 +98,14 @@ async function measure(
   contenders: readonly Contender[],
   { method, processes }: { readonly method: Method; readonly processes: Processes },
 ): Promise<void> {
+  if (scenario.measure) rounds.push(await scenario.measure(processes))
   if (!subject) return
   const { server, redisPid, admin, probe } = subject
-  const { halfLoad } = scenario
-  const base = contenders.find((other) => other.scenario.name === halfLoad?.ofRate)?.rounds.at(-1)
-  if (halfLoad && !base) throw new Error(`${halfLoad.ofRate} was not measured`)
+  const { halfRateOf } = scenario
+  const base = contenders.find((other) => other.scenario.name === halfRateOf)?.rounds.at(-1)
+  if (halfRateOf !== undefined && !base) throw new Error(`${halfRateOf} was not measured`)
   const workers = (scenario.processes ?? 1) > 1 ? childrenOf(server.pid) : []
-  const { counters, windows, ...outcome } = await runLoad(processes, {
+  const outcome = await runLoad(processes, {
     ...loadFor(scenario, subject),
     length: {
       warmUpSeconds: method.warmUpSeconds,
@@ -111,25 +115,37 @@ async function measure(
     pids: [server.pid, redisPid ?? server.pid, ...workers],
     admins: admin === undefined ? [] : [admin],
     probe,
-    ...(base && { requestsPerSecond: base.requestsPerSecond / 2 }),
+    ...(base?.requestsPerSecond && { requestsPerSecond: base.requestsPerSecond / 2 }),
   })
   server.truncateLog()
+  const hasStoreCalls = admin !== undefined && (redisPid !== undefined || workers.length > 0)
+  if (workers.length > 0) checkShares(outcome.windows[0]?.cpuMicroseconds.slice(2) ?? [])
+  rounds.push(roundOf(subject, outcome, hasStoreCalls))
+}
+
+function roundOf(subject: Subject, outcome: LoadOutcome, hasStoreCalls: boolean): Round {
+  const { redisPid, restBytes = NaN } = subject
+  const { windows, counters, rssBytes, p50Ms, p99Ms, allocatedBytesPerRequest } = outcome
   const [window] = windows
   if (!window) throw new Error('no window was measured')
-  const [process = NaN, redis = NaN, ...ofWorkers] = window.cpuMicroseconds
-  if (workers.length > 0) checkShares(ofWorkers)
-  const hasStoreCalls = admin !== undefined && (redisPid !== undefined || workers.length > 0)
-  rounds.push({
-    requestsPerSecond: window.requests / window.seconds,
-    p50Ms: outcome.p50Ms,
-    p99Ms: outcome.p99Ms,
-    processMicroseconds: process / window.requests,
-    redisMicroseconds: redisPid === undefined ? undefined : redis / window.requests,
-    storeCallsPerRequest: hasStoreCalls ? counters.storeCalls / counters.requests : undefined,
-    allocatedBytes: probe === undefined ? undefined : outcome.allocatedBytesPerRequest,
-    waitMicroseconds: (window.waitMicroseconds[0] ?? NaN) / window.requests,
-    stolenShare: window.stolenShare,
-  })
+  const { requests, seconds, cpuMicroseconds, waitMicroseconds, stolenShare } = window
+  const [own = NaN, redis = NaN] = cpuMicroseconds.map((used) => used / requests)
+  const isWithRedis = redisPid !== undefined
+  const total = isWithRedis ? own + redis : own
+  return {
+    requestsPerSecond: requests / seconds,
+    p50Ms,
+    p99Ms,
+    processMicroseconds: own,
+    redisMicroseconds: isWithRedis ? redis : NaN,
+    totalMicroseconds: total,
+    storeCalls: hasStoreCalls ? counters.storeCalls / counters.requests : NaN,
+    allocatedBytes: allocatedBytesPerRequest,
+    millisecondsPerMiB: total / 1_000 / (bigBytes / MiB),
+    grownMiB: ((rssBytes[0] ?? NaN) - restBytes) / MiB,
+    waitMicroseconds: (waitMicroseconds[0] ?? NaN) / requests,
+    stolenShare,
+  }
 }
 
 /** One busy worker and an idle one would look cheap, and could not do twice the work. */
@@ -140,9 +156,7 @@ function checkShares(cpuMicroseconds: readonly number[]): void {
 }
 
 function report(what: string, { failure, rounds }: Pick<Contender, 'failure' | 'rounds'>): void {
-  const last = rounds.at(-1)
-  const figures = last
-    ? `${last.requestsPerSecond.toFixed(0)} requests/s, ${(last.processMicroseconds + (last.redisMicroseconds ?? 0)).toFixed(1)} µs`
-    : 'ok'
-  progress(`${what}: ${failure ? `${failure.kind.toUpperCase()}, ${failure.reason}` : figures}`)
+  const figures = Object.entries(rounds.at(-1) ?? {}).filter(([, value]) => Number.isFinite(value))
+  const seen = figures.map(([name, value]) => `${name} ${three(value)}`).join(', ')
+  progress(`${what}: ${failure ? `${failure.kind}, ${failure.reason}` : seen || 'ok'}`)
 }

@@ -1,7 +1,7 @@
 /** `npm run bench`: starts everything, verifies, measures in alternating rounds, prints, and ends everything. */
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { runCommand, wordsOf } from './command.ts'
+import { runCommand } from './command.ts'
 import { formatted, replaceBlock } from './markdown.ts'
 import { peersPlot } from './peers-plot.ts'
 import { isStopping, script } from './processes.ts'
@@ -43,7 +43,7 @@ function parse(): Options {
     rounds: Math.ceil(positive('rounds', 2)),
     measuredSeconds: positive('seconds', 3),
     warmUpSeconds: positive('warm-up', 2),
-    scenarios: selectScenarios(wordsOf(values.only)),
+    scenarios: selectScenarios(values.only),
     write: values.write,
   }
 }
@@ -59,7 +59,7 @@ async function run({ scenarios, write, ...method }: Options): Promise<number> {
     const plot = peersPlot(rows)
     if (plot !== undefined) writeFileSync(script('plots/peers.svg'), plot)
   }
-  return rows.some(({ failure }) => failure?.kind === 'invalid') ? 1 : 0
+  return rows.some(({ failure }) => failure?.kind === 'INVALID') ? 1 : 0
 }
 
 await runCommand({ usage, parse, run })

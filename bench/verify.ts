@@ -1,14 +1,12 @@
 /** Proves, before anything is measured, that a scenario does what its row will claim. */
 import { equal, match, ok } from 'node:assert/strict'
-import { once } from 'node:events'
-import { request, type IncomingMessage } from 'node:http'
-import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { BackendReport } from './backend.ts'
 import { portOf, runLoad, type Expectation, type LoadOrder } from './load-order.ts'
 import { readCounters } from './metrics.ts'
 import type { Load, Scenario, World } from './scenarios.ts'
 import type { Subject } from './subjects.ts'
+import { openAsker, requestHead } from './wire.ts'
 import {
   ampleClients,
   ampleLimits,
@@ -26,32 +24,31 @@ const banTimeoutMs = 5_000
 export interface Answer {
   readonly status: number
   /** As received, without those that node:http writes by itself (Date, Connection, Keep-Alive). */
-  readonly headers: readonly (readonly [name: string, value: string])[]
+  readonly headers: readonly (readonly string[])[]
   readonly body: string
 }
 
-const expectations: Record<Load, Expectation> = {
-  served: { status: 200, body: backendBody },
-  exhausted: { status: 429, partOfBody: 'rate_limit_exceeded' },
-  banned: { status: 429, partOfBody: 'api_key_banned' },
-  unknown: { status: 401, partOfBody: 'invalid_api_key' },
-}
+const ample = ampleClients.map(({ key }) => key)
+const exhausted = exhaustedClients.map(({ key }) => key)
 
-const keysOf: Record<Load, readonly string[]> = {
-  served: ampleClients.map(({ key }) => key),
-  exhausted: exhaustedClients.map(({ key }) => key),
-  banned: exhaustedClients.map(({ key }) => key),
-  unknown: unknownKeys,
+const loads: Record<Load, { readonly keys: readonly string[]; readonly expect: Expectation }> = {
+  served: { keys: ample, expect: { status: 200, body: backendBody } },
+  exhausted: { keys: exhausted, expect: { status: 429, partOfBody: 'rate_limit_exceeded' } },
+  banned: { keys: exhausted, expect: { status: 429, partOfBody: 'api_key_banned' } },
+  unknown: { keys: unknownKeys, expect: { status: 401, partOfBody: 'invalid_api_key' } },
 }
 
 /** The load a scenario gets; how long and what is read meanwhile is up to the caller. */
-export const loadFor = ({ load }: Scenario, { server }: Subject): Omit<LoadOrder, 'length'> => ({
+export const loadFor = (
+  { load, traffic }: Scenario,
+  { server }: Subject,
+): Omit<LoadOrder, 'length'> => ({
   ports: [portOf(server.origin)],
   connections,
   path: requestPath,
-  keys: keysOf[load],
   pick: 'turn',
-  expect: expectations[load],
+  ...loads[load],
+  ...traffic,
 })
 
 /** Throws an AssertionError naming what is not as it should be; resolves to the refusal where the scenario gives one. */
@@ -60,7 +57,7 @@ export async function verify(
   subject: Subject,
   world: World,
 ): Promise<Answer | undefined> {
-  const ask: Ask = (key) => fetchAnswer(`${subject.server.origin}${requestPath}`, key)
+  const ask: Ask = (key) => askOnce(loadFor(scenario, subject), key)
   let answer: Answer | undefined
   if (scenario.load === 'served') await verifyServed(scenario, ask)
   else answer = await verifyRefused(scenario, ask, world)
@@ -71,7 +68,7 @@ export async function verify(
 type Ask = (key: string) => Promise<Answer>
 
 async function verifyServed({ load, job, processes = 1 }: Scenario, ask: Ask): Promise<void> {
-  const key = keysOf[load][0] ?? ''
+  const key = loads[load].keys[0] ?? ''
   let first = await ask(key)
   let second = await ask(key)
   // A minute that ended between the two: the next pair lies within one.
@@ -91,23 +88,24 @@ async function verifyServed({ load, job, processes = 1 }: Scenario, ask: Ask): P
   )
   if (processes === 1) equal(after, before - 1, 'X-RateLimit-Remaining falls by one')
   else ok(after < before, 'X-RateLimit-Remaining falls')
-  const stranger = await ask(unknownKeys[0] ?? '')
-  equal(stranger.status, 401, 'status of an unknown key')
-  match(header(stranger, 'www-authenticate'), /^Bearer/, 'WWW-Authenticate of an unknown key')
+  const unknown = await ask(unknownKeys[0] ?? '')
+  equal(unknown.status, 401, 'status of an unknown key')
+  match(header(unknown, 'www-authenticate'), /^Bearer/, 'WWW-Authenticate of an unknown key')
 }
 
 async function verifyRefused(scenario: Scenario, ask: Ask, world: World): Promise<Answer> {
   const { load, repeats } = scenario
+  const { keys, expect } = loads[load]
   if (repeats === undefined) {
     if (load !== 'unknown') {
-      for (const key of keysOf[load]) equal((await ask(key)).status, 200, 'the one request')
+      for (const key of keys) equal((await ask(key)).status, 200, 'the one request')
     }
     if (load === 'banned') {
-      for (const key of keysOf.banned) await untilBanned(() => ask(key))
+      for (const key of keys) await untilBanned(() => ask(key))
     }
   }
-  const answer = await ask(keysOf[load][0] ?? '')
-  const { status, partOfBody = '' } = expectations[load]
+  const answer = await ask(keys[0] ?? '')
+  const { status, partOfBody = '' } = expect
   equal(answer.status, status, 'status')
   ok(answer.body.includes(partOfBody), `the body names ${partOfBody}`)
   if (load === 'unknown') {
@@ -127,7 +125,7 @@ async function untilBanned(ask: () => Promise<Answer>): Promise<void> {
   const deadline = Date.now() + banTimeoutMs
   while (Date.now() < deadline) {
     const { body } = await ask()
-    if (body.includes(expectations.banned.partOfBody ?? '')) return
+    if (body.includes('api_key_banned')) return
     // A strike is a request in a later millisecond than the first 429.
     await sleep(2)
   }
@@ -141,15 +139,17 @@ async function verifyBurst(scenario: Scenario, subject: Subject, world: World): 
     subject.admin === undefined ? 0 : (await readCounters([subject.admin])).strikes
   const strikesBefore = await strikes()
   await world.backend.ask('record')
-  const length = { requests: burstRequests }
-  await runLoad(world.processes, { ...loadFor(scenario, subject), length })
+  const order = loadFor(scenario, subject)
+  const isBig = order.uploadBytes ?? order.expect.bodyBytes
+  const requests = isBig ? order.connections : burstRequests
+  await runLoad(world.processes, { ...order, length: { requests } })
   const seen = await world.backend.ask<BackendReport>('report')
-  const served = load === 'served'
-  const limited = job === 'limits'
-  equal(seen.requests, served ? burstRequests : 0, 'requests seen by the backend')
-  equal(seen.clients, served ? keyCount : 0, 'distinct clients seen by the backend')
-  equal(seen.identified, served && limited ? burstRequests : 0, 'X-Client-Id seen by the backend')
-  equal(seen.credentials, served && !limited ? burstRequests : 0, 'keys seen by the backend')
+  const served = load === 'served' ? requests : 0
+  const clients = Math.min(served, order.keys.length)
+  equal(seen.requests, served, 'requests seen by the backend')
+  equal(seen.clients, clients, 'distinct clients seen by the backend')
+  equal(seen.identified, job === 'limits' ? served : 0, 'X-Client-Id seen by the backend')
+  equal(seen.credentials, job === 'limits' ? 0 : served, 'keys seen by the backend')
   if (load === 'exhausted' && subject.admin !== undefined) {
     // The first 429 of a key is none.
     ok((await strikes()) - strikesBefore >= burstRequests - keyCount, 'each refusal is a strike')
@@ -157,18 +157,17 @@ async function verifyBurst(scenario: Scenario, subject: Subject, world: World): 
 }
 
 function header({ headers }: Answer, name: string): string {
-  return headers.find(([field]) => field.toLowerCase() === name)?.[1] ?? ''
+  return headers.find(([field = '']) => field.toLowerCase() === name)?.[1] ?? ''
 }
 
-async function fetchAnswer(url: string, key: string): Promise<Answer> {
-  const outgoing = request(url, { headers: { authorization: `Bearer ${key}` } })
-  outgoing.end()
-  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage]
-  const body = await text(incoming)
-  const headers: [string, string][] = []
-  for (let index = 0; index < incoming.rawHeaders.length; index += 2) {
-    const [name = '', value = ''] = incoming.rawHeaders.slice(index, index + 2)
-    if (!/^(date|connection|keep-alive)$/i.test(name)) headers.push([name, value])
-  }
-  return { status: incoming.statusCode ?? 0, headers, body }
+async function askOnce({ ports, over }: Omit<LoadOrder, 'length'>, key: string): Promise<Answer> {
+  const asker = openAsker(ports[0] ?? 0, { isSecure: over !== undefined })
+  const answer = await asker.ask(requestHead(requestPath, { key }))
+  asker.close()
+  if (typeof answer === 'string') throw new Error(answer)
+  const { status, head, body } = answer
+  const [, ...lines] = head.split('\r\n')
+  const headers = lines.map((line) => line.split(/: *(.*)/, 2))
+  const own = /^(?:date|connection|keep-alive)$/i
+  return { status, headers: headers.filter(([name = '']) => !own.test(name)), body }
 }

@@ -1,12 +1,17 @@
-/** The requests every run sends: one path, 200 keys with quota to spare, 200 without, and keys nobody knows. */
+/** The requests every run sends: one path, 200 keys with quota to spare, 200 without, one without an end, and keys nobody knows. */
 import { hash } from 'node:crypto'
 
 export const requestPath = '/v1/pets?limit=20'
+/** A body of 10 MiB: more than what the sockets between server and reader can hold. */
+export const bigPath = '/v1/big'
+export const bigBytes = 10 * 2 ** 20
 export const connections = 64
 export const keyCount = 200
 
 /** Far above what the run can use, and of the order a large customer gets, so that leases are of ordinary size. */
 export const ampleLimits = { perMinute: 60_000, perDay: 10_000_000 }
+/** More than any run can use, by one client alone. */
+export const boundlessLimits = { perMinute: 10_000_000, perDay: 10_000_000_000 }
 /** Used up by the first request, until the end of the UTC day. */
 export const exhaustedLimits = { perMinute: 1, perDay: 1 }
 
@@ -21,6 +26,7 @@ export interface BenchClient {
 
 export const ampleClients = benchClients('ample', keyCount)
 export const exhaustedClients = benchClients('exhausted', keyCount)
+export const [boundlessClient] = benchClients('boundless', 1) as [BenchClient]
 
 /** Keys that no configuration knows; there are so many that none is met often. */
 export const unknownKeys = Array.from({ length: connections * keyCount }, (_, index) =>

@@ -146,7 +146,7 @@ function sizesTable(costs: UnitCosts): string {
   type Size = (typeof sizes)[number]
   const row = (what: string, value: (size: Size) => string): string[] => [what, ...sizes.map(value)]
   return table(
-    ['requests a second (R)', ...rates.map(grouped)],
+    ['requests a second (R)', ...rates.map((rate) => grouped(rate))],
     [
       row('clients at work (C)', ({ clients }) => grouped(clients)),
       row('cores busy with gateways', ({ gatewayCores }) => three(gatewayCores)),

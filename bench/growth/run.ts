@@ -1,7 +1,7 @@
 /** `npm run bench:growth`: what a request costs as clients, processes, limits and connections grow. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { progress, runCommand, wordsOf } from '../command.ts'
+import { namesWith, progress, runCommand } from '../command.ts'
 import { machine, today, versions } from '../machine.ts'
 import { formatted, replaceBlock, three } from '../markdown.ts'
 import { isStopping, script } from '../processes.ts'
@@ -39,10 +39,7 @@ function parse(): Options {
       render: { type: 'boolean', default: false },
     },
   })
-  const words = wordsOf(values.only)
-  const unknown = words.find((word) => !names.some((name) => name.includes(word)))
-  if (unknown !== undefined)
-    throw new Error(`no series is called like ${unknown}; there are ${names.join(', ')}`)
+  const chosen = namesWith(values.only, names)
   const minutes = Number(values.minutes ?? (values.quick ? 1 : 3))
   if (!Number.isInteger(minutes) || minutes < 1 || minutes > 60)
     throw new Error('--minutes takes a whole number from 1 to 60')
@@ -54,14 +51,7 @@ function parse(): Options {
   const short = { warmUpSeconds: 1, windowSeconds: 1, windows: 1 }
   // The measured time is longer than a lease lasts, 10 s.
   const timing = quick ? short : { warmUpSeconds: 3, windowSeconds: 4, windows: 3 }
-  const isChosen = (name: string): boolean =>
-    words.length === 0 || words.some((word) => name.includes(word))
-  return {
-    chosen: names.filter(isChosen),
-    pace: { timing, minutes, quick, clients },
-    write,
-    render,
-  }
+  return { chosen, pace: { timing, minutes, quick, clients }, write, render }
 }
 
 async function measure({ chosen, pace }: Options): Promise<Results> {

@@ -8,7 +8,7 @@ import { openFilesLimit, peakRssBytes, rssBytes } from '../proc.ts'
 import { isStopping, withProcesses, type Processes } from '../processes.ts'
 import { sum } from '../statistics.ts'
 import { inLanes, openAsker, requestHead, type Asker } from '../wire.ts'
-import { benchClients, requestPath, type BenchClient } from '../workload.ts'
+import { benchClients, boundlessLimits, requestPath, type BenchClient } from '../workload.ts'
 import {
   addClients,
   loadOn,
@@ -60,8 +60,6 @@ async function point(
 
 const keysOf = (clients: readonly BenchClient[]): string[] => clients.map(({ key }) => key)
 
-/** More than any run can use, by one client alone. */
-const ample = { perMinute: 10_000_000, perDay: 10_000_000_000 }
 const large = { perMinute: 60_000, perDay: 1_000_000_000 }
 
 /** One gateway, and clients that it knows and serves; every one of them sends. */
@@ -84,7 +82,7 @@ async function clientsPoint(
   const limits = { perMinute: 1_000_000, perDay: 1_000_000_000 }
   const groups = [
     { clients: all, limits },
-    { clients: warm, limits: ample },
+    { clients: warm, limits: boundlessLimits },
   ]
   const fleet = await startFleet(processes, { groups, probe: true })
   const { first } = fleet
@@ -198,7 +196,7 @@ async function* connections({ quick, timing }: Pace): AsyncGenerator<Point> {
     const known = benchClients('even', 200)
     const fleet = await startFleet(started, {
       probe: true,
-      groups: [{ clients: known, limits: ample }],
+      groups: [{ clients: known, limits: boundlessLimits }],
     })
     return connectionsPoint(fleet, { keys: keysOf(known), count }, timing)
   })

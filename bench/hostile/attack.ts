@@ -66,26 +66,18 @@ async function brokenBodies(order: AttackOrder): Promise<AttackOutcome> {
 
 /** Connections that say what `head` is and nothing more. Who listens notices that he is thrown out, and comes again. */
 async function hold(order: AttackOrder): Promise<AttackOutcome> {
-  const { head, heads = [head], deaf = false } = order
+  const { head, heads = [head], deaf = false, everyMs = REOPEN_MS } = order
   const { held, 'thrown out': thrownOut } = await keepOpen(
     order,
-    { pauseMs: REOPEN_MS },
+    { pauseMs: everyMs },
     (socket, nth) => {
       if (deaf) socket.pause()
       else socket.resume()
       const said = heads[nth % heads.length] ?? ''
-      if (said !== '') socket.write(said)
+      if (said !== '') socket.write(said, 'latin1')
     },
   )
   return { held, 'thrown out': thrownOut }
-}
-
-/** Connections that say what `head` is until they are ended, and come again at once. */
-async function reconnects(order: AttackOrder): Promise<AttackOutcome> {
-  const { connections } = await keepOpen(order, {}, (socket) => {
-    socket.resume().write(order.head, 'latin1')
-  })
-  return { connections }
 }
 
 /** Requests at a steady pace, each connection at its own. */
@@ -180,7 +172,6 @@ export const attacks = {
   pipelines,
   brokenBodies,
   hold,
-  reconnects,
   paced,
   addresses,
   forgedTokens,

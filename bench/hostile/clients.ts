@@ -3,7 +3,15 @@ import { benchClients, type BenchClient } from '../workload.ts'
 
 export const METERED_PER_MINUTE = 60
 
-const names = ['victim', 'greedy', 'greedy2', 'greedy3', 'greedy4', 'accomplice', 'metered'] as const
+const names = [
+  'victim',
+  'greedy',
+  'greedy2',
+  'greedy3',
+  'greedy4',
+  'accomplice',
+  'metered',
+] as const
 const known = benchClients('hostile', names.length)
 export const clients = Object.fromEntries(names.map((name, at) => [name, known[at]])) as Readonly<
   Record<(typeof names)[number], BenchClient>

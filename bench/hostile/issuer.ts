@@ -26,8 +26,6 @@ export async function startIssuer() {
   const { port } = server.address() as AddressInfo
   return {
     jwksUri: `http://127.0.0.1:${port}/jwks.json`,
-    /** PEM. */
-    publicKey: publicKey.export({ type: 'spki', format: 'pem' }),
     /** A token that nobody has seen before. */
     token: (): string => {
       const text = `${encode(header)}.${encode({ ...CLAIMS, jti: randomUUID() })}`

@@ -25,7 +25,7 @@ export interface AttackOrder {
   readonly isNeighbour?: boolean
   /** Speaks TLS, and offers these protocols. */
   readonly alpn?: readonly string[]
-  /** Between two requests of one connection. */
+  /** Between two requests of one connection, or before a new one in place of one that was ended. */
   readonly everyMs?: number
 }
 

@@ -152,21 +152,17 @@ async function headsAt(backends: readonly Launched[]): Promise<number> {
   return sum(await Promise.all(heads))
 }
 
-/** NaN: it has ended. */
-function cpuOf(pid: number): number {
+/** NaN: it has ended, which the answers show. */
+function ifAlive(read: () => number): number {
   try {
-    return cpuMicroseconds(pid)
+    return read()
   } catch {
     return NaN
   }
 }
 
+const cpuOf = (pid: number): number => ifAlive(() => cpuMicroseconds(pid))
+
 /** nginx has a master and a worker. */
-function rssOf(pid: number): number {
-  try {
-    return sum([pid, ...childrenOf(pid)].map((one) => rssBytes(one) || 0))
-  } catch {
-    // It has ended, which the answers tell.
-    return 0
-  }
-}
+const rssOf = (pid: number): number =>
+  ifAlive(() => sum([pid, ...childrenOf(pid)].map(rssBytes))) || 0

@@ -5,7 +5,7 @@ import { progress, runCommand, wordsOf } from '../command.ts'
 import { today } from '../machine.ts'
 import { formatted, replaceBlock, table } from '../markdown.ts'
 import { isStopping, script, withProcesses } from '../processes.ts'
-import { cases, type HostileCase } from './cases.ts'
+import { cases, usualServers, type HostileCase } from './cases.ts'
 import { playOn, type Sight } from './play.ts'
 import { isInstalled, type Server } from './servers.ts'
 
@@ -38,7 +38,7 @@ function parse() {
 
 async function play(one: HostileCase, word: string): Promise<string[][]> {
   const lines: Line[] = []
-  for (const server of one.servers) {
+  for (const server of one.servers ?? usualServers) {
     if (isStopping() || !server.name.includes(word)) continue
     if (!isInstalled(server)) {
       progress(`${server.name} is not installed`)

@@ -186,7 +186,7 @@ frontend public
   bind 127.0.0.1:${port}${tls}
   ${setup.hasCors ? `http-request return status 204 hdr Access-Control-Allow-Origin ${PAGE} if METH_OPTIONS` : ''}
   ${setup.isBehindProxy ? 'http-request set-src req.hdr(x-forwarded-for)' : ''}
-  ${setup.issuer ? tokenRules(directory, setup.issuer) : `acl known req.hdr(authorization) -m str -f ${keys}`}
+  acl known req.hdr(authorization) -m str -f ${keys}
   acl metered req.hdr(authorization) -m str "${bearer(clients.metered)}"
   http-request track-sc0 src table addresses unless known
   http-request deny deny_status 429 if !known { sc0_http_req_rate(addresses) gt 60 }
@@ -196,7 +196,7 @@ frontend public
   http-request del-header authorization
   default_backend backends
 backend addresses
-  stick-table type ipv6 size 100k expire 2m store http_req_rate(60s),gpc0,gpc0_rate(60s)
+  stick-table type ipv6 size 100k expire 2m store http_req_rate(60s)
 backend keys
   stick-table type string len 128 size 10k expire 2m store http_req_rate(60s)
 backend backends
@@ -205,16 +205,4 @@ backend backends
   timeout check 1s
   ${backends.map((backend, at) => `server b${at} ${backend} maxconn 128 check inter 1s fall 2 rise 2 observe layer7 error-limit 5 on-error mark-down`).join('\n  ')}
 `
-}
-
-/** Tokens by `jwt_verify`, in the thread that serves; an address with 60 false ones in a minute is refused before any is checked. */
-function tokenRules(directory: string, { publicKey }: Issuer): string {
-  const file = join(directory, 'haproxy-issuer.pem')
-  writeFileSync(file, publicKey)
-  return `http-request track-sc2 src table addresses
-  http-request deny deny_status 429 if { sc2_gpc0_rate(addresses) gt 60 }
-  http-request set-var(txn.alg) http_auth_bearer,jwt_header_query('$.alg')
-  http-request set-var(txn.good) http_auth_bearer,jwt_verify(txn.alg,"${file}")
-  acl known var(txn.good) -m int 1
-  http-request sc-inc-gpc0(2) unless known`
 }

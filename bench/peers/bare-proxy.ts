@@ -1,14 +1,12 @@
 /**
- * A proxy without any policy, so that what a gateway takes beyond it is the price of policy: `bare-proxy.ts http|net BACKEND`.
- * http: a server on node:http. net: one on node:net with a tiny parser. Both have the same tiny client, and take GET alone.
+ * A proxy without any policy, on node:net with a tiny parser and a tiny client, so that what a gateway takes beyond it is the
+ * price of policy: `bare-proxy.ts BACKEND`. It takes GET alone.
  */
-import { createServer as createHttpServer, type IncomingMessage } from 'node:http'
 import { connect, createServer, type Socket } from 'node:net'
 import { listen } from '../own-process.ts'
 
-const [kind = '', backend = ''] = process.argv.slice(2)
-if (!['http', 'net'].includes(kind) || backend === '')
-  throw new Error('usage: bare-proxy.ts http|net BACKEND')
+const backend = process.argv[2]
+if (backend === undefined) throw new Error('usage: bare-proxy.ts BACKEND')
 const { hostname, port } = new URL(backend)
 
 /** Where the first message ends, head and body; undefined while it is incomplete. */
@@ -28,10 +26,10 @@ interface BackendConnection {
 const free: BackendConnection[] = []
 
 /** Sends a whole request and calls back with the whole answer, undefined if there is none. */
-function exchange(request: Buffer | string, done: BackendConnection['done']): void {
+function exchange(request: Buffer, done: BackendConnection['done']): void {
   const connection = free.pop() ?? open()
   connection.done = done
-  connection.socket.write(request, 'latin1')
+  connection.socket.write(request)
 }
 
 function open(): BackendConnection {
@@ -55,7 +53,7 @@ function open(): BackendConnection {
   return connection
 }
 
-const netServer = createServer({ noDelay: true }, (client) => {
+const server = createServer({ noDelay: true }, (client) => {
   let pending: Buffer | undefined
   let isBusy = false
   const next = (): void => {
@@ -78,28 +76,4 @@ const netServer = createServer({ noDelay: true }, (client) => {
   client.on('error', () => undefined)
 })
 
-function requestText({ method, url, rawHeaders }: IncomingMessage): string {
-  let text = `${method} ${url} HTTP/1.1\r\n`
-  for (let at = 0; at < rawHeaders.length; at += 2)
-    text += `${rawHeaders[at]}: ${rawHeaders[at + 1]}\r\n`
-  return `${text}\r\n`
-}
-
-const httpServer = createHttpServer((request, response) => {
-  exchange(requestText(request), (answer) => {
-    if (!answer) {
-      response.destroy()
-      return
-    }
-    const headEnd = answer.indexOf('\r\n\r\n')
-    const [statusLine = '', ...lines] = answer.toString('latin1', 0, headEnd).split('\r\n')
-    const headers = lines.flatMap((line) => {
-      const colon = line.indexOf(':')
-      return [line.slice(0, colon), line.slice(colon + 1).trim()]
-    })
-    response.writeHead(Number(statusLine.slice(9, 12)), headers)
-    response.end(answer.subarray(headEnd + 4))
-  })
-})
-
-listen('bare-proxy', kind === 'net' ? netServer : httpServer)
+listen(server)

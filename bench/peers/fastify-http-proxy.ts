@@ -69,4 +69,4 @@ await app.register(httpProxy, {
 
 endWithBench()
 await app.listen({ host: '127.0.0.1', port: 0 })
-announce('fastify', app.server)
+announce('server', app.server)

@@ -20,6 +20,7 @@ local per_minute, per_day = settings.per_minute, settings.per_day
 local function answer(status, body)
   ngx.status = status
   ngx.header["Content-Type"] = "application/json; charset=utf-8"
+  ngx.header["Content-Length"] = #body
   ngx.print(body)
   return ngx.exit(status)
 end

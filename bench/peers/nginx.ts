@@ -16,7 +16,7 @@ const luaNeeds = [
   `${modules}/ngx_http_lua_module.so`,
   '/usr/share/lua/5.1/nginx/redis.lua',
 ]
-const luaPackages = ['libnginx-mod-http-lua', 'lua-nginx-redis']
+const luaPackages = 'libnginx-mod-http-lua lua-nginx-redis'
 
 export interface NginxParts {
   readonly name: string
@@ -38,8 +38,7 @@ export interface NginxParts {
 
 /** Writes a configuration and says how to start it. Throws NotInstalled with the command that mends it. */
 export async function nginx(parts: NginxParts): Promise<LaunchOrder> {
-  const executable = findInstalled('nginx')
-  if (executable === undefined) throw new NotInstalled(aptGet(['nginx']))
+  const executable = needed('nginx', 'nginx')
   const { name, directory } = parts
   const port = await freePort()
   const file = join(directory, `${name}.conf`)
@@ -94,24 +93,30 @@ export interface PeerTerms {
   readonly clients: readonly { readonly id: string; readonly sha256: string }[]
 }
 
-export interface LimitedPeer {
+interface LimitedPeer {
   readonly terms: PeerTerms
   readonly redisPort: number
 }
 
-/** nginx that passes on whatever comes, or one that keeps limits with Lua and Redis. Connections are kept for as long as the bench runs. */
-export function nginxPeer(
-  files: { readonly name: string; readonly directory: string; readonly backend: string },
-  limited: LimitedPeer | undefined,
-): Promise<LaunchOrder> {
-  const { name, directory, backend } = files
+interface NginxPeerParts extends Pick<NginxParts, 'name' | 'directory' | 'tls'> {
+  /** Scheme, host and port. */
+  readonly backend: string
+  /** undefined: it passes on whatever comes. */
+  readonly limited: LimitedPeer | undefined
+  readonly isUnbuffered: boolean
+}
+
+/** nginx that passes on, or one that keeps limits with Lua and Redis. Connections are kept for as long as the bench runs. */
+export function nginxPeer(peer: NginxPeerParts): Promise<LaunchOrder> {
+  const { name, directory, backend, tls, limited, isUnbuffered } = peer
   const parts = {
     name,
     directory,
+    tls,
     backends: [new URL(backend).host],
-    http: 'keepalive_requests 1000000000;',
+    http: 'keepalive_requests 1000000000; client_max_body_size 16m;',
     upstream: 'keepalive 128; keepalive_requests 1000000000;',
-    location: '',
+    location: isUnbuffered ? 'proxy_buffering off; proxy_request_buffering off;' : '',
   }
   if (limited === undefined) return nginx({ ...parts, http: `${parts.http} access_log off;` })
   if (!luaNeeds.every((file) => existsSync(file))) throw new NotInstalled(aptGet(luaPackages))
@@ -145,9 +150,17 @@ ${clients.map(({ id, sha256 }) => `    ["${sha256}"] = "${id}",`).join('\n')}
 `
 }
 
+type Program = 'nginx' | 'haproxy' | 'h2load'
+
 /** Debian puts it where only root's path leads. */
-export const findInstalled = (program: 'nginx' | 'haproxy'): string | undefined =>
+export const findInstalled = (program: Program): string | undefined =>
   [program, `/usr/sbin/${program}`].find((name) => !spawnSync(name, ['-v']).error)
 
-const aptGet = (packages: readonly string[]): string =>
-  `apt-get update && apt-get install -y ${packages.join(' ')}`
+/** Throws NotInstalled with the command that installs its packages. */
+export function needed(program: Program, packages: string): string {
+  const found = findInstalled(program)
+  if (found === undefined) throw new NotInstalled(aptGet(packages))
+  return found
+}
+
+const aptGet = (packages: string): string => `apt-get update && apt-get install -y ${packages}`

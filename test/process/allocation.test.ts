@@ -47,7 +47,7 @@ it('a request allocates no more than a few times what it does in a proxy without
     const backend = (await startBackend(processes)).origin
     const subjects = [
       await gatewaySubject(processes, { name: 'gateway', backend }, { store: 'embedded' }),
-      await bareProxySubject(processes, { name: 'proxy-net', backend }, 'net'),
+      await bareProxySubject(processes, { name: 'proxy-net', backend }),
     ]
     return Promise.all(subjects.map(bytesPerRequest))
   })
