@@ -179,7 +179,7 @@ describe.concurrent('a terminal', () => {
     expect(terminal.text()).not.toBe(plain)
     expect(plain).toMatch(/^\[[\d:.]+\] INFO: listening pid=\d+ listener=public host=127.0.0.1/m)
     expect(plain).toMatch(
-      /^\[[\d:.]+\] INFO: GET \S+\/pets 200 [\d.]+ ms pro-client \d+ left worker=[12] id=\S+ /m,
+      /^\[[\d:.]+\] INFO: GET \S+\/pets 200 [\d.]+ ms pro-client \d+\/\d+ worker=[12] id=\S+ /m,
     )
     expect(plain).not.toContain('{')
     // The gateway itself: it outlives its terminal.

@@ -1,5 +1,7 @@
 /** The fields of the log line of one request. */
+import { windows } from '../../config/time.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
+import { refusesFirst } from '../rules/quota-headers.ts'
 import { plainText } from './safe-text.ts'
 
 export interface RequestTimes {
@@ -62,6 +64,16 @@ export function accessFields(
     rev: decidedMs === undefined ? undefined : exchange.terms.revision,
     process: exchange.process,
   }
+}
+
+/** Says for a person what is left of the window that refuses first: `59/60`, or `12/1000 today`. */
+export function leftInWords({ quota }: Exchange): string | undefined {
+  if (quota === undefined) return undefined
+  const first = refusesFirst(quota)
+  const isDay = first === quota.day
+  // Nobody reaches the greatest limit that a configuration takes.
+  if (first.limit === windows[isDay ? 1 : 0].most) return 'unlimited'
+  return `${first.remaining}/${first.limit}${isDay ? ' today' : ''}`
 }
 
 const MOST_IN_A_MS = 999

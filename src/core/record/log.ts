@@ -5,7 +5,7 @@ import type { LogFormat, LogLevel, OutageMode } from '../../config/config.ts'
 import type { FileEvent } from '../../state/sqlite/thread.ts'
 import type { ConnectionRoom } from '../http/connection-room.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
-import { accessFields, loggedPath, type RequestTimes } from './access-record.ts'
+import { accessFields, leftInWords, loggedPath, type RequestTimes } from './access-record.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { BackendFailure } from '../rules/backend-failure.ts'
 import { createLineBudget, createTally, type LineBudget } from './line-budget.ts'
@@ -131,6 +131,9 @@ function createLineWriter({ destination = 2, worker, isShared = false, ...first 
       const isText = format === 'text' || (format === 'auto' && isTerminal)
       readable = isText ? createReadableText({ colour: isTerminal }) : undefined
     },
+    get isText() {
+      return readable !== undefined
+    },
     isEnabled,
     /** Writes the fields as they are: the caller has cut and escaped all text from outside. */
     write: (level: LineLevel, fields: object, nowMs = Date.now()): void =>
@@ -192,7 +195,10 @@ function requestLines(
       if (caller === undefined) {
         if (!anonymous.spend()) return
       } else if (isOverQuota(refusal) && !overQuota.spend(caller.keyId)) return
-      writer.write(level, accessFields(exchange, times), times.nowMs)
+      const fields = accessFields(exchange, times)
+      // A program has the limit from its configuration: no line of JSON pays for it.
+      const left = writer.isText ? leftInWords(exchange) : undefined
+      writer.write(level, left === undefined ? fields : { ...fields, left }, times.nowMs)
     },
     /** backend: undefined where the request reached none. */
     backendFailed(line: BackendFailure & { id: string; backend: string | undefined }): void {

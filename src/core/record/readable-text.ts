@@ -39,9 +39,9 @@ export function createReadableText({ colour }: { colour: boolean }): (lines: str
 
 /** Puts the event with its short fields on one line, and long fields on lines of their own. */
 function describe(fields: Fields, styled: (style: Style, text: string) => string): string {
-  const { event, message, problems, stack, blastRadius, ...others } = fields
+  const { event, message, problems, stack, blastRadius, left, ...others } = fields
   if (event === 'access')
-    return `${styled('cyan', accessInWords(fields))} ${styled('dim', inPairs(others))}`
+    return `${styled('cyan', accessInWords(others, left))} ${styled('dim', inPairs(others))}`
   const first = [event, ...(message === undefined ? [] : [message])].map(String).join(' ')
   const lines = [
     `${styled('cyan', first)} ${inPairs(others)}`.trimEnd(),
@@ -51,15 +51,16 @@ function describe(fields: Fields, styled: (style: Style, text: string) => string
   ]
   return lines.join('\n    ')
 }
-/** What is looked for first, such as `GET /v1/pets 200 4 ms acme 59 left`; its pairs have all of it. */
-function accessInWords({ method, path, target, status, totalMs, client, minuteLeft }: Fields) {
+/** What is looked for first, such as `GET /v1/pets 200 4 ms acme 59/60`; the pairs behind it have the rest. */
+function accessInWords(others: Fields, left: unknown) {
+  const { method, path, target, status, totalMs, client } = others
   const parts = [
     method,
     path ?? target,
     status,
     `${Number(Number(totalMs).toPrecision(2))} ms`,
     client,
-    minuteLeft === undefined ? undefined : `${shown(minuteLeft)} left`,
+    left,
   ]
   return parts
     .filter((part) => part !== undefined)

@@ -72,7 +72,7 @@ export function usedUp({ minute, day }: QuotaView): WindowView | undefined {
 }
 
 /** The window with the least remaining; on a tie the one that ends later. */
-function refusesFirst({ minute, day }: QuotaView): WindowView {
+export function refusesFirst({ minute, day }: QuotaView): WindowView {
   if (minute.remaining !== day.remaining) return minute.remaining < day.remaining ? minute : day
   return minute.resetAtSeconds > day.resetAtSeconds ? minute : day
 }

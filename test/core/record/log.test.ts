@@ -296,15 +296,18 @@ describe('text for reading along', () => {
   it('has the time, the level, the event and its fields on one line; what is looked for first of a request in front', () => {
     const { log, lines } = logs({ format: 'text' })
     log.access(exchange(), times)
+    const day = { ...window, remaining: 12 }
+    log.access(exchange({ quota: { minute: { ...window, remaining: 299 }, day } }), times)
     const time = '2026-11-03T14:07:31.123Z'
     log.relay(`${JSON.stringify({ level: 'warn', time, worker: 1, event: 'keyBanned' })}\n`)
     log.relay('{"level":"warn","time":"2026\n')
     expect(lines[0]).toMatch(clock)
     expect(lines[0]?.replace(clock, '')).toMatch(
-      /^INFO: GET \/v1\/pets 200 [\d.]+ ms acme \d+ left id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
+      /^INFO: GET \/v1\/pets 200 [\d.]+ ms acme 299\/300 id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
     )
-    expect(lines[1]).toMatch(/^\[\d\d:\d\d:31\.123\] WARN: keyBanned worker=1\n$/)
-    expect(lines[2]).toBe('{"level":"warn","time":"2026\n')
+    expect(lines[1]).toContain(' acme 12/300 today id=')
+    expect(lines[2]).toMatch(/^\[\d\d:\d\d:31\.123\] WARN: keyBanned worker=1\n$/)
+    expect(lines[3]).toBe('{"level":"warn","time":"2026\n')
   })
 
   it('says what a reload has changed in words', () => {
