@@ -30,8 +30,14 @@ const kinds: Record<Backend['state'] | Store['state'] | Worker['state'], Kind> =
   draining: 'warn',
 }
 
+const away: Record<Store['onOutage'], string> = {
+  local: 'each process counts its share of the limits (onOutage local)',
+  open: 'everything is admitted, and counted (onOutage open)',
+  closed: 'everything is refused with 503 (onOutage closed)',
+}
+
 const stateText = ({ state: word, since }: { state: keyof typeof kinds; since: string | null }) =>
-  `${word} ${since === null ? 'since the start' : duration(Math.max(1_000, now() - Date.parse(since)), 1)}`
+  `${word} ${since === null ? 'since this gateway started' : duration(Math.max(1_000, now() - Date.parse(since)), 1)}`
 
 const stateCell = (row: Parameters<typeof stateText>[0]) => state(kinds[row.state], stateText(row))
 
@@ -45,7 +51,7 @@ const backendListing: Listing<Backend> = {
     ['Why', ({ cause }) => cause ?? UNKNOWN, 'wide'],
     ['Next try', ({ nextTry }) => timeText(nextTry, 'relative')],
     ['Requests/s, 10 s', ({ requestsPerSecond }) => rate(requestsPerSecond), 'number'],
-    ['Failures/s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
+    ['Failures/s, 10 s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
     ['p99, 10 s', ({ p99Ms }) => latency(p99Ms), 'number'],
   ],
 }
@@ -57,11 +63,11 @@ const workerListing: Listing<Worker> = {
   columns: [
     ['Worker', ({ number, pid }) => `${number} (pid ${pid})`, 'title'],
     ['State', stateCell, 'wide'],
-    ['In flight', ({ inFlight }) => count(inFlight), 'number'],
+    ['Requests in flight', ({ inFlight }) => count(inFlight), 'number'],
     ['Connections', ({ connections }) => count(connections), 'number'],
-    ['Loop lag', ({ loopLagMs }) => latency(loopLagMs), 'number'],
+    ['Event loop late by', ({ loopLagMs }) => latency(loopLagMs), 'number'],
     ['Memory', ({ rssBytes }) => bytes(rssBytes), 'number'],
-    ['Restarts', ({ restarts }) => count(restarts), 'number'],
+    ['Restarts after a crash', ({ restarts }) => count(restarts), 'number'],
   ],
 }
 
@@ -71,9 +77,9 @@ function storeFacts(store: Store): (readonly [string, Child])[] {
   return [
     ['Store', `${kind}, ${where ?? 'in memory alone'}`],
     ['State', state(kinds[store.state], stateText(store) + (cause === null ? '' : `: ${cause}`))],
-    ['While it is away', `onOutage ${onOutage}${scope}`],
-    ['Outages since the start', count(outages)],
-    ['Call p99, 10 s', latency(callP99Ms)],
+    ['While it is away', away[onOutage] + scope],
+    ['Outages since start', count(outages)],
+    ['p99 of its calls, 10 s', latency(callP99Ms)],
     ['Not saved yet', unsavedSeconds === 0 ? 'nothing' : duration(unsavedSeconds * 1_000)],
     ...(warning === null ? [] : [['Warning', state('warn', warning)] as const]),
   ]
@@ -86,6 +92,8 @@ function Version() {
   return html`<p class="muted">Tollgate ${version}, up since ${timeText(startedAt)}</p>`
 }
 
+const OWN = html`<p class="muted">State, rates and latency as this gateway alone sees them.</p>`
+
 function System() {
   const backends = useAnswer<Backends>('/api/backends')
   const store = useAnswer<Store>('/api/store')
@@ -94,7 +102,7 @@ function System() {
     ([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`,
   )
   return html`
-    ${section('Backends', backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
+    ${section('Backends', OWN, backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
     ${section('Store', store.note, html`<dl class="facts">${facts}</dl>`)}
     ${section('Workers', workers.note, html`<${Table} ...${workerListing} rows=${workers.answer?.workers} />`)}
     <${Version} />`
