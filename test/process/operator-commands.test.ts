@@ -276,7 +276,7 @@ describe('top', () => {
     expect(shape(latest().at(-1) ?? '')).toEqual(shape(frame.trimEnd().split('\n').at(-1) ?? ''))
     for (const line of latest()) expect(line.length).toBeLessThanOrEqual(80)
     terminal.type('f')
-    await eventually('by refusals', () => latest().at(-1)?.includes(' by refusals, ') === true)
+    await eventually('by refusals', () => latest().at(-1)?.includes(' by refusals ') === true)
     terminal.type('/')
     terminal.type('qx')
     await eventually('the filter', () => latest().at(-1) === '/qx')

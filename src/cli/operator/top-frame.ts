@@ -3,7 +3,7 @@ import type { Top } from '../../admin/overview/operations.ts'
 import type { Tick } from '../../insight/api/live.ts'
 import type { Overview } from '../../insight/live/overview.ts'
 import type { Store } from '../../admin/system/operations.ts'
-import type { Look } from '../terminal/look.ts'
+import { safe, type Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import { id, number, type Column } from '../../tools/columns.ts'
 import { clock, count, duration, latency, plural, rate } from '../../insight/format.js'
@@ -24,14 +24,16 @@ export interface TopState {
   readonly silentSinceMs?: number | undefined
 }
 
-const FIXED_LINES = 4
+/** Head, rates, the table's head and one client, and the keys. */
+const LEAST_LINES = 5
 
 /** Returns as many lines as fit, none wider than the terminal. */
 export async function topFrame(state: TopState, rows: number, look: Look): Promise<string[]> {
   const { top, filter } = state
   const clients = top.clients.filter(({ client }) => client.includes(filter))
   const lines = [headOf(state), ratesOf(state)].map((line) => cut(line, look))
-  const shown = clients.slice(0, Math.max(1, rows - FIXED_LINES))
+  lines.splice(1, 0, ...wrongIn(state, look).slice(0, Math.max(0, rows - LEAST_LINES)))
+  const shown = clients.slice(0, Math.max(1, rows - lines.length - 2))
   for await (const line of table(columnsOver(top.windowMs / 1_000), shown, look)) lines.push(line)
   if (shown.length === 0) lines.push(filter === '' ? 'No requests.' : `Nobody: /${filter}`)
   return [...lines, cut(footOf(state), look)]
@@ -39,6 +41,12 @@ export async function topFrame(state: TopState, rows: number, look: Look): Promi
 
 const cut = (line: string, { columns }: Look): string =>
   line.length > columns ? `${line.slice(0, columns - 1)}…` : line
+
+/** What needs attention, worst first, as the page has it. */
+const wrongIn = ({ overview, silentSinceMs }: TopState, look: Look): string[] =>
+  (silentSinceMs === undefined ? overview.attention : []).map(({ severity, text }) =>
+    look.paint(severity === 'bad' ? 'red' : 'yellow', cut(`! ${safe(text)}`, look)),
+  )
 
 function headOf({ overview, store, tick, silentSinceMs }: TopState): string {
   const nowMs = Date.parse(tick?.at ?? overview.asOf)
@@ -51,9 +59,10 @@ function headOf({ overview, store, tick, silentSinceMs }: TopState): string {
 function ratesOf({ tick }: TopState): string {
   if (tick === undefined) return 'The first whole second is being counted.'
   const { requests, refused, gatewayMs, backendMs } = tick
-  const kinds = `minute ${refused.minute} day ${refused.day} ban ${refused.ban}`
-  const p99 = `p99 ${latency(gatewayMs.p99)} + ${latency(backendMs.p99)}`
-  return `${count(requests)}/s  refused ${count(sum(refused))}/s (${kinds})  ${p99}`
+  const causes = Object.entries(refused).filter(([, many]) => many > 0)
+  const why = causes.map(([cause, many]) => `${cause} ${count(many)}`).join(' ')
+  const p99 = `p99 gateway ${latency(gatewayMs.p99)} backend ${latency(backendMs.p99)}`
+  return `${count(requests)}/s  refused ${count(sum(refused))}/s${why && ` (${why})`}  ${p99}`
 }
 
 const sum = ({ minute, day, ban, other }: Tick['refused']): number => minute + day + ban + other
@@ -61,8 +70,9 @@ const sum = ({ minute, day, ban, other }: Tick['refused']): number => minute + d
 function footOf({ top, filter, typing, isPaused }: TopState): string {
   if (typing !== undefined) return `/${typing}`
   const shown = filter === '' ? '' : ` · /${filter}`
-  const pause = isPaused ? 'PAUSED, space goes on' : 'space pause'
-  return `${duration(top.windowMs)} by ${top.by}, error <= ${count(top.error)}${shown} · r f l sort · / filter · ${pause} · q`
+  const pause = isPaused ? 'PAUSED, space' : 'space pause'
+  const missing = top.error > 0 ? ` (<= ${count(top.error)} missing)` : ''
+  return `last ${duration(top.windowMs)} by ${top.by}${missing}${shown} · r f l sort · / filter · ${pause} · q`
 }
 
 type TopClient = Top['clients'][number]

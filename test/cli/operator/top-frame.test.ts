@@ -21,6 +21,13 @@ const state = {
     gateway: 'gw-1',
     revision: '3f9c21aaaaaa',
     workers: { listening: 4, wanted: 4 },
+    attention: [
+      {
+        severity: 'bad',
+        text: 'The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
+      },
+      { severity: 'warn', text: 'bolt (pro) is refused: day quota used up, 31/s since 13:58:00Z' },
+    ],
   },
   store: { ...seen, kind: 'redis', state: 'up' },
   tick: {
@@ -50,20 +57,22 @@ describe('a frame of top', () => {
   it('has the gateway, its rates, the clients and the keys', async () => {
     expect(await frame()).toEqual([
       'gw-1  4 workers  redis up  rev 3f9c21  14:07:31Z',
-      '1,204/s  refused 37/s (minute 4 day 31 ban 2)  p99 0.9 ms + 31 ms',
+      '! The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
+      '! bolt (pro) is refused: day quota used up, 31/s since 13:58:00Z',
+      '1,204/s  refused 37/s (minute 4 day 31 ban 2)  p99 gateway 0.9 ms backend 31 ms',
       'CLIENT  REQ/S  REFUSED/S         MINUTE                   DAY    MEAN    MAX',
       'bolt       31         31  12/300 [    ]  10,000/10,000 [####]       –      –',
       'acme       31          0  12/300 [    ]   8,120/10,000 [### ]  8.2 ms  22 ms',
-      '10 s by requests, error <= 3 · r f l sort · / filter · space pause · q',
+      'last 10 s by requests (<= 3 missing) · r f l sort · / filter · space pause · q',
     ])
   })
 
   it.each([
-    [{ filter: 'ac' }, /^acme .*\n10 s by requests, error <= 3 · \/ac · r f l/m],
+    [{ filter: 'ac' }, /^acme .*\nlast 10 s by requests \(<= 3 missing\) · \/ac · r f l/m],
     [{ filter: 'zz' }, /^Nobody: \/zz$/m],
     [{ typing: 'b' }, /\n\/b$/],
-    [{ isPaused: true }, /PAUSED, space goes on · q$/],
-    [{ silentSinceMs: Date.parse('2026-11-03T14:07:20Z') }, /^NO LIVE DATA since 14:07:20Z\n/],
+    [{ isPaused: true }, /PAUSED, space · q$/],
+    [{ silentSinceMs: Date.parse('2026-11-03T14:07:20Z') }, /^NO LIVE DATA since 14:07:20Z\n1,204/],
     [{ tick: undefined }, /\nThe first whole second is being counted\.\n/],
     [{ top: { ...state.top, clients: [] } }, /^No requests\.$/m],
   ])('of %j says so', async (changed, expected) =>
