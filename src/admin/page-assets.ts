@@ -22,7 +22,8 @@ const PAGE = 'admin/page/index.html'
 const asScript = (file: string): string => file.replace(/\.ts$/, '.js')
 const onDisk = import.meta.filename.endsWith('.ts') ? String : asScript
 /** Page and command line write numbers, times and changes alike. */
-const shared = ['config/time.ts', 'config/changes/radius-in-words.ts', 'insight/format.js']
+const changes = ['line-diff.ts', 'radius-in-words.ts'].map((file) => `config/changes/${file}`)
+const shared = ['config/time.ts', ...changes, 'insight/format.js']
 /** Below src. Listed once, at the start: no path of a request reaches the file system. */
 const files = readdirSync(import.meta.dirname, { recursive: true, encoding: 'utf8' })
   .map((file) => `admin/${file}`)

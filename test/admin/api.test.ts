@@ -74,8 +74,9 @@ describe('POST /api/reload', () => {
     const gateway = await gatewayWith('listen: "127.0.0.1:0"', routes('a', 'b'))
     const first = bodyOf(await ask(gateway, { method: 'GET', path: '/api/config' }))['revision']
     gateway.change(routes('b', 'c'))
-    const { over, ...dry } = bodyOf(await ask(gateway, reloading({ dryRun: true })))
+    const { over, written, ...dry } = bodyOf(await ask(gateway, reloading({ dryRun: true })))
     expect(over).toMatchObject({ scope: 'store', of: 0, lookedAt: 0, count: 0, clients: [] })
+    expect(written).toMatchObject({ routes: [{ name: 'b' }, { name: 'c' }] })
     expect(dry).toMatchObject({
       outcome: 'wouldBeTaken',
       blastRadius: { from: first, to: dry['revision'], routes: { added: ['c'], removed: ['a'] } },

@@ -92,7 +92,7 @@ describe.concurrent('the command line', () => {
     ['top', '--admin --json --by'],
     ['backends', '--admin --json'],
     ['deprecations', '--admin --json'],
-    ['config', '--admin --json'],
+    ['config', '--admin --json --diff'],
     ['reload', '--admin --json --dry-run'],
     ['completion', ''],
   ])('has help of its own for %s', async (command, options) => {

@@ -297,7 +297,9 @@ describe("the operators' page", () => {
     const before = readFileSync(config, 'utf8')
     writeFileSync(
       config,
-      before.replace('perMinute: 5000, perDay: 1000000', 'perMinute: 1, perDay: 1'),
+      before
+        .replace('perMinute: 5000, perDay: 1000000', 'perMinute: 1, perDay: 1')
+        .replace('strikes: 1000000', 'strikes: 900000'),
     )
     gateway.outdate()
     const differs = page.locator('p.warn:not(.line)', { hasText: /on disk differs from revision/ })
@@ -305,6 +307,9 @@ describe("the operators' page", () => {
     await press('Compare with the files')
     await page.getByText('▲ 1 client is at or above its new limit now, and refused').waitFor()
     await press('Cancel')
+    const compared = page.getByRole('region', { name: 'bans, compared' })
+    expect(await compared.textContent()).toMatch(/^- strikes: 1000000\n\+ strikes: 900000\n {2}\w/m)
+    expect(await findings(page)).toEqual([])
     writeFileSync(config, before.replace(/^ {2}- \{ id: oldco.*\n/m, ''))
     await press('Compare with the files')
     const dialog = page.getByRole('dialog')

@@ -3,7 +3,18 @@ import { call, Fault } from '../page/api.ts'
 import { confirmed, toast } from '../page/dialog.ts'
 import { overText, plural } from '../../insight/format.js'
 import { live, refreshOverview } from '../page/live.ts'
-import { button, faultBox, html, timeText, useAnswer, useLive, useState } from '../page/ui.ts'
+import {
+  button,
+  faultBox,
+  html,
+  state,
+  timeText,
+  useAnswer,
+  useEffect,
+  useLive,
+  useState,
+} from '../page/ui.ts'
+import { markedLines, type MarkedLine } from '../../config/changes/line-diff.ts'
 import { plannedInWords } from '../../config/changes/radius-in-words.ts'
 import type { ReloadOutcome } from '../../config/changes/blast-radius.ts'
 import type { effectiveConfig } from './operations.ts'
@@ -30,12 +41,39 @@ function yaml(value: unknown, indent = ''): string {
   return lines.join('') || (isList ? ' []' : ' {}')
 }
 
+type Written = Effective['written']
+
+const colours = { '-': 'is bad', '+': 'is ok', ' ': 'is' }
+const marked = ([sign, line]: MarkedLine) =>
+  html`<span class=${colours[sign]}>${`${sign} ${line}\n`}</span>`
+
+const linesOf = (settings: Written, name: string) =>
+  settings[name] === undefined ? [] : yaml(settings[name]).trim().split('\n')
+
+/** Settings as YAML by their names; where the files have others, the lines that go and come are marked. */
+function compared(inForce: Written, files = inForce) {
+  return Object.keys({ ...inForce, ...files }).map((name) => {
+    const lines = markedLines(linesOf(inForce, name), linesOf(files, name))
+    const isChanged = lines.some(([sign]) => sign !== ' ')
+    return { name, isChanged, lines }
+  })
+}
+type Compared = ReturnType<typeof compared>
+
+const settingOf = ({ name, isChanged, lines }: Compared[number]) =>
+  html`<details key=${name} open=${isChanged}>
+    <summary>${name} ${isChanged && state('warn', 'differs in the files')}</summary>
+    <pre tabindex="0" role="region" aria-label=${isChanged ? `${name}, compared` : name}>
+${isChanged ? lines.map(marked) : lines.map(([, line]) => line).join('\n')}</pre
+    >
+  </details>`
+
 type Planned = Extract<ReloadOutcome, { blastRadius: unknown }>
 
-/** Shows what the files would change, then asks whether to take exactly that. revision: the one in force. */
-async function askToReload(revision: string, after: () => unknown) {
+/** Shows what the files would change, then asks whether to take exactly that. Resolves to how they differ. */
+async function askToReload({ revision, written: inForce }: Effective, after: () => unknown) {
   const dryRun = { method: 'POST', body: { dryRun: true } }
-  const { revision: next, blastRadius, over } = await call<Planned>('/api/reload', dryRun)
+  const { revision: next, blastRadius, over, written } = await call<Planned>('/api/reload', dryRun)
   const { needsRestart, counts } = blastRadius
   const { 'clients.removed': clients = 0, 'keys.revoked': keys = 0 } = counts
   const gone = [
@@ -43,12 +81,14 @@ async function askToReload(revision: string, after: () => unknown) {
     ...(keys > 0 ? [plural(keys, 'key')] : []),
   ]
   const warning = over === undefined ? '' : overText(over)
-  return confirmed({
+  const settings = compared(inForce, written)
+  await confirmed({
     title: next === revision ? `Reload ${revision}` : `Reload ${revision} to ${next}`,
     content: () => html`
       <pre class="radius" tabindex="0" role="region" aria-label="What changes">
 ${plannedInWords(blastRadius, { nearest: over?.clients }).join('\n')}</pre
       >
+      ${settings.filter(({ isChanged }) => isChanged).map(settingOf)}
       ${next === revision && html`<p>Certificates are read again.</p>`}
       ${warning !== '' && html`<p>${over?.count === 0 ? '' : '▲ '}${warning}.</p>`}
       <p>
@@ -68,6 +108,7 @@ ${plannedInWords(blastRadius, { nearest: over?.clients }).join('\n')}</pre
       }
     },
   })
+  return settings
 }
 
 function explain(fault: unknown): never {
@@ -82,14 +123,18 @@ function Config() {
   const { answer, note, load } = useAnswer<Effective>('/api/config')
   const [isReading, read] = useState(false)
   const [fault, setFault] = useState<unknown>(undefined)
+  const [differing, mark] = useState<Compared | undefined>(undefined)
+  // They were compared with what was in force then.
+  useEffect(() => mark(undefined), [answer?.revision])
   const compare = async () => {
+    if (answer === undefined) return
     setFault(undefined)
+    mark(undefined)
     read(true)
-    await askToReload(answer?.revision ?? '', load).catch(setFault)
+    await askToReload(answer, load).then(mark, setFault)
     read(false)
   }
   const due = live.overview?.attention.find(({ kind }) => kind === 'reload')
-  const settings = Object.entries(answer?.written ?? {})
   return html`
     ${note}
     <p>${answer && takenText(answer)}</p>
@@ -99,12 +144,7 @@ function Config() {
     <h2>In force, with defaults</h2>
     <p class="muted">Secrets are left out. Clients are under Clients.</p>
     ${answer?.warnings.map((warning) => html`<p class="warn">▲ ${warning}</p>`)}
-    ${settings.map(
-      ([name, value]) => html`<details key=${name}>
-        <summary>${name}</summary>
-        <pre tabindex="0" role="region" aria-label=${name}>${yaml(value).trim()}</pre>
-      </details>`,
-    )}`
+    ${answer && (differing ?? compared(answer.written)).map(settingOf)}`
 }
 
 register({ path: '/config', name: 'Config', at: 6, key: 'f', Whole: Config })

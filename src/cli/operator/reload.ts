@@ -11,13 +11,19 @@ interface ReloadOptions extends Asking {
   readonly dryRun?: boolean
 }
 
+type Planned = Extract<ReloadOutcome, { blastRadius: unknown }>
+
 export const reload: Declaration = (program, { once }) =>
   asking(program, 'reload', 'let a running gateway take its files as they are now')
     .option('--dry-run', 'only say what would change')
-    .action(once(() => reloadCommand))
+    .action(once(() => (output: Output, options: ReloadOptions) => reloadCommand(output, options)))
 
-/** Prints what changes for whom, or every problem. */
-async function reloadCommand(output: Output, options: ReloadOptions): Promise<number> {
+/** Prints what changes for whom, or every problem. before: what comes first for a person. */
+export async function reloadCommand(
+  output: Output,
+  options: ReloadOptions,
+  before: (files: Planned['written']) => Promise<void> = () => Promise.resolve(),
+): Promise<number> {
   const { print } = output
   const { dryRun = false, json = false } = options
   const call = { method: 'POST', body: { dryRun }, answersWith: 422 } as const
@@ -27,7 +33,8 @@ async function reloadCommand(output: Output, options: ReloadOptions): Promise<nu
     for (const problem of outcome.problems) print(problem)
     print(`refused; ${outcome.revision} stays in force`)
   } else if ('blastRadius' in outcome) {
-    const { blastRadius, over } = outcome
+    const { blastRadius, over, written } = outcome
+    await before(written)
     const words = dryRun ? plannedInWords : inWords
     for (const line of words(blastRadius, { nearest: over?.clients })) print(line)
     const isKnown = over?.count === 0 && over.missing === undefined

@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { limitKeys } from '../time.ts'
 import type { ClientConfig, Clients, Config, Limits, OwnedKey, RouteConfig } from '../config.ts'
+import type { Group } from '../tree.ts'
 
 export interface BlastRadius {
   /** Revisions of the two configurations. */
@@ -74,6 +75,8 @@ export type ReloadOutcome =
       readonly blastRadius: BlastRadius
       /** Present where nothing is taken. */
       readonly over?: OverNow
+      /** The settings of the files, as in Config. Present where nothing is taken. */
+      readonly written?: Group
     }
   /** The configuration in force stays; problems: lines for a person to read. */
   | { readonly outcome: 'refused'; readonly revision: string; readonly problems: readonly string[] }

@@ -92,7 +92,7 @@ export class Reloader {
         outcome: dryRun ? 'wouldBeTaken' : 'taken',
         revision: next.revision,
         blastRadius: radius,
-        ...(dryRun && { over: await this.#over(next, radius) }),
+        ...(dryRun && { over: await this.#over(next, radius), written: next.written }),
       }
     } catch (error) {
       const problems = error instanceof ConfigError ? error.format() : [(error as Error).message]
