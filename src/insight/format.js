@@ -89,8 +89,19 @@ export function relative(atMs, nowMs) {
   return atMs < nowMs ? `${duration(awayMs, 1)} ago` : `in ${duration(awayMs, 1)}`
 }
 
-/** Use and limit: 12/300 @param {{ used: number, limit: number } | null} use */
-export const usage = (use) => (use === null ? UNKNOWN : `${count(use.used)}/${count(use.limit)}`)
+/** The greatest limits that a configuration takes, which nobody reaches. */
+const greatest = { minute: 1_000_000_000, day: 1_000_000_000_000 }
+
+/** Limit of a window: 300, unlimited @param {number} value @param {'minute' | 'day'} window */
+export const limitText = (value, window) => (value < greatest[window] ? count(value) : 'unlimited')
+
+/** 300/min, 10,000/day @param {import('../config/config.ts').Limits} limits */
+export const limitsText = ({ perMinute, perDay }) =>
+  `${limitText(perMinute, 'minute')}/min, ${limitText(perDay, 'day')}/day`
+
+/** Use and limit of a window: 12/300 @param {{ used: number, limit: number } | null} use @param {'minute' | 'day'} window */
+export const usage = (use, window) =>
+  use === null ? UNKNOWN : `${count(use.used)}/${limitText(use.limit, window)}`
 
 /** CSV line (RFC 4180) without its line end. An apostrophe keeps a spreadsheet from calculating what looks like a formula. @param {readonly (string | number)[]} row */
 export const csvLine = (row) =>

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { windows } from '../../src/config/time.ts'
 import { libraries, pageFiles } from '../../src/admin/page-assets.ts'
 import {
   bytes,
@@ -10,6 +11,7 @@ import {
   count,
   duration,
   latency,
+  limitsText,
   percent,
   plural,
   rate,
@@ -145,8 +147,10 @@ describe('what the page writes', () => {
     [clock(at('2026-11-02T14:07:31Z'), now), '2026-11-02 14:07Z'],
     [relative(at('2026-11-03T14:14:02Z'), now), 'in 6 min'],
     [relative(now, now), 'now'],
-    [usage({ used: 10_000, limit: 10_000 }), '10,000/10,000'],
-    [usage(null), '–'],
+    [usage({ used: 10_000, limit: 10_000 }, 'day'), '10,000/10,000'],
+    [usage({ used: 3, limit: windows[0].most }, 'minute'), '3/unlimited'],
+    [limitsText({ perMinute: 300, perDay: windows[1].most }), '300/min, unlimited/day'],
+    [usage(null, 'day'), '–'],
   ])('is %s', (written, expected) => {
     expect(written).toBe(expected)
   })

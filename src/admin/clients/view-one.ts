@@ -1,6 +1,15 @@
 /** One client: why it is refused, its windows, keys, history, and recent refusals. */
 import { askToBan, askToLift, askToReset } from '../bans/view-dialogs.ts'
-import { clock, count, duration, percent, relative, UNKNOWN, usage } from '../../insight/format.js'
+import {
+  clock,
+  count,
+  duration,
+  limitsText,
+  percent,
+  relative,
+  UNKNOWN,
+  usage,
+} from '../../insight/format.js'
 import { live, now } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { bar, button, html, section, state, time, timeText, useAnswer } from '../page/ui.ts'
@@ -19,7 +28,8 @@ function sentence(row: ClientRow) {
   if (known?.state !== 'limited')
     return state(kind, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)
   const [other, window] = known.by === 'day' ? ['minute', minute] : ['day', day]
-  const rest = window && ` The ${other} is ${window.used < window.limit ? 'free' : 'used up too'}.`
+  const rest =
+    window && ` The ${other} is ${window.used < window.limit ? 'not used up' : 'used up too'}.`
   const untilMs = Date.parse(known.until)
   const left = duration(Math.max(0, untilMs - now()))
   return state(
@@ -28,14 +38,16 @@ function sentence(row: ClientRow) {
   )
 }
 
-function windowOf(name: string, window: WindowUse | null) {
+const names = { minute: 'Minute', day: 'Day' } as const
+
+function windowOf(name: keyof typeof names, window: WindowUse | null) {
   if (window === null)
-    return html`<p class="window"><strong>${name}</strong> ${UNKNOWN} (store away)</p>`
+    return html`<p class="window"><strong>${names[name]}</strong> ${UNKNOWN} (store away)</p>`
   const leftMs = Math.max(0, Date.parse(window.resetsAt) - now())
   const leased = window.leased > 0 ? `, ${count(window.leased)} more handed out, maybe spent` : ''
   return html`<p class="window">
-    <strong>${name}</strong>
-    <span class="value">${`${usage(window)} ${percent(shareOf(window))}`}</span>
+    <strong>${names[name]}</strong>
+    <span class="value">${`${usage(window, name)} ${percent(shareOf(window))}`}</span>
     ${bar(shareOf(window))}
     <span class="muted">${`resets in ${duration(leftMs)}${leased}`}</span>
   </p>`
@@ -101,12 +113,11 @@ const reasonListing: Listing<Reason> = {
 
 function scopeText({ scope, asOf }: ClientDetail) {
   const isAway = live.overview?.attention.some(({ kind }) => kind === 'store') === true
-  return `By the ${scope}${isAway ? ', which is away: this gateway only' : ''}, ${timeText(asOf, 'clock')}`
+  const whose = scope === 'store' ? 'the store has' : 'this gateway alone has'
+  return `Use and bans as ${whose} them${isAway ? ', as the store is away' : ''}, ${timeText(asOf, 'clock')}`
 }
 
-function planText({ plan, limits: { perMinute, perDay } }: ClientRow) {
-  return `${plan} · ${count(perMinute)}/min · ${count(perDay)}/day`
-}
+const planText = ({ plan, limits }: ClientRow) => `${plan} · ${limitsText(limits)}`
 
 export function Client({ id }: Place) {
   const { answer, note, load } = useAnswer<ClientDetail>(`/api/clients/${encodeURIComponent(id)}`)
@@ -122,7 +133,7 @@ export function Client({ id }: Place) {
     ${note}
     <p class="says">${row && sentence(row)}</p>
     <p class="muted">${row && planText(row)}</p>
-    <div class="windows">${row && [windowOf('Minute', row.minute), windowOf('Day', row.day)]}</div>
+    <div class="windows">${row && [windowOf('minute', row.minute), windowOf('day', row.day)]}</div>
     <p class="muted">${answer && scopeText(answer)}</p>
     <p class="actions">
       ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}

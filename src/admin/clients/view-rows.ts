@@ -39,10 +39,10 @@ export function stateOf({ state: known, share, keys }: ClientRow): [Kind, string
 export const shareOf = (window: WindowUse | null) =>
   window === null ? null : window.used / window.limit
 
-function windowCell(window: WindowUse | null) {
+function windowCell(name: 'minute' | 'day', window: WindowUse | null) {
   if (window === null) return UNKNOWN
   const share = shareOf(window)
-  return html`${usage(window)} <span class="percent">${percent(share)}</span>${bar(share)}`
+  return html`${usage(window, name)} <span class="percent">${percent(share)}</span>${bar(share)}`
 }
 
 export const clientListing = (caption: string, empty: string): Listing<ClientRow> => ({
@@ -52,15 +52,15 @@ export const clientListing = (caption: string, empty: string): Listing<ClientRow
   columns: [
     ['Client', ({ id }) => clientLink(id), 'title'],
     ['Plan', ({ plan }) => plan],
-    ['Minute', ({ minute }) => windowCell(minute), 'wide number'],
-    ['Day', ({ day }) => windowCell(day), 'wide number'],
-    ['Refused 5 min here', ({ refusedLately }) => count(refusedLately), 'number'],
+    ['Minute', ({ minute }) => windowCell('minute', minute), 'wide number'],
+    ['Day', ({ day }) => windowCell('day', day), 'wide number'],
+    ['Refused by this gateway, 5 min', ({ refusedLately }) => count(refusedLately), 'number'],
     ['State', (row) => state(...stateOf(row)), 'wide'],
   ],
 })
 
 /** Says in a few words why a request was refused. */
 export function whyOf({ window, refusal, minute, day, cause }: Decision) {
-  if (window !== null) return `${window} ${usage(window === 'minute' ? minute : day)}`
+  if (window !== null) return `${window} ${usage(window === 'minute' ? minute : day, window)}`
   return [refusal ?? '', cause ?? ''].filter((text) => text !== '').join(': ') || UNKNOWN
 }

@@ -31,7 +31,10 @@ export function wordsOf(explanation: Explanation, nowMs: number) {
   const more = {
     Charged: isUnknown(explanation) ? '' : charged ? 'one in each window.' : 'no.',
     Otherwise: change.join(code === null ? ', ' : '; or '),
-    Assumed: assumed === null ? '' : `minute ${usage(assumed.minute)}, day ${usage(assumed.day)}`,
+    Assumed:
+      assumed === null
+        ? ''
+        : `minute ${usage(assumed.minute, 'minute')}, day ${usage(assumed.day, 'day')}`,
     'Recorded then, not derived': recorded.join('; '),
   }
   return {

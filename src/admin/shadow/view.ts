@@ -1,5 +1,5 @@
 /** Clients that shadow limits, which are only tried, would have refused. */
-import { count, plural } from '../../insight/format.js'
+import { count, limitsText, plural } from '../../insight/format.js'
 import { Table, type Listing } from '../page/table.ts'
 import { html, section, time, timeText, useAnswer } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
@@ -22,12 +22,11 @@ const listing: Listing<Shadow['clients'][number]> = {
   ],
 }
 
-const inFigures = (limits: Limits | null) =>
-  limits === null ? 'their own' : `${count(limits.perMinute)}/min ${count(limits.perDay)}/day`
+const inFigures = (limits: Limits | null) => (limits === null ? 'their own' : limitsText(limits))
 
 type Tried = Shadow['plans'][number]
 const inWords = ({ plan, limits, live, requests, refused, clients, degraded }: Tried) =>
-  `${plan} at ${inFigures(limits)}, not ${inFigures(live)}: ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
+  `${plan} at ${inFigures(limits)} instead of ${inFigures(live)} would refuse ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, of ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
 
 /** Hidden while no plan has shadow limits. */
 export function Shadows() {

@@ -1,5 +1,5 @@
 /** Daily use of a client: bars, a table, and a file. */
-import { clock, count, usageLines } from '../../insight/format.js'
+import { clock, count, limitText, usageLines } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, useAnswer, useState } from '../page/ui.ts'
@@ -22,8 +22,8 @@ const listing: Listing<Row> = {
     ['Day (UTC)', ({ head }) => head, 'title'],
     ['Admitted', ({ totals }) => count(totals.admitted), 'number'],
     ['Refused by minute', ({ totals }) => count(totals.refused.minute), 'number'],
-    ['by day', ({ totals }) => count(totals.refused.day), 'number'],
-    ['by ban', ({ totals }) => count(totals.refused.ban), 'number'],
+    ['Refused by day', ({ totals }) => count(totals.refused.day), 'number'],
+    ['Refused by ban', ({ totals }) => count(totals.refused.ban), 'number'],
   ],
 }
 
@@ -56,8 +56,8 @@ function bars({ days, to, asOf }: ClientUsage, length: number, limit: number | u
   const x = (day: string) => length - 1 - (last - Date.parse(day)) / DAY_MS + 0.1
   const best = days.find(({ admitted }) => admitted === most)
   const place = hasLine ? 'dashed' : 'above this'
-  const limitText = limit === undefined ? '' : `; limit now ${count(limit)}, ${place}`
-  const words = `Admitted per day, most ${count(most)} on ${best?.day}${limitText}`
+  const line = limit === undefined ? '' : `; limit now ${limitText(limit, 'day')}, ${place}`
+  const words = `Admitted per day, most ${count(most)} on ${best?.day}${line}`
   return html`
     <p class="muted">${words}</p>
     <svg viewBox="0 0 ${length} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label=${words}>

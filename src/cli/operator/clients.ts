@@ -1,6 +1,7 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
 import type { ClientRow, ClientsPage } from '../../admin/clients/operations.ts'
 import { id, number, text, type Column } from '../../tools/columns.ts'
+import type { WindowName } from '../../config/time.ts'
 import { count, duration, percent, plural, UNKNOWN, usage } from '../../insight/format.js'
 import { choice, single, type Declaration } from '../program.ts'
 import { asking, listing, type Asking } from './asking.ts'
@@ -36,8 +37,8 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
     columns: [
       id('CLIENT', (client) => client.id),
       text('PLAN', ({ plan }) => plan, { drop: 2 }),
-      windowColumn('MINUTE', ({ minute }) => minute, shareBehind),
-      windowColumn('DAY', ({ day }) => day, shareBehind),
+      windowColumn('minute', ({ minute }) => minute, shareBehind),
+      windowColumn('day', ({ day }) => day, shareBehind),
       number('REFUSED 5m', (client) => client.refusedLately, { write: count, drop: 1 }),
       // This is never cut, as its end is what matters.
       id('STATE', (client) => stateOf(client, nowMs), {
@@ -73,11 +74,11 @@ export const share = ({ used, limit }: Use): number => (limit === 0 ? 1 : used /
 
 /** A column of the use of a window, which is nearly used up at 80 %. more: what a person reads behind the numbers. */
 export const windowColumn = <Row>(
-  head: string,
+  window: WindowName,
   of: (row: Row) => Use | null,
   more: (share: number) => string,
 ): Column<Row> => ({
-  head,
+  head: window.toUpperCase(),
   kind: 'number',
   plain(row) {
     const use = of(row)
@@ -85,7 +86,7 @@ export const windowColumn = <Row>(
   },
   text(row) {
     const use = of(row)
-    return use === null ? UNKNOWN : `${usage(use)} ${more(share(use))}`
+    return use === null ? UNKNOWN : `${usage(use, window)} ${more(share(use))}`
   },
   colour(row) {
     const use = of(row)

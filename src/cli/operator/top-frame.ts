@@ -83,8 +83,8 @@ const columnsOver = (seconds: number): Column<TopClient>[] => [
     write: rate,
     colour: ({ refused }) => (sum(refused) > 0 ? 'red' : undefined),
   }),
-  { ...windowColumn('MINUTE', ({ minute }: TopClient) => minute, bar), drop: 1 },
-  windowColumn('DAY', ({ day }) => day, bar),
+  { ...windowColumn('minute', ({ minute }: TopClient) => minute, bar), drop: 1 },
+  windowColumn('day', ({ day }) => day, bar),
   number('MEAN', ({ meanMs }) => meanMs, { write: latency, drop: 2 }),
   number('MAX', ({ maxMs }) => maxMs, { write: latency, drop: 3 }),
 ]

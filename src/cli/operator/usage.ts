@@ -3,13 +3,20 @@ import type { ClientDetail, ResetDone, WindowUse } from '../../admin/clients/ope
 import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../insight/api/usage.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
-import { count, duration, percent, usage as used, usageLines } from '../../insight/format.js'
+import {
+  count,
+  duration,
+  limitsText,
+  percent,
+  usage as used,
+  usageLines,
+} from '../../insight/format.js'
 import { single, type Declaration } from '../program.ts'
 import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } from './asking.ts'
 import type { Asking } from './asking.ts'
 import { share } from './clients.ts'
 import type { Output } from '../edge.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, type WindowName } from '../../config/time.ts'
 
 export const usage: Declaration = (program, { once }) => {
   const group = asking(
@@ -105,14 +112,14 @@ async function ofClient(
 function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
   const { limits, minute, day } = client
   const nowMs = Date.parse(asOf)
-  print(`${client.id}  ${client.plan}  ${count(limits.perMinute)}/min  ${count(limits.perDay)}/day`)
-  print(`now  minute ${inWords(minute, nowMs)}  day ${inWords(day, nowMs)}`)
+  print(`${client.id}  ${client.plan}  ${limitsText(limits)}`)
+  print(`now  ${inWords('minute', minute, nowMs)}  ${inWords('day', day, nowMs)}`)
 }
 
-function inWords(use: WindowUse | null, nowMs: number): string {
-  if (use === null) return 'not known, as the store is away'
+function inWords(window: WindowName, use: WindowUse | null, nowMs: number): string {
+  if (use === null) return `${window} not known, as the store is away`
   const left = duration(Math.max(0, Date.parse(use.resetsAt) - nowMs))
-  return `${used(use)} (${percent(share(use))}), ${left} left`
+  return `${window} ${used(use, window)} (${percent(share(use))}), ${left} left`
 }
 
 type Figures = Pick<PlanTotals, 'admitted' | 'refused'>

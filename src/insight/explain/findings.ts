@@ -217,7 +217,7 @@ const takeQuota: Finder = ({ config, callerKnown, exchange: { caller, quota } },
     ]),
   )
   return {
-    rule: first.map(({ name, use }) => `${name} ${usage(use)}`).join(', '),
+    rule: first.map(({ name, use }) => `${name} ${usage(use, name)}`).join(', '),
     config: location,
     numbers: { ...numbers, retryAfterSeconds: refusal?.retryAfterSeconds ?? null },
     change: window && quotaChange(caller, callerKnown, window, owner),
