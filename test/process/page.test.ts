@@ -224,6 +224,10 @@ describe("the operators' page", () => {
   })
 
   it('lifts a ban in three clicks, and bans again for the rest', async () => {
+    await at('/bans?q=nobody')
+    await expect
+      .poll(() => page.locator('main').textContent())
+      .toMatch(/0 of 1 key banned now[^]*No ban has this in its key or client\./)
     await at('/')
     expect(await code('tg_acme_2')).toBe('api_key_banned')
     await page.getByRole('link', { name: /^Bans/ }).click()

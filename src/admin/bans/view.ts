@@ -1,6 +1,6 @@
 /** Current bans: who, why and until when. They can be lifted here. */
 import { askToLift } from './view-dialogs.ts'
-import { plural, UNKNOWN } from '../../insight/format.js'
+import { count, plural, UNKNOWN } from '../../insight/format.js'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, searchBox, time, useAnswer, useState } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
@@ -8,14 +8,16 @@ import type { Ban } from '../../insight/api/live.ts'
 import type { Bans as Answer } from './operations.ts'
 import { register, type Place } from '../page/places.ts'
 
-const banned = (again: () => unknown): Listing<Ban> => ({
+const banned = (wanted: string, again: () => unknown): Listing<Ban> => ({
   caption: 'Bans',
   idOf: ({ key }) => key,
   empty:
-    'No key is banned. A key that goes on after refusals is banned by itself; to ban one, open its client.',
+    wanted === ''
+      ? 'No key is banned. A key that goes on after refusals is banned by itself; to ban one, open its client.'
+      : 'No ban has this in its key or client.',
   columns: [
     ['Key', ({ key }) => key, 'title'],
-    ['Client', ({ client }) => (client === null ? 'none has it' : clientLink(client))],
+    ['Client', ({ client }) => (client === null ? 'no client has it' : clientLink(client))],
     ['By', ({ by }) => by],
     ['Since', ({ since }) => time(since, 'clock')],
     ['Ends', ({ until }) => time(until), 'wide'],
@@ -32,8 +34,9 @@ function Bans({ query, change }: Place) {
   const { answer, note, load } = useAnswer<Answer>('/api/bans')
   const wanted = q.trim().toLowerCase()
   const rows = answer?.bans.filter(({ key, client }) =>
-    `${key} ${client}`.toLowerCase().includes(wanted),
+    `${key} ${client ?? ''}`.toLowerCase().includes(wanted),
   )
+  const found = wanted === '' ? '' : `${count(rows?.length)} of `
   const onInput = ({ currentTarget }: { currentTarget: HTMLInputElement }) => {
     search(currentTarget.value)
     change('q', currentTarget.value)
@@ -43,10 +46,10 @@ function Bans({ query, change }: Place) {
       <label>Client or key ${searchBox({ value: q, onInput })}</label>
     </form>
     <p role="status">
-      ${rows && `${plural(rows.length, 'key')} banned now, the first to end first`}
+      ${rows && `${found}${plural(answer?.bans.length ?? 0, 'key')} banned now, the first to end first`}
     </p>
     ${note}
-    <${Table} ...${banned(load)} rows=${rows} />`
+    <${Table} ...${banned(wanted, load)} rows=${rows} />`
 }
 
 register({ path: '/bans', name: 'Bans', at: 3, key: 'b', Whole: Bans })

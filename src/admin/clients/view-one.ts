@@ -74,7 +74,7 @@ function keyListing(client: string, again: () => unknown): Listing<ClientKey> {
     empty: 'This client has no key.',
     columns: [
       ['Key', ({ id }) => id, 'title'],
-      ['Last used here', lastUse],
+      ['Last used at this gateway', lastUse],
       ['Expires', expiry],
       ['Ban', ({ bannedUntil: end }) => (end === null ? UNKNOWN : `■ until ${timeText(end)}`)],
       ['Action', action, 'acts'],

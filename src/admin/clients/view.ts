@@ -11,7 +11,7 @@ import { Client } from './view-one.ts'
 const TYPING_MS = 250
 const sorts = { nearest: 'nearest a limit', used: 'most used', refused: 'most refused', id: 'name' }
 
-const listing = clientListing('Clients', 'No client and no key has this in its id.')
+const listing = clientListing('Clients', 'There is no such client.')
 
 /** The value once nothing has been typed for a moment. */
 function useTyped(value: string) {

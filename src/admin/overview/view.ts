@@ -2,7 +2,7 @@
 import { Chart, type ChartOptions, type Course } from '../page/chart.ts'
 import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../insight/format.js'
 import { columns, live, now, seconds } from '../page/live.ts'
-import { Table, type Listing } from '../page/table.ts'
+import { Table, type Column, type Listing } from '../page/table.ts'
 import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
@@ -33,7 +33,7 @@ function refusedTile(latest: Tick | null) {
 
 function bannedTile(overview: Moment | null) {
   const { bannedKeys = null, limitedClients = null, clients = null } = overview?.counts ?? {}
-  const limited = `${count(limitedClients)} of ${compact(clients)} clients limited, 10 s`
+  const limited = `${count(limitedClients)} of ${compact(clients)} clients refused for quota, 10 s`
   return tile(count(bannedKeys), bannedKeys === 1 ? 'key banned now' : 'keys banned now', limited)
 }
 
@@ -94,7 +94,7 @@ const charts = [
     lines: [{ label: 'all', column: 'requests', color: 'admitted', fill: true }],
   }),
   named('Refused', {
-    title: 'Refused/s by window',
+    title: 'Refused/s by cause, 15 min',
     what: 'Refused per second',
     course: latest,
     lines: [
@@ -105,7 +105,7 @@ const charts = [
     ],
   }),
   named('Latency', {
-    title: 'Latency, log (gw gateway, be backend)',
+    title: 'Latency, log scale (gw gateway, be backend)',
     what: 'Latency of the last 10 seconds',
     course: latest,
     log: true,
@@ -139,7 +139,9 @@ function Charts() {
 
 type Plan = Moment['plans'][number]
 const shadowText = ({ shadowRefused, shadowUnjudged }: Plan) =>
-  `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
+  shadowRefused === null
+    ? 'none'
+    : `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
 
 const plans: Listing<Plan> = {
   caption: 'Plans',
@@ -149,17 +151,23 @@ const plans: Listing<Plan> = {
     ['Plan', ({ plan }) => plan, 'title'],
     ['Clients', ({ clients }) => compact(clients), 'number'],
     ['Admitted today', ({ admittedToday }) => compact(admittedToday), 'number'],
-    ['Over 80% used or handed out', ({ over80 }) => count(over80), 'number'],
-    ['Shadow', shadowText, 'number'],
+    ['Over 80%', ({ over80 }) => count(over80), 'number'],
   ],
 }
 
+const shadowColumn: Column<Plan> = ['Shadow would refuse', shadowText, 'number']
+
 function Plans() {
   useLive()
+  const rows = live.overview?.plans
+  const isTried = rows?.some(({ shadowRefused }) => shadowRefused !== null) === true
+  const columns = [...plans.columns, ...(isTried ? [shadowColumn] : [])]
   return section(
     'Plans',
-    html`<${Table} ...${plans} rows=${live.overview?.plans} />`,
-    html`<p class="muted">Over 80% and shadow are what this gateway has seen.</p>`,
+    html`<${Table} ...${plans} columns=${columns} rows=${rows} />`,
+    html`<p class="muted">
+      Over 80%: clients of which this gateway has seen so much of a window used, or handed out to processes.
+    </p>`,
   )
 }
 

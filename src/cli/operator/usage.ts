@@ -126,9 +126,9 @@ type Figures = Pick<PlanTotals, 'admitted' | 'refused'>
 
 const figures = [
   number('ADMITTED', ({ admitted }: Figures) => admitted, { write: count }),
-  number('MINUTE', ({ refused }: Figures) => refused.minute, { write: count }),
-  number('DAY', ({ refused }: Figures) => refused.day, { write: count }),
-  number('BAN', ({ refused }: Figures) => refused.ban, { write: count }),
+  number('REFUSED MINUTE', ({ refused }: Figures) => refused.minute, { write: count }),
+  number('REFUSED DAY', ({ refused }: Figures) => refused.day, { write: count }),
+  number('REFUSED BAN', ({ refused }: Figures) => refused.ban, { write: count }),
 ]
 
 const summed = (one: DayTotals, other: DayTotals): DayTotals => ({

@@ -137,7 +137,7 @@ function staleLines({ live }: OverviewParts, nowMs: number): Attention[] {
   const reportedMs = live.latest === null ? live.startedAtMs : Date.parse(live.latest.at) + 1000
   if (nowMs - reportedMs < STALE_MS) return []
   const since = new Date(reportedMs).toISOString()
-  return [line('stale', 'bad', `No worker has told anything${clock(since)}`, { since })]
+  return [line('stale', 'bad', `No worker has reported anything${clock(since)}`, { since })]
 }
 
 function clientLines({ live, reloads }: OverviewParts, nowMs: number): Attention[] {
