@@ -34,7 +34,7 @@ function sentence(row: ClientRow) {
   const left = duration(Math.max(0, untilMs - now()))
   return state(
     kind,
-    `Limited by ${known.by} until ${clock(untilMs, now())} (${left}).${rest ?? ''}`,
+    `Limited by ${known.by} until ${clock(untilMs, now())} (${left} left).${rest ?? ''}`,
   )
 }
 
@@ -44,7 +44,8 @@ function windowOf(name: keyof typeof names, window: WindowUse | null) {
   if (window === null)
     return html`<p class="window"><strong>${names[name]}</strong> ${UNKNOWN} (store away)</p>`
   const leftMs = Math.max(0, Date.parse(window.resetsAt) - now())
-  const leased = window.leased > 0 ? `, ${count(window.leased)} more handed out, maybe spent` : ''
+  const leased =
+    window.leased > 0 ? `, ${count(window.leased)} more handed out to processes, maybe spent` : ''
   return html`<p class="window">
     <strong>${names[name]}</strong>
     <span class="value">${`${usage(window, name)} ${percent(shareOf(window))}`}</span>

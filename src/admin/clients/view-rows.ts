@@ -17,7 +17,7 @@ export const explainLink = (id: string) =>
 
 const left = (iso: string) => {
   const leftMs = Date.parse(iso) - now()
-  return leftMs < 1_000 ? 'ends now' : duration(leftMs)
+  return leftMs < 1_000 ? 'ends now' : `${duration(leftMs)} left`
 }
 
 /** Kind and words, such as `bad limited by day, 9 h 52 min`. */

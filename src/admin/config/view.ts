@@ -68,6 +68,10 @@ ${isChanged ? lines.map(marked) : lines.map(([, line]) => line).join('\n')}</pre
     >
   </details>`
 
+/** What changes, and three lines on each side of it. */
+const nearChanges = (lines: readonly MarkedLine[]) =>
+  lines.filter((_, at) => lines.slice(Math.max(0, at - 3), at + 4).some(([sign]) => sign !== ' '))
+
 type Planned = Extract<ReloadOutcome, { blastRadius: unknown }>
 
 /** Shows what the files would change, then asks whether to take exactly that. Resolves to how they differ. */
@@ -88,7 +92,7 @@ async function askToReload({ revision, written: inForce }: Effective, after: () 
       <pre class="radius" tabindex="0" role="region" aria-label="What changes">
 ${plannedInWords(blastRadius, { nearest: over?.clients }).join('\n')}</pre
       >
-      ${settings.filter(({ isChanged }) => isChanged).map(settingOf)}
+      ${settings.map((one) => one.isChanged && settingOf({ ...one, lines: nearChanges(one.lines) }))}
       ${next === revision && html`<p>Certificates are read again.</p>`}
       ${warning !== '' && html`<p>${over?.count === 0 ? '' : '▲ '}${warning}.</p>`}
       <p>

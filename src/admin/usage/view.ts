@@ -55,8 +55,8 @@ function bars({ days, to, asOf }: ClientUsage, length: number, limit: number | u
   const last = Date.parse(to)
   const x = (day: string) => length - 1 - (last - Date.parse(day)) / DAY_MS + 0.1
   const best = days.find(({ admitted }) => admitted === most)
-  const place = hasLine ? 'dashed' : 'above this'
-  const line = limit === undefined ? '' : `; limit now ${limitText(limit, 'day')}, ${place}`
+  const place = hasLine ? ', dashed' : ''
+  const line = limit === undefined ? '' : `; limit now ${limitText(limit, 'day')}${place}`
   const words = `Admitted per day, most ${count(most)} on ${best?.day}${line}`
   return html`
     <p class="muted">${words}</p>

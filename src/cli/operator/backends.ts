@@ -29,7 +29,7 @@ const backendsCommand = listing<Backends, Backends['backends'][number]>(
         text(
           'WHY',
           ({ cause, nextTry }) =>
-            [cause, nextTry && `next try ${away(nextTry)}`].filter((part) => part).join('; '),
+            [cause, nextTry && `next try in ${away(nextTry)}`].filter((part) => part).join('; '),
           { plain: ({ cause }) => cause },
         ),
       ],

@@ -41,7 +41,7 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
       windowColumn('day', ({ day }) => day, shareBehind),
       number('REFUSED 5m', (client) => client.refusedLately, { write: count, drop: 1 }),
       // This is never cut, as its end is what matters.
-      id('STATE', (client) => stateOf(client, nowMs), {
+      id('STATE, TIME LEFT', (client) => stateOf(client, nowMs), {
         plain: (client) => stateOf(client, undefined),
         colour: (client) => ([null, 'ok'].includes(stateOf(client, undefined)) ? undefined : 'red'),
       }),
