@@ -68,14 +68,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 3_987,
+  cli: 4_031,
   tools: 4_510,
   server: 3_087,
-  admin: 5_258,
-  insight: 3_116,
+  admin: 5_326,
+  insight: 3_127,
   core: 13_820,
   state: 4_496,
-  config: 4_061,
+  config: 4_111,
 }
 
 describe('the wings', () => {
