@@ -81,6 +81,8 @@ const by = (callerOf: TokenPolicy['callerOf'], isOverLimit = false): TokenPolicy
 const callers = by(createTokenCallers({ clients: createClients([acme]), plans }, true))
 const [home, elsewhere] = ['192.0.2.1', '192.0.2.2']
 const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
+/** A machine that is busy may hold up any fetch for longer than the verifier waits. */
+const PATIENT_MS = 60_000
 /** As a token may well come in the second in which the first set was fetched. */
 const quick = { renewMs: 0 }
 const stops: (() => void)[] = []
@@ -113,9 +115,13 @@ async function open(
 ) {
   const server = await startKeyServer(keys)
   const observer = watch()
-  const verifier = createVerifier({ jwksUri: server.url, ...config }, observer, timing)
+  const verifier = createVerifier({ jwksUri: server.url, ...config }, observer, {
+    timeoutMs: PATIENT_MS,
+    ...timing,
+  })
   stops.push(() => verifier.close())
-  await verifier.ready
+  // Where a test has it wait less, the first fetch may need another try.
+  await vi.waitFor(() => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined), 20_000)
   return { server, verifier, observer }
 }
 
@@ -388,14 +394,15 @@ describe('a key set from an address', () => {
       }
     })()
     await vi.waitFor(() => expect(server.hits).toBeGreaterThan(2), 20_000)
-    const hits = server.hits
     server.keys = [await publicJwk(ec, 'ec-2')]
+    const [hits, sinceMs] = [server.hits, performance.now()]
     const verdicts: (string | undefined)[] = []
     while (verdicts.at(-1) !== 'app-1' && verdicts.length < 10_000) {
       const token = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-2' } })
       verdicts.push(await clientOf(verifier, token))
       await sleep(1)
     }
+    const tookMs = performance.now() - sinceMs
     flooding.isOver = true
     await flood
     expect(new Set(verdicts.slice(0, -1))).toEqual(
@@ -403,7 +410,7 @@ describe('a key set from an address', () => {
     )
     expect(verdicts.at(-1)).toBe('app-1')
     // One may have been under way as the keys changed.
-    expect(server.hits - hits).toBeLessThanOrEqual(2)
+    expect(server.hits - hits).toBeLessThanOrEqual(2 + tookMs / timing.renewMs)
   })
 
   it('refuses a token for its key only when it was fetched after the token came', async () => {
@@ -507,7 +514,7 @@ describe('a key set from an address', () => {
     const respond = server.respond
     server.respond = (_, response) => void response.writeHead(503).end()
     const observer = watch()
-    const timing = { retryMs: 10 }
+    const timing = { retryMs: 10, timeoutMs: PATIENT_MS }
     const verifier = createVerifier({ jwksUri: server.url }, observer, timing)
     stops.push(() => verifier.close())
     await verifier.ready
@@ -537,22 +544,24 @@ describe('the signatures that a verifier checks', () => {
     const { verifier } = await open([await publicJwk(ec, 'ec-1')])
     const fresh = await sign({ key: ec, alg: 'ES256', header: { kid: 'ec-1' } })
     const checks = watchChecks()
-    let forged = 0
     const flood = Array.from({ length: 300 }, () =>
-      clientOf(verifier, forge({ alg: 'ES256', kid: 'ec-1' }), home).then(() => forged++),
+      clientOf(verifier, forge({ alg: 'ES256', kid: 'ec-1' }), home),
     )
     expect(await clientOf(verifier, fresh, elsewhere)).toBe('app-1')
-    expect(forged).toBeLessThan(10)
     await Promise.all(flood)
-    expect(checks).toMatchObject({ made: 301, mostAtOnce: 2 })
+    expect([checks.of.length, checks.mostAtOnce]).toEqual([301, 2])
+    // In the order in which they begin: how long one takes is up to the machine.
+    expect(checks.of.slice(0, 10)).toContain(fresh.split('.')[2])
   })
 
   it('are of 1,026 tokens at most, of the others it says that it cannot tell, those of the longest line first', async () => {
     const { verifier, observer } = await open([await publicJwk(ec, 'ec-1')])
     const one = () => sign({ key: ec, alg: 'ES256', header: { kid: 'ec-1' } })
     const tokens = await Promise.all(Array.from({ length: 1_040 }, one))
-    const asked = tokens.map((token) => clientOf(verifier, token))
     const last = await one()
+    const asked = tokens.map((token) => clientOf(verifier, token))
+    // They are all in line by then, and no check has ended: to sign another token would give some the time to.
+    await new Promise<void>((resolve) => process.nextTick(resolve))
     expect(await clientOf(verifier, last, elsewhere)).toBe('app-1')
     const outcomes = await Promise.all(asked)
     expect(outcomes.filter((outcome) => outcome === 'service_unavailable')).toHaveLength(15)
@@ -577,7 +586,7 @@ describe('the signatures that a verifier checks', () => {
       ),
     )
     clock.mockRestore()
-    expect(checks.made).toBe(100)
+    expect(checks.of).toHaveLength(100)
     expect(outcomes.filter((outcome) => outcome === undefined)).toHaveLength(100)
     const unchecked = outcomes.filter((outcome) => outcome === 'service_unavailable')
     expect(unchecked).toHaveLength(900)
@@ -616,14 +625,14 @@ function forge({ alg = 'RS256', kid }: { alg?: string; kid: string }): string {
   return `${part({ alg, kid })}.${part({ ...goodClaims(), sub: 'nobody' })}.${signature.toString('base64url')}`
 }
 
-/** Counts the signature checks from now on. */
+/** The signatures that are checked from now on, in order. */
 function watchChecks() {
-  const seen = { made: 0, mostAtOnce: 0 }
+  const seen = { of: [] as string[], mostAtOnce: 0 }
   let underway = 0
   const { subtle } = crypto
   const verify = subtle.verify.bind(subtle)
   const spy = vi.spyOn(subtle, 'verify').mockImplementation(async (...args) => {
-    seen.made++
+    seen.of.push(Buffer.from(args[2] as Uint8Array).toString('base64url'))
     seen.mostAtOnce = Math.max(seen.mostAtOnce, ++underway)
     const isGood = await verify(...args)
     underway--
