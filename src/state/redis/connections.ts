@@ -5,6 +5,8 @@ import type { ConnectionOptions } from 'node:tls'
 import type * as Library from 'ioredis'
 import type { Cluster, Redis, RedisOptions as LibraryOptions } from 'ioredis'
 import type { HostPort, RedisConfig } from '../../config/config.ts'
+import { afterTurn } from '../timers.ts'
+import { timedOut } from './faults.ts'
 
 export interface RedisOptions {
   readonly servers: RedisConfig
@@ -39,6 +41,7 @@ function load(): typeof Library {
   const ioredis = createRequire(import.meta.url)('ioredis') as typeof Library
   restoreFastStrings()
   listenForEveryError(ioredis)
+  readBeforeGivingUp(ioredis)
   return ioredis
 }
 
@@ -110,6 +113,34 @@ function listenForEveryError({ AbstractConnector: { prototype } }: typeof Librar
     socket?.on('error', () => undefined)
     disconnect.call(this)
   }
+}
+
+/** What the library keeps of a connection that owes answers. */
+interface Owing {
+  readonly stream: Socket
+  readonly options: { readonly socketTimeout: number }
+  readonly commandQueue: { readonly length: number }
+  socketTimeoutTimer: NodeJS.Timeout | undefined
+  setSocketTimeout(): void
+}
+
+/**
+ * Bounds the silence of a peer (socketTimeout) as the library does, but for one turn of the event loop: a process that stood still for
+ * longer than that has the answer, and would give up a peer that is well.
+ */
+function readBeforeGivingUp({ Redis: { prototype } }: typeof Library): void {
+  Reflect.set(prototype, 'setSocketTimeout', function wait(this: Owing): void {
+    const { stream, options } = this
+    const timer = afterTurn(options.socketTimeout, () => {
+      if (this.socketTimeoutTimer === timer) stream.destroy(timedOut())
+    })
+    this.socketTimeoutTimer = timer
+    stream.once('data', () => {
+      clearTimeout(timer)
+      this.socketTimeoutTimer = undefined
+      if (this.commandQueue.length > 0) this.setSocketTimeout()
+    })
+  })
 }
 
 let scripts = 0
