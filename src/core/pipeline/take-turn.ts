@@ -3,6 +3,7 @@
  * holds everything. Those beyond wait in a line of the client's own.
  */
 import { RecencyTable } from '../../state/memory/recency-table.ts'
+import { afterTurn } from '../../state/timers.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { whenKnown } from '../rules/when-known.ts'
@@ -33,13 +34,16 @@ export class ClientTurns {
     }
     if (this.#line.length >= Math.max(limit, SHORTEST_LINE)) return false
     return new Promise((resolve) => {
-      // All wait equally long, so the time is up for the first in line.
-      const timer = setTimeout(() => this.#line.shift()?.decide(false), LONGEST_WAIT_MS)
+      // All wait equally long, so that whoever still waits is the first in line.
+      const timer = afterTurn(LONGEST_WAIT_MS, () => {
+        if (this.#line[0] === waiting) this.#line.shift()?.decide(false)
+      })
       const decide = (isTaken: boolean): void => {
         clearTimeout(timer)
         resolve(isTaken)
       }
-      this.#line.push({ limit, decide })
+      const waiting = { limit, decide }
+      this.#line.push(waiting)
     })
   }
 

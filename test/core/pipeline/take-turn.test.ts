@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { TurnsOfClients } from '../../../src/core/pipeline/take-turn.ts'
+import { MessageChannel } from 'node:worker_threads'
+import { LONGEST_WAIT_MS, TurnsOfClients } from '../../../src/core/pipeline/take-turn.ts'
 
 describe('the turns of clients', () => {
   const started = (limit: number, requests: number) => {
@@ -33,6 +34,16 @@ describe('the turns of clients', () => {
     expect(performance.now() - startedMs).toBeGreaterThan(200)
     // Another client has its own.
     expect(turns.of('b').take(1)).toBe(true)
+  })
+
+  it('are had by those for whom one was free while the process stood still', async () => {
+    const { client, taken } = started(1, 2)
+    const { port1, port2 } = new MessageChannel()
+    port1.once('message', () => client.giveBack())
+    port2.postMessage('as the end of an answer that lies there unread')
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LONGEST_WAIT_MS + 50)
+    expect(await taken[1]).toBe(true)
+    port1.close()
   })
 
   it('leave room in the line for what one connection may pipeline', () => {
