@@ -7,6 +7,7 @@ import { connect as connectTls } from 'node:tls'
 import type { Config } from '../../config/config.ts'
 import { isGatewayFault } from '../rules/backend-failure.ts'
 import { connectFault } from '../rules/tls-faults.ts'
+import { afterTurn } from '../../state/timers.ts'
 import { healthOf, worstOf, type Backend, type BackendHealth } from './backend.ts'
 import type { Balancer } from './balancer.ts'
 
@@ -149,7 +150,7 @@ export class BackendChecks {
       const request = backend.tls
         ? requestHttps({ ...options, ...backend.tls })
         : requestHttp(options)
-      const clock = setTimeout(() => settle(`no answer within ${timeoutMs} ms`), timeoutMs).unref()
+      const clock = afterTurn(timeoutMs, () => settle(`no answer within ${timeoutMs} ms`)).unref()
       request.once('response', ({ statusCode = 0 }) =>
         settle(isAnswer(statusCode) ? undefined : `status ${statusCode}`),
       )
@@ -168,10 +169,11 @@ export function connectionFault(
   return new Promise((resolve) => {
     const socket = tls ? connectTls({ host, port, ...tls }) : connect({ host, port })
     const settle = (fault: string | undefined): void => {
+      clearTimeout(clock)
       socket.destroy()
       resolve(fault)
     }
-    socket.setTimeout(timeoutMs, () => settle(`no connection within ${timeoutMs} ms`))
+    const clock = afterTurn(timeoutMs, () => settle(`no connection within ${timeoutMs} ms`))
     socket.once(tls ? 'secureConnect' : 'connect', () => settle(undefined))
     socket.on('error', (error) => settle(connectFault(error)))
   })

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { BackendChecks } from '../../../src/core/backends/checks.ts'
 import type { BackendHealth } from '../../../src/core/backends/backend.ts'
 import { balancerOf, eject } from '../../support/balancer.ts'
@@ -42,11 +42,13 @@ describe('the probe', () => {
 
   it('connects at most once a second, and sees a backend that has come back', async () => {
     const port = await freePort()
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(10_000)
+    onTestFinished(() => void clock.mockRestore())
     const probe = createBackendProbe(balancerOf([`http://127.0.0.1:${port}`]), none)
     await probe()
     const server = await listen(port)
     expect([(await probe())[0]?.fault, server.connections()]).toEqual(['ECONNREFUSED', 0])
-    await sleep(1_010)
+    clock.mockReturnValue(11_010)
     const [[one], [two]] = await Promise.all([probe(), probe()])
     expect([one?.fault, two?.state]).toEqual([undefined, 'up'])
     await sleep(20)
