@@ -60,6 +60,8 @@ export class Lessee {
   readonly #stops: readonly (() => void)[]
   /** When this process last began to restate all its use. */
   #restatedMs = -Infinity
+  /** The time for a drain is over. */
+  #isDrained = false
 
   constructor(options: LesseeOptions) {
     const { authority, processId, clock, observe, timers = systemTimers } = options
@@ -153,7 +155,8 @@ export class Lessee {
   async drain(): Promise<void> {
     const { timers = systemTimers } = this.#options
     for (const stop of this.#stops) stop()
-    await Promise.race([this.#settleAll(), timers.after(DRAIN_AT_MOST_MS)])
+    const limit = timers.after(DRAIN_AT_MOST_MS).then(() => (this.#isDrained = true))
+    await Promise.race([this.#settleAll(timers), limit])
     this.#membership.leave()
   }
 
@@ -210,15 +213,19 @@ export class Lessee {
     }
   }
 
-  /** States and returns everything; resolves when all calls are answered. */
-  async #settleAll(): Promise<void> {
+  /** States and returns everything; resolves when the authority has answered for all leases, or is away. */
+  async #settleAll(timers: Timers): Promise<void> {
     const queue = [...new Set([...this.#calls.uncertain, ...this.#holders])].values()
+    const isOpen = (lease: Lease): boolean => lease.isUncertain || lease.isHolding()
     const worker = async (): Promise<void> => {
-      for (const lease of queue) {
-        while (lease.isCalling) await lease.inFlight
-        if (lease.isUncertain || lease.isHolding()) this.#calls.call(lease, RETURNING)
-        await lease.inFlight
-      }
+      for (const lease of queue)
+        for (;;) {
+          while (lease.isCalling) await lease.inFlight
+          if (this.#isDrained || !isOpen(lease) || !this.#calls.call(lease, RETURNING)) break
+          await lease.inFlight
+          // An authority that was late is asked again: what it takes for held would be nobody's until the window ends.
+          if (isOpen(lease)) await timers.after(SWEEP_EVERY_MS)
+        }
     }
     await Promise.all(Array.from({ length: SETTLING_AT_ONCE }, worker))
   }
