@@ -119,9 +119,6 @@ describe.concurrent('a store.file', () => {
       rmSync(folder, { recursive: true })
       await eventually('the line', () => first.logged('storeFileRestored').length === 1)
       await admit(first, 20)
-      // What a store on a busy machine granted too late is nobody's until the window ends: a lease of a worker each time.
-      const timeouts = 'tollgate_store_calls_total{outcome="timeout"}'
-      const late = workers === 1 ? 0 : await first.metric(timeouts)
       // Removed again: nothing comes between that and the stop.
       rmSync(path)
       if ('stop' in first) await first.stop()
@@ -131,7 +128,9 @@ describe.concurrent('a store.file', () => {
       }
       const rest = await left(await gatewayHere(config(backend.url, path)))
       expect(rest).toBeLessThanOrEqual(959)
-      expect(rest).toBeGreaterThanOrEqual(959 - late * (500 / 16))
+      // What a worker holds whose supervisor was silent for long is nobody's until the window ends: a lease.
+      const held = first.logged('storeLost').length > 0 ? workers * (500 / 16) : 0
+      expect(rest).toBeGreaterThanOrEqual(959 - held)
     },
   )
 
@@ -175,7 +174,7 @@ describe.concurrent('a store.file that can no longer be written', () => {
       const first = await gatewayProcess(config(backend.url, path, workers))
       await admit(first, 5)
       await eventually('they are kept', () => Number(dayTakenIn(path)) >= 5)
-      expect(await unsavedSeconds(first)).toBe(0)
+      await eventually('all is kept', async () => (await unsavedSeconds(first)) === 0)
       expect(await first.check('store')).toEqual({
         status: 200,
         name: 'store',
