@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as turn } from 'node:timers/promises'
 import { MessageChannel, type MessagePort } from 'node:worker_threads'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createAnonymousLimiter } from '../../src/core/credentials/anonymous-limiter.ts'
 import { createAddressCounter } from '../../src/state/memory/addresses.ts'
 import {
@@ -16,9 +16,19 @@ import { createSharedAddressCounter, openSupervisorState } from '../../src/state
 import type { SharedCalls } from '../../src/state/supervisor/home.ts'
 
 const ports: MessagePort[] = []
+// Times are the test's own: messages take turns of the event loop, however long those last.
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => {
+  vi.useRealTimers()
   for (const port of ports.splice(0)) port.close()
 })
+
+/** Lets all messages arrive, then so much time pass. */
+async function pass(ms: number): Promise<void> {
+  for (let turns = 0; turns < 10; turns++) await turn()
+  vi.advanceTimersByTime(ms)
+  for (let turns = 0; turns < 10; turns++) await turn()
+}
 
 const refuse = () => {
   throw new Error('not asked for here')
@@ -89,7 +99,7 @@ describe('calls over IPC', () => {
     const { handler } = countAll()
     const { calls, batches } = link({ addStrikes: handler })
     const first = Promise.all(['a', 'b', 'a'].map((key) => add(calls, key)))
-    await new Promise((resolve) => setImmediate(resolve))
+    await turn()
     const second = Promise.all(['a', 'b'].map((key) => add(calls, key)))
     expect(await first).toEqual([1, 1, 2])
     expect(await second).toEqual([3, 2])
@@ -116,7 +126,10 @@ describe('calls over IPC', () => {
     expect(await Promise.all(late)).toEqual([known, known])
 
     const never = link({ addStrikes: handler, loadBans: () => new Promise(() => {}) }, 50)
-    await expect(never.calls.call('loadBans', undefined)).rejects.toBeInstanceOf(StoreUnavailable)
+    const undecided = never.calls.call('loadBans', undefined)
+    const failed = expect(undecided).rejects.toBeInstanceOf(StoreUnavailable)
+    await pass(50)
+    await failed
     expect(await add(never.calls, 'a')).toBe(3)
     expect([...states, ...never.states]).toEqual([])
   })
@@ -132,10 +145,12 @@ describe('calls over IPC', () => {
         () => failed.push(name) > 0,
       )
     const first = ask('first')
-    await sleep(300)
+    await pass(300)
     const second = ask('second')
+    await pass(100)
     expect(await first).toBe(true)
     expect(failed).toEqual(['first'])
+    await pass(300)
     expect(await second).toBe(true)
     const third = ask('third')
     thaw()
@@ -148,15 +163,19 @@ describe('calls over IPC', () => {
     const { calls, states, freeze, thaw, batches } = link({ addStrikes: handler }, 100)
     freeze()
     const startedMs = performance.now()
-    while (calls.available) await expect(add(calls, 'a')).rejects.toBeInstanceOf(StoreUnavailable)
-    expect(performance.now() - startedMs).toBeGreaterThan(900)
+    while (calls.available) {
+      const failed = expect(add(calls, 'a')).rejects.toBeInstanceOf(StoreUnavailable)
+      await pass(100)
+      await failed
+    }
+    expect(performance.now() - startedMs).toBe(1_000)
     expect(states).toEqual([false])
     for (let at = 0; at < 100; at++)
       await expect(add(calls, 'a')).rejects.toBeInstanceOf(StoreUnavailable)
     // Nothing queues up at a supervisor that stands still.
     expect(batches).toHaveLength(1)
     thaw()
-    while (!calls.available) await sleep(5)
+    await pass(0)
     expect(states).toEqual([false, true])
     // The call that timed out was carried out late; whoever calls has to allow for that, as with Redis.
     expect(counts.get('a')).toBe(1)
@@ -167,7 +186,7 @@ describe('calls over IPC', () => {
     const { calls } = link({ loadBans: () => new Promise(() => {}) })
     const failed = vi.fn()
     for (let at = 0; at < 20_010; at++) calls.call('loadBans', undefined).catch(failed)
-    await new Promise((resolve) => setImmediate(resolve))
+    await turn()
     expect(failed).toHaveBeenCalledTimes(10)
     calls.close()
   })
@@ -176,10 +195,8 @@ describe('calls over IPC', () => {
     const { handler } = countAll()
     const { calls } = link({ addStrikes: handler }, 500)
     const total = add(calls, 'a')
-    await new Promise((resolve) => setImmediate(resolve))
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10)
-    await new Promise((resolve) => setImmediate(resolve))
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 800)
+    for (let turns = 0; turns < 2; turns++) await turn()
+    vi.advanceTimersByTime(800)
     expect(await total).toBe(1)
   })
 
@@ -187,7 +204,7 @@ describe('calls over IPC', () => {
     const { calls, freeze } = link({ addStrikes: countAll().handler })
     freeze()
     const underway = add(calls, 'a')
-    await new Promise((resolve) => setImmediate(resolve))
+    await turn()
     const queued = add(calls, 'a')
     calls.close()
     await expect(underway).rejects.toBeInstanceOf(StoreUnavailable)
@@ -210,7 +227,9 @@ describe('strikes over all workers', () => {
     }
     expect(await totals(2, 1)).toEqual([2, 3])
     freeze()
-    expect(await totals(1, 1)).toEqual([1, 2])
+    const alone = totals(1, 1)
+    for (let late = 0; late < 2; late++) await pass(50)
+    expect(await alone).toEqual([1, 2])
     expect(counts.get('a')).toBe(3)
   })
 })
@@ -274,10 +293,12 @@ describe('addresses over all workers', () => {
   it('are counted by each worker for itself while the supervisor is silent', async () => {
     const one = supervised()(50)
     one.freeze()
-    expect(await one.limiter.count('a')).toMatchObject({ remaining: 9, exceeded: false })
-    expect(await one.limiter.count('a')).toMatchObject({ remaining: 8, exceeded: false })
+    for (const remaining of [9, 8]) {
+      const counted = one.limiter.count('a')
+      await pass(50)
+      expect(await counted).toMatchObject({ remaining, exceeded: false })
+    }
     one.thaw()
-    while (!one.calls.available) await sleep(5)
     // The supervisor has had the first, late.
     expect(await one.limiter.count('a')).toMatchObject({ remaining: 8 })
   })
