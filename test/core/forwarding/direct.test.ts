@@ -143,8 +143,14 @@ describe('a connection whose answer has just come', () => {
   })
 
   it('is waited for by a GET, while a POST has another made where there may be one', async () => {
-    const { backend, front } = await open(undefined, { connections: 5 })
-    await chain(front, 'GET', 20)
+    const gets = async (): ReturnType<typeof open> => {
+      const opened = await open(undefined, { connections: 5 })
+      const sinceMs = performance.now()
+      await chain(opened.front, 'GET', 20)
+      // A connection rests twice a second, for longer than a GET waits: a machine that was busy for so long shows nothing.
+      return performance.now() - sinceMs < 400 ? opened : gets()
+    }
+    const { backend, front } = await gets()
     expect(backend.connections).toHaveLength(1)
     const outcomes = await chain(front, 'POST', 20)
     expect(outcomes.map(({ status }) => status)).toEqual(outcomes.map(() => 200))
