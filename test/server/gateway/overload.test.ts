@@ -57,12 +57,14 @@ describe('a gateway whose event loop is late', () => {
     expect(await askAsBrowser(gateway)).toBe(204)
     const others = () => Promise.all(Array.from({ length: 30 }, () => ask(gateway)))
     await others()
+    // A busy machine may have been late by itself.
+    const before = shedding(gateway).length
     const over = new AbortController()
     const crowd = (async () => {
       while (!over.signal.aborted) await others()
     })()
     await blocked(async () => {
-      await expect.poll(() => shedding(gateway)).toEqual(['anonymous'])
+      await expect.poll(() => shedding(gateway).at(-1)).toBe('anonymous')
       const { left } = await ask(gateway)
       for (const answer of await others()) expect(answer).toMatchObject(refused)
       const after = await ask(gateway, 'tg_nobody')
@@ -72,12 +74,14 @@ describe('a gateway whose event loop is late', () => {
       expect(await askAsBrowser(gateway)).toBe(503)
       expect(await ask(gateway, keys.pro)).toMatchObject({ status: 200, dayLeft: 9_999 })
       expect((await load(gateway))[0]).toBe(200)
-      const lag = await gateway.metric('tollgate_event_loop_lag_seconds')
-      expect(lag).toBeGreaterThan((2 * LAG_MS) / 1000)
+      // The third of the latest looks, of which more are in time where a turn takes longer.
+      await expect
+        .poll(() => gateway.metric('tollgate_event_loop_lag_seconds'))
+        .toBeGreaterThan((2 * LAG_MS) / 1000)
     })
     over.abort()
     await crowd
-    expect(shedding(gateway)).not.toContain('everything')
+    expect(shedding(gateway).slice(before)).not.toContain('everything')
     expect(backend.requests).toHaveLength(1)
   })
 
@@ -91,7 +95,10 @@ describe('a gateway whose event loop is late', () => {
       expect(await load(gateway)).toEqual([503, expect.stringMatching(/^!/)])
     })
     await expect.poll(() => shedding(gateway).at(-1)).toBe('nothing')
-    expect(shedding(gateway).slice(-3)).toEqual(['everything', 'anonymous', 'nothing'])
+    // It may begin again likewise.
+    const said = shedding(gateway)
+    const steps = said.slice(said.lastIndexOf('everything'))
+    expect(steps.slice(0, 3)).toEqual(['everything', 'anonymous', 'nothing'])
     expect(await ask(gateway, keys.pro)).toMatchObject({ status: 200, dayLeft: 9_998 })
     expect(await load(gateway)).toEqual([200, 'in time'])
     expect(backend.requests).toHaveLength(2)
