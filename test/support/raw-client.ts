@@ -43,7 +43,7 @@ interface ParseOptions {
 }
 
 export interface RawExchangeOptions extends ParseOptions {
-  /** Gives up waiting after this time and returns what there is. Default 5000. */
+  /** Gives up waiting after this time and returns what there is. Default: a minute. */
   readonly timeoutMs?: number
   /** Returns as soon as that many final answers are complete; without it, when the server closes or at the timeout. */
   readonly responses?: number
@@ -75,7 +75,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}) {
     return { ...parsed, statuses: parsed.responses.map(({ status }) => status), raw, closed }
   }
   /** Waits for a state of affairs; returns it, or throws after timeoutMs. */
-  const waitFor = async (condition: (exchange: RawExchange) => boolean, timeoutMs = 30_000) => {
+  const waitFor = async (condition: (exchange: RawExchange) => boolean, timeoutMs = 60_000) => {
     const deadline = Date.now() + timeoutMs
     let seenChunks = -1
     let seenClosed = false
@@ -117,7 +117,7 @@ export async function openRawClient(port: number, options: ParseOptions = {}) {
 export async function rawExchange(
   port: number,
   bytes: string | Buffer,
-  { timeoutMs = 15_000, responses = Number.POSITIVE_INFINITY, ...options }: RawExchangeOptions = {},
+  { timeoutMs = 60_000, responses = Number.POSITIVE_INFINITY, ...options }: RawExchangeOptions = {},
 ): Promise<RawExchange> {
   const client = await openRawClient(port, options)
   client.send(bytes)

@@ -51,7 +51,7 @@ describe.concurrent('with a minimum rate, a client', () => {
       request('POST', '/v1/pets', { fields: ['Content-Length: 1000000'], body: first }),
     )
     const trickle = setInterval(() => client.send('x'), 300)
-    const { responses, closed } = await client.waitFor((seen) => seen.closed, 30_000)
+    const { responses, closed } = await client.waitFor((seen) => seen.closed)
     clearInterval(trickle)
     expectRefusal(responses[0], 408, { code: 'request_timeout', closes: true })
     expect(closed).toBe(true)
@@ -96,7 +96,7 @@ describe.concurrent('with a minimum rate, a client', () => {
       request('POST', '/v1/pets', { fields: [`Content-Length: ${MANY}`] }),
     )
     client.send(Buffer.alloc(MANY))
-    const { responses } = await client.waitForResponses(1, 60_000)
+    const { responses } = await client.waitForResponses(1)
     expect(responses[0]?.body.toString()).toBe('half')
     expect(backend.requests[0]?.body.length).toBe(MANY)
   }, 60_000)
