@@ -53,13 +53,14 @@ const telling = ({ logged }: Pick<GatewayProcess, 'logged'>, reload: () => unkno
     const late = () =>
       logged('configRefused').filter(({ problems }) => LATE.test(String(problems))).length
     let seen = late()
-    reload()
+    // Of one in this process the end is known, however long a busy machine takes.
+    await reload()
     await eventually(event, () => {
       if (logged(event).length > before) return true
       // Not all workers of a busy machine may have prepared in time: once more, then.
       if (late() > seen) {
         seen = late()
-        reload()
+        void reload()
       }
       return false
     })
@@ -80,7 +81,7 @@ export async function reloading(
 export async function reloadingHere() {
   const revised = await revisions(1)
   const gateway = await gatewayHere(revised.file)
-  return { gateway, ...revised, ...telling(gateway, () => void gateway.reload()) }
+  return { gateway, ...revised, ...telling(gateway, () => gateway.reload()) }
 }
 
 /** Which revision all limits in the answer belong to. */
