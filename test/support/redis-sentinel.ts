@@ -14,9 +14,9 @@ export type SentinelGroup = Awaited<ReturnType<typeof startSentinelGroup>>
 const name = 'quota'
 const SENTINELS = 3
 
-/** downAfterMs: a master that is silent for so long is failed over. redis: further arguments of both servers. */
+/** downAfterMs: a master that is silent for so long is failed over; longer than a busy machine holds one up. redis: further arguments of both servers. */
 export async function startSentinelGroup({
-  downAfterMs = 600,
+  downAfterMs = 2_500,
   redis = [],
 }: { downAfterMs?: number; redis?: readonly string[] } = {}) {
   const start = () => startRedisServer('--repl-diskless-sync-delay', '0', ...redis)

@@ -1,5 +1,6 @@
 /** What the helpers for topologies of Redis have in common. */
 import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
  * The reply of a Redis server or sentinel as it comes over the wire, '' when there is none within a second. Costs no
@@ -18,6 +19,26 @@ export function askRedis(port: number, command: string): Promise<string> {
     })
     socket.on('close', () => resolve(reply))
   })
+}
+
+/** Bare questions that fit in three and a half seconds, of which two are promised, on an idle machine. */
+const RECOVERY_QUESTIONS = 300
+const AT_ONCE_MS = 25
+
+/**
+ * Waits until a server that is back is in use again; throws where it has answered too many bare questions at once meanwhile. One
+ * that a busy machine makes late is not back yet.
+ */
+export async function recovery(
+  port: number,
+  isUsed: () => boolean | Promise<boolean>,
+): Promise<void> {
+  for (let answered = 0; !(await isUsed()); await sleep(10)) {
+    const askedMs = performance.now()
+    const reply = await askRedis(port, 'PING')
+    if (reply === '' || performance.now() - askedMs > AT_ONCE_MS) continue
+    if (++answered > RECOVERY_QUESTIONS) throw new Error(`${port} answers, and is not used`)
+  }
 }
 
 /** Whether the server on this port answers that it is a master. */

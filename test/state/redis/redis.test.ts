@@ -9,6 +9,7 @@ import { hset, publish } from '../../support/redis-commands.ts'
 import { until } from '../../support/controlled-authority.ts'
 import { ownMs } from '../../support/own-time.ts'
 import { startRedisServer, type RedisServer } from '../../support/redis-server.ts'
+import { recovery } from '../../support/redis-shared.ts'
 
 /** Longer than a busy machine holds up a call that is to be answered. */
 const TIMEOUT_MS = 500
@@ -23,6 +24,8 @@ describe('the Redis store', () => {
     const onState = (available: boolean) => void states.push(available)
     store = redisAt(server.url, { timeoutMs: TIMEOUT_MS, onState })
     await until(() => store.available)
+    // A busy machine may have been late at first.
+    states.splice(0)
   })
 
   it('bounds every call, and stops calling after a second of silence', async () => {
@@ -39,10 +42,8 @@ describe('the Redis store', () => {
     expect(store.available).toBe(false)
     await expect(store.hgetall('hash')).rejects.toThrow(StoreUnavailable)
     server.thaw()
-    const thawedMs = ownMs()
-    await until(() => store.available)
-    expect(ownMs() - thawedMs).toBeLessThan(2_000 + 1_500)
-    expect(states).toEqual([true, false, true])
+    await recovery(server.port, () => store.available)
+    expect(states).toEqual([false, true])
   })
 
   it('hears what is published, and subscribes again after a restart and after a freeze', async () => {
@@ -110,7 +111,7 @@ describe('the Redis store', () => {
     await store.close()
     expect(store.available).toBe(false)
     await sleep(600)
-    expect(states).toEqual([true])
+    expect(states).toEqual([])
     await expect(hset(store, 'a', 'b', 'c')).rejects.toThrow(StoreUnavailable)
   })
 })
