@@ -5,6 +5,8 @@ import { nameOf } from '../../config/hosts.ts'
 import type { createConnections } from './connections.ts'
 
 export interface Subscription {
+  /** The channel is about to be subscribed to: the connection takes other commands, too, until then. */
+  joining?(redis: Redis): void
   /** A message published on the channel. */
   message(text: string): void
   /** The subscription is active (again): messages published before this moment may have been missed. */
@@ -89,6 +91,7 @@ export class Subscriber {
     for (const [channel, subscription] of this.#subscriptions) {
       if (this.#joined.has(channel)) continue
       this.#joined.add(channel)
+      subscription.joining?.(redis)
       redis.subscribe(channel).then(
         () => void (redis === this.#connection && subscription.subscribed?.()),
         // The server refused, perhaps for lack of a permission; the next tick asks again.
@@ -111,16 +114,31 @@ export function openSubscribers(
   )
   if (openSentinel === undefined || servers.kind !== 'sentinels') return [subscriber]
   const watch = new Subscriber(openSentinel, (fault, { options }) => note(fault, nameOf(options)))
+  /** HOST:PORT of the master that a sentinel has named last. */
+  let named: string | undefined
+  const leaveFor = (host?: string, port?: string): void => {
+    named = `${host}:${port}`
+    const { remoteAddress, remotePort } = client.stream ?? {}
+    if (remoteAddress === host && String(remotePort) === port) return
+    // A connection that is not yet there asks the sentinels by itself.
+    if (client.status === 'ready' || client.status === 'connect') client.disconnect(true)
+    subscriber.renew()
+  }
   // The connection itself does not report it, and an old master that no sentinel reaches goes on taking writes that will be lost.
   watch.add('+switch-master', {
+    // It may have been named while no sentinel was listened to.
+    joining: (sentinel) =>
+      void sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', servers.name).then(
+        (reply) => {
+          const [host, port] = (reply ?? []) as string[]
+          if (named === undefined) named = `${host}:${port}`
+          else if (host !== undefined && named !== `${host}:${port}`) leaveFor(host, port)
+        },
+        () => undefined,
+      ),
     message: (text) => {
       const [name, , , host, port] = text.split(' ')
-      const { remoteAddress, remotePort } = client.stream ?? {}
-      const isThere = remoteAddress === host && String(remotePort) === port
-      if (name !== servers.name || isThere) return
-      // A connection that is not yet there asks the sentinels by itself.
-      if (client.status === 'ready' || client.status === 'connect') client.disconnect(true)
-      subscriber.renew()
+      if (name === servers.name) leaveFor(host, port)
     },
   })
   return [subscriber, watch]

@@ -51,10 +51,11 @@ async function connected(servers: RedisConfig) {
   return { store, states, untilHeard }
 }
 
-/** Writes without end until the replica is the master, each write bounded; then waits until one succeeds on the replica. */
+/** Writes without end until the replica is the master, each write bounded; then waits until one succeeds on the replica. promoted: done in between. */
 async function expectFailover(
   { replica, untilMaster }: SentinelGroup,
   { store, untilHeard }: Awaited<ReturnType<typeof connected>>,
+  promoted = () => {},
 ): Promise<void> {
   const over = new AbortController()
   const load = (async () => {
@@ -66,6 +67,7 @@ async function expectFailover(
     }
   })()
   await untilMaster(replica)
+  promoted()
   replica.cli('DEL', 'hash')
   await recovery(replica.port, async () =>
     (await askRedis(replica.port, 'EXISTS hash')).startsWith(':1'),
@@ -96,13 +98,18 @@ describe.concurrent('the master that sentinels name', () => {
     })
   })
 
-  it('is left for its replica even if it takes writes and no sentinel reaches it any more', async () => {
+  it('is left for its replica even if it takes writes and no sentinel reaches it any more, nor could say so just then', async () => {
     const group = await startGroup()
     const connection = await connected(serversOf(group))
+    const may = (rule: string) => {
+      for (const { cli } of group.sentinels) cli('ACL', 'SETUSER', 'default', rule)
+    }
+    may('-subscribe')
+    for (const { cli } of group.sentinels) cli('CLIENT', 'KILL', 'TYPE', 'pubsub')
     // To the sentinels it is gone, as when a network parts: they ask with PING alone.
     group.master.cli('ACL', 'SETUSER', 'default', '-ping')
     expect(group.master.cli('SET', 'it takes', 'writes')).toBe('OK')
-    await expectFailover(group, connection)
+    await expectFailover(group, connection, () => may('+subscribe'))
   })
 
   it('is left at once on a failover by hand, although it still answers; sentinels and servers are asked with passwords of their own', async () => {
