@@ -91,6 +91,15 @@ describe('a body', () => {
   })
 })
 
+it('a request that came in time is answered, though the process stood still before it could read it', async () => {
+  const { connect } = await openWire(quick)
+  const client = await connect()
+  await sleep(50)
+  client.send(get())
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000)
+  expect((await client.waitForResponses(1)).statuses).toEqual([200])
+})
+
 describe.concurrent('a client that is too slow', () => {
   it.for<[string, string]>([
     ['request line', 'GET /v1/p'],

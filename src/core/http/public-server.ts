@@ -53,16 +53,15 @@ export class PublicServer {
     const options = { allowHalfOpen: true, noDelay: true }
     this.#server = createServer(options, (transport) => this.#accept(transport))
     const { headersMs, requestMs } = config.server.timeouts
-    // A wait may be shorter than the usual interval.
-    this.#looks = setInterval(
-      () => {
-        const nowMs = performance.now()
-        for (const { protocol } of connections.all()) protocol?.onLook(nowMs)
-        if (nowMs >= this.#idleUntilMs) this.#closeIdle()
-        boundUnsent(connections.inFlight, events)
-      },
-      Math.min(LOOK_EVERY_MS, headersMs, requestMs),
-    ).unref()
+    const look = (): void => {
+      const nowMs = performance.now()
+      for (const { protocol } of connections.all()) protocol?.onLook(nowMs)
+      if (nowMs >= this.#idleUntilMs) this.#closeIdle()
+      boundUnsent(connections.inFlight, events)
+    }
+    // A wait may be shorter than the usual interval. What came while the process stood still is read before it is missed.
+    const everyMs = Math.min(LOOK_EVERY_MS, headersMs, requestMs)
+    this.#looks = setInterval(() => setImmediate(look), everyMs).unref()
   }
 
   get http2Size(): number {
