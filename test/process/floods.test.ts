@@ -16,8 +16,9 @@ import {
   type GatewayProcess,
 } from './gateways.ts'
 
+/** Without the pages of files, which a machine that is short of memory takes away and brings back. */
 const residentMB = (pid: number): number =>
-  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
+  Number(/RssAnon:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
 
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0
