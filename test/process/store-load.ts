@@ -19,6 +19,13 @@ export function startLoad(
 ): Load {
   const answers: Answer[] = []
   const undecidedMs: number[] = []
+  // A pause of this process, which may have gateways in it, meets whatever is under way.
+  let lookedMs = performance.now()
+  const looks = setInterval(() => {
+    const pausedMs = performance.now() - lookedMs
+    if (pausedMs > 100) undecidedMs.push(pausedMs)
+    lookedMs += pausedMs
+  }, 10)
   const stops = [
     again(callers, async (at) => answers.push(await pick(gateways, at).call(key))),
     again(gateways.length, async (at) => {
@@ -26,7 +33,10 @@ export function startLoad(
       undecidedMs.push(tookMs)
     }),
   ]
-  const stop = async (): Promise<void> => void (await Promise.all(stops.map((each) => each())))
+  const stop = async (): Promise<void> => {
+    await Promise.all(stops.map((each) => each()))
+    clearInterval(looks)
+  }
   // A test that has failed leaves no callers to the next.
   onTestFinished(stop)
   return {
@@ -69,5 +79,5 @@ export function expectDecidedInTime(
 export async function expectRecovery(load: Load): Promise<void> {
   const fresh = load.since()
   const tookMs = await eventually('recovery', () => fresh().some(tellsQuota))
-  expect(tookMs).toBeLessThan(2_500 + 5 * quantile(load.undecidedMs, 0.99))
+  expect(tookMs).toBeLessThan(2_500 + 5 * quantile(load.undecidedMs, 1))
 }
