@@ -26,7 +26,8 @@ import {
   type GatewayProcess,
 } from './gateways.ts'
 
-const DRAIN_DELAY_MS = 3_000
+/** As in production: HAProxy finds out in two seconds and a half, and may be held up. */
+const DRAIN_DELAY_MS = 5_000
 const key = 'tg_test_rolling'
 const authorization = { authorization: `Bearer ${key}` }
 
