@@ -74,7 +74,7 @@ const budgets: Readonly<Record<string, number>> = {
   admin: 5_326,
   insight: 3_127,
   core: 13_820,
-  state: 4_496,
+  state: 4_545,
   config: 4_111,
 }
 

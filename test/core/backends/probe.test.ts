@@ -43,7 +43,7 @@ describe('the probe', () => {
   it('connects at most once a second, and sees a backend that has come back', async () => {
     const port = await freePort()
     const clock = vi.spyOn(performance, 'now').mockReturnValue(10_000)
-    onTestFinished(() => void clock.mockRestore())
+    onTestFinished(() => clock.mockRestore())
     const probe = createBackendProbe(balancerOf([`http://127.0.0.1:${port}`]), none)
     await probe()
     const server = await listen(port)
