@@ -79,13 +79,16 @@ export async function startSentinel(...lines: string[]) {
   await waitForPort(port, child)
   const kill = (): Promise<void> => endOf(child)
   atEnd(kill)
+  const cli = (...args: string[]) =>
+    execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim()
+  // One that stood still for two seconds would do nothing for half a minute (TILT).
+  cli('SENTINEL', 'DEBUG', 'TILT-TRIGGER', '600000')
   return {
     port,
     freeze: () => void child.kill('SIGSTOP'),
     thaw: () => void child.kill('SIGCONT'),
     kill,
     isDown: () => child.exitCode !== null || child.signalCode !== null,
-    cli: (...args: string[]) =>
-      execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim(),
+    cli,
   }
 }
