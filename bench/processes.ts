@@ -18,8 +18,8 @@ export interface LaunchOrder {
   readonly command: readonly [string, ...string[]]
   /** Default: this Node.js. */
   readonly executable?: string
-  /** The first word of the line `NAME listening on URL`. */
-  readonly listener: string
+  /** The first word of the line `NAME listening on URL`. Default: server. */
+  readonly listener?: string
   /** Where it will listen on loopback; only for a program that prints no such line. */
   readonly port?: number
   /** One of the bench's own servers, which ends itself when the bench is gone. */
@@ -102,7 +102,7 @@ function createProcesses(directory: string, cleanUps: (() => void | Promise<void
     directory,
     launch: async (order) => {
       refuseWhenEnding()
-      const { name, listener, port, own } = order
+      const { name, listener = 'server', port, own } = order
       // Output goes to a file, not a pipe: an access log must not cost the bench CPU of its own.
       const logFile = join(directory, `${name}.log`)
       const log = openSync(logFile, 'a')

@@ -102,16 +102,13 @@ async function measure(
   if (!subject) return
   const { server, redisPid, admin, probe } = subject
   const { halfRateOf } = scenario
+  const { warmUpSeconds, measuredSeconds: windowSeconds } = method
   const base = contenders.find((other) => other.scenario.name === halfRateOf)?.rounds.at(-1)
   if (halfRateOf !== undefined && !base) throw new Error(`${halfRateOf} was not measured`)
   const workers = (scenario.processes ?? 1) > 1 ? childrenOf(server.pid) : []
   const outcome = await runLoad(processes, {
     ...loadFor(scenario, subject),
-    length: {
-      warmUpSeconds: method.warmUpSeconds,
-      windowSeconds: method.measuredSeconds,
-      windows: 1,
-    },
+    length: { warmUpSeconds, windowSeconds, windows: 1 },
     pids: [server.pid, redisPid ?? server.pid, ...workers],
     admins: admin === undefined ? [] : [admin],
     probe,

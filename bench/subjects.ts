@@ -138,7 +138,6 @@ export async function ownSubject(
   const server = await processes.launch({
     name,
     command: [script(file), ...args, ...(known ? [knownFile] : [])],
-    listener: 'server',
     own: true,
     probe: true,
   })
@@ -154,9 +153,4 @@ export const startBackend = (
   processes: Processes,
   { name = 'backend', args = [] }: { name?: string; args?: readonly string[] } = {},
 ): Promise<Launched> =>
-  processes.launch({
-    name,
-    command: [script('backend.ts'), ...args],
-    listener: 'server',
-    own: true,
-  })
+  processes.launch({ name, command: [script('backend.ts'), ...args], own: true })

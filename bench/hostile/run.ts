@@ -14,10 +14,7 @@ const usage = `usage: npm run bench:hostile -- [--only CASE,CASE] [--server WORD
   --server  only servers whose name contains the word
   --write   replace the table in bench/README.md`
 
-interface Line {
-  readonly server: Server
-  readonly sight: Sight
-}
+type Line = Readonly<{ server: Server; sight: Sight }>
 
 function parse() {
   const { values } = parseArgs({

@@ -93,10 +93,7 @@ export interface PeerTerms {
   readonly clients: readonly { readonly id: string; readonly sha256: string }[]
 }
 
-interface LimitedPeer {
-  readonly terms: PeerTerms
-  readonly redisPort: number
-}
+type LimitedPeer = Readonly<{ terms: PeerTerms; redisPort: number }>
 
 interface NginxPeerParts extends Pick<NginxParts, 'name' | 'directory' | 'tls'> {
   /** Scheme, host and port. */
