@@ -135,7 +135,7 @@ export function overText({ of, lookedAt, count: found, clients, missing = [] }) 
     found > 0
       ? `${least}${many} new limit now, and refused at once: ${names.join(', ')}${more}`
       : lookedAt < of || of === 0
-        ? 'how many clients are above their new limits now is not known'
-        : 'no client is above its new limit now'
+        ? 'How many clients are above their new limits now is not known'
+        : 'No client is above its new limit now'
   return missing.length === 0 ? text : `${text} (${missing.join('; ')})`
 }

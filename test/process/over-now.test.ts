@@ -79,5 +79,5 @@ it('a dry run of gateways on one Redis says whom the reload refuses at once, wit
   const missing = ['the store is away: 5 of 5 clients were not looked at']
   expect(await overOf(first)).toMatchObject({ missing, ...nobody })
   const away = await typed(['reload', '--dry-run', '--admin', first.adminOrigin])
-  expect(away.stdout).toContain('! how many clients are above their new limits now is not known (')
+  expect(away.stdout).toContain('! How many clients are above their new limits now is not known (')
 })

@@ -54,7 +54,7 @@ export const clientListing = (caption: string, empty: string): Listing<ClientRow
     ['Plan', ({ plan }) => plan],
     ['Minute', ({ minute }) => windowCell('minute', minute), 'wide number'],
     ['Day', ({ day }) => windowCell('day', day), 'wide number'],
-    ['Refused by this gateway, 5 min', ({ refusedLately }) => count(refusedLately), 'number'],
+    ['Refused by this gateway, 5 min', ({ refusedLately }) => count(refusedLately), 'wide number'],
     ['State', (row) => state(...stateOf(row)), 'wide'],
   ],
 })

@@ -10,6 +10,8 @@ import { Client } from './view-one.ts'
 
 const TYPING_MS = 250
 const sorts = { nearest: 'nearest a limit', used: 'most used', refused: 'most refused', id: 'name' }
+const orderText = (sort: ClientsPage['sort']) =>
+  sort === 'id' ? 'by name' : `${sorts[sort]} first, as this gateway has seen them`
 
 const listing = clientListing('Clients', 'There is no such client.')
 
@@ -45,7 +47,6 @@ function Clients({ query, change }: Place) {
   const names = (live.overview?.plans ?? []).map(({ plan }) => [plan, plan])
   const plans = { '': 'all', ...Object.fromEntries(names) }
   const next = answer?.cursor ?? null
-  const seen = answer?.sort === 'id' ? '' : ', by what this gateway has seen'
   return html`
     <form class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <label>Client or key ${searchBox({ value: asked.q, onInput: set('q') })}</label>
@@ -53,7 +54,7 @@ function Clients({ query, change }: Place) {
       <label>Sort ${choice(sorts, asked.sort, { onInput: set('sort') })}</label>
     </form>
     <p role="status">
-      ${answer && `${plural(answer.total, 'client')}, sorted by ${sorts[answer.sort]}${seen}`}
+      ${answer && `${plural(answer.total, 'client')}, ${orderText(answer.sort)}`}
     </p>
     ${note}
     <${Table} ...${listing} rows=${answer?.clients} />

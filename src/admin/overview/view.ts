@@ -2,7 +2,7 @@
 import { Chart, type ChartOptions, type Course } from '../page/chart.ts'
 import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../insight/format.js'
 import { columns, live, now, seconds } from '../page/live.ts'
-import { Table, type Column, type Listing } from '../page/table.ts'
+import { Table, type Listing } from '../page/table.ts'
 import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
@@ -140,9 +140,10 @@ function Charts() {
 type Plan = Moment['plans'][number]
 const shadowText = ({ shadowRefused, shadowUnjudged }: Plan) =>
   shadowRefused === null
-    ? 'none'
+    ? 'no shadow limits'
     : `${count(shadowRefused)}${shadowUnjudged ? `, ${count(shadowUnjudged)} not judged` : ''}`
 
+const shadow = ['Shadow would refuse', shadowText, 'number'] as const
 const plans: Listing<Plan> = {
   caption: 'Plans',
   idOf: ({ plan }) => plan,
@@ -155,13 +156,11 @@ const plans: Listing<Plan> = {
   ],
 }
 
-const shadowColumn: Column<Plan> = ['Shadow would refuse', shadowText, 'number']
-
 function Plans() {
   useLive()
   const rows = live.overview?.plans
   const isTried = rows?.some(({ shadowRefused }) => shadowRefused !== null) === true
-  const columns = [...plans.columns, ...(isTried ? [shadowColumn] : [])]
+  const columns = isTried ? [...plans.columns, shadow] : plans.columns
   return section(
     'Plans',
     html`<${Table} ...${plans} columns=${columns} rows=${rows} />`,
