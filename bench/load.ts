@@ -176,7 +176,11 @@ function tooFew({ requestsPerSecond }: LoadOrder, windows: readonly LoadWindow[]
 async function letH2loadSend(order: LoadOrder, length: string, traffic: Traffic): Promise<void> {
   const options = ['-c16', '-m16', length, '-H', `authorization: Bearer ${order.keys[0]}`]
   const url = `https://127.0.0.1:${order.ports[0]}${order.path}`
-  const { stdout } = await promisify(execFile)('h2load', [...options, url])
+  const sending = promisify(execFile)('h2load', [...options, url])
+  const end = (): unknown => sending.child.kill()
+  process.once('exit', end)
+  const { stdout } = await sending
+  process.off('exit', end)
   traffic.answers += Number(/(\d+) succeeded, 0 failed/.exec(stdout)?.[1] ?? NaN)
   if (!/protocol: h2$/m.test(stdout) || !stdout.includes(' 2xx, 0 3xx, 0 4xx, 0 5xx'))
     fault(traffic, stdout.match(/^(?:requests|status codes):.*$/gm)?.join(', ') ?? stdout)
