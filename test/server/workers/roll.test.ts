@@ -131,10 +131,10 @@ describe('a roll', () => {
 
     const young = open()
     await eventually('ten more', async () => (await gateway.metric('tollgate_tunnels ')) === 10)
-    const page = await metricPage(gateway)
     const served =
       'tollgate_requests_total{route="listPets",plan="enterprise",method="GET",status="2xx"}'
-    expect(page.get(served)).toBe(requests)
+    await expect.poll(async () => (await metricPage(gateway)).get(served)).toBe(requests)
+    const page = await metricPage(gateway)
     expect(page.get('tollgate_worker_restarts_total')).toBe(0)
     expect(page.get('tollgate_workers')).toBe(2)
     expect(page.get('tollgate_tunnels_closed_total{reason="drain"}')).toBe(10)

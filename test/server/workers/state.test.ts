@@ -109,7 +109,7 @@ describe('a gateway of several workers', () => {
   it('tells how often each route was asked for, also by a worker that has died, and in every answer what is left', async () => {
     const requests = async () =>
       (await get<Routes>('routes')).routes.find(({ name }) => name === 'listPets')?.requests
-    expect(await requests()).toBe(sent)
+    await expect.poll(requests).toBe(sent)
     const [first] = (await get<Workers>('workers')).workers
     process.kill(first?.pid ?? NaN, 'SIGKILL')
     await vi.waitFor(async () => {
@@ -117,20 +117,24 @@ describe('a gateway of several workers', () => {
       expect(workers[0]).toMatchObject({ number: 1, state: 'listening', restarts: 1 })
       expect(workers[0]?.pid).not.toBe(first?.pid)
     }, patience)
-    expect(await requests()).toBe(sent)
-    expect(await silentFor(1_200)).toBe(0)
+    await expect.poll(requests).toBe(sent)
+    // But for moments in which a busy machine holds up the store.
+    await expect.poll(() => silentFor(1_200)).toBe(0)
   })
 
   it('tells since when and why the store is away, and how often it was, and what is left soon after', async () => {
-    const up = await get<Store>('store')
-    expect(up).toMatchObject({ kind: 'redis', state: 'up', since: null, outages: 0, cause: null })
+    const up = await vi.waitFor(async () => {
+      const store = await get<Store>('store')
+      expect(store).toMatchObject({ kind: 'redis', state: 'up', since: null, cause: null })
+      return store
+    }, patience)
     expect(up.where).toContain(String(redis.port))
     const beforeMs = Date.now()
     await redis.stop()
     const away = await vi.waitFor(async () => {
       const store = await get<Store>('store')
-      expect(store).toMatchObject({ state: 'away', outages: 1, onOutage: 'local' })
-      expect(store.since).not.toBeNull()
+      expect(store).toMatchObject({ state: 'away', onOutage: 'local' })
+      expect([store.since !== null, store.outages]).toEqual([true, up.outages + 1])
       return store
     }, patience)
     expect(away.cause).not.toBeNull()
@@ -140,7 +144,6 @@ describe('a gateway of several workers', () => {
       async () => expect(await get<Store>('store')).toMatchObject({ state: 'up' }),
       patience,
     )
-    await silentFor(1_000)
-    expect(await silentFor(500)).toBe(0)
+    await expect.poll(() => silentFor(500)).toBe(0)
   })
 })
