@@ -9,7 +9,7 @@ import { sha256 } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { atRest, isAlive, startLoad, thaw } from '../server/workers/workers.ts'
 import { eventually } from './gateways.ts'
-import { KEY, markOf, marksOf, reloading, reloadingHere } from './reloads.ts'
+import { KEY, markOf, marksOf, reloading, reloadingHere, tellsMark } from './reloads.ts'
 
 describe('a gateway of two workers', () => {
   let reloaded: Awaited<ReturnType<typeof reloading>>
@@ -48,8 +48,8 @@ describe('a gateway of two workers', () => {
     }
     await load.stop()
     expect(load.errors).toEqual([])
-    // The store of a busy machine is late now and then.
-    const inTime = load.answers.filter(({ status }) => status !== 503)
+    // The store of a busy machine is late now and then, or away for a moment.
+    const inTime = load.answers.filter(tellsMark)
     expect(inTime.length).toBeGreaterThan((load.answers.length * 3) / 4)
     expect(new Set(load.answers.map(({ port }) => port)).size).toBe(8)
     expect([...new Set(inTime.map(markOf))]).toEqual([0, 1, 4])

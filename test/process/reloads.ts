@@ -84,6 +84,10 @@ export async function reloadingHere() {
   return { gateway, ...revised, ...telling(gateway, () => gateway.reload()) }
 }
 
+/** One that was decided without the store has no limits. */
+export const tellsMark = ({ headers }: WorkerAnswer): boolean =>
+  headers['ratelimit-policy'] !== undefined
+
 /** Which revision all limits in the answer belong to. */
 export function markOf({ status, headers }: WorkerAnswer): number {
   const limit = Number(headers['x-ratelimit-limit'])
@@ -103,7 +107,7 @@ export async function marksOf(origin: string, count: number): Promise<Set<number
           return undefined
         },
       )
-      return answer !== undefined
+      return answer !== undefined && tellsMark(answer)
     })
     return answer === undefined ? NaN : markOf(answer)
   }
