@@ -1,5 +1,6 @@
 /** Counters over a sliding time in Redis; the only file that knows rate-limiter-flexible. */
-import { RateLimiterRedis } from 'rate-limiter-flexible'
+import { createRequire } from 'node:module'
+import type * as Library from 'rate-limiter-flexible'
 import type { Count, Counter } from '../contract.ts'
 import { createMemoryCounter, STEPS } from '../memory/counter.ts'
 import type { RedisStore } from './redis.ts'
@@ -42,6 +43,9 @@ redis.call('PEXPIREAT', key, text(math.ceil(nowMs + timeMs + stepMs)))
 return { total, math.max(0, timeMs - math.max(0, nowMs - sinceMs)) }
 `
 
+/** The library has twenty stores: it is loaded only where Redis is used. */
+const library = () => createRequire(import.meta.url)('rate-limiter-flexible') as typeof Library
+
 /** Creates a counter for all processes. While Redis is away or silent, each process counts for itself. */
 export function createRedisCounter(
   redis: RedisStore,
@@ -50,7 +54,7 @@ export function createRedisCounter(
   const own = createMemoryCounter(withinMs)
   const add = redis.script(ADD_SCRIPT)
   const remove = redis.script("return { redis.call('DEL', KEYS[1]) }")
-  const limiter = new RateLimiterRedis({
+  const limiter = new (library().RateLimiterRedis)({
     keyPrefix,
     // No total is too high for the library: the callers judge it.
     points: Number.MAX_SAFE_INTEGER,
