@@ -55,10 +55,12 @@ const toConfig = (file: Omit<ConfigFile, 'clients'>): ParsedConfig => {
 
 /** Returns the configuration that a tree describes without its clients, which are read one by one; or all its problems, and the tree with the defaults that they refer to. */
 export const parseConfig = (tree: Group) => {
-  const whole = completed(tree, configSchema)
-  const complete = isGroup(whole) ? whole : tree
+  const filled = completed(tree, configSchema)
+  const complete = isGroup(filled) ? filled : tree
   const isList = listAt(complete, 'clients').length > 0
-  const { data, error } = configSchema.safeParse(isList ? { ...complete, clients: [] } : complete)
+  const whole = isList ? { ...complete, clients: [] } : complete
+  // A tree is parsed once: code that zod makes for each group would cost more than it saves.
+  const { data, error } = configSchema.safeParse(whole, { jitless: true })
   const faults = error?.issues.flatMap((issue) => toProblems(issue, complete)) ?? []
   const problems = [...faults, ...crossChecks(complete)]
   const isSound = data !== undefined && problems.length === 0
