@@ -1,7 +1,7 @@
 /** Opens the configured store: Redis for all hosts, or the store embedded in this process. */
 import type { Log } from '../../core/record/log.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
-import { readTlsFiles } from './tls-files.ts'
+import { readRedisTls } from './tls-files.ts'
 import { RedisStore } from '../../state/redis/redis.ts'
 import { nameServers } from '../../config/hosts.ts'
 import { openRedisState } from '../../state/redis/home.ts'
@@ -40,7 +40,7 @@ export function openSharedStore(parts: StoreParts): OwnState | undefined {
   if (servers === undefined) return undefined
   const redis = new RedisStore({
     servers,
-    tls: servers.tls && readTlsFiles('store.redis.tls', servers.tls),
+    tls: readRedisTls(config.store),
     timeoutMs,
     prefix,
     onState: createOutageReport(parts),

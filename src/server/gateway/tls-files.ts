@@ -51,6 +51,10 @@ export function readNamedFiles(nameOf: NameOf, files: TlsFilesConfig): Connectio
 export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
   tls && readTlsFiles('upstream.tls', tls)
 
+/** Reads the files of the connections to Redis as readBackendTls does. */
+export const readRedisTls = ({ redis }: Config['store']): ConnectionOptions | undefined =>
+  redis?.tls && readTlsFiles('store.redis.tls', redis.tls)
+
 /** Reads the files of the public listener as readTlsFiles does; undefined: it has no TLS. */
 export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {
   return tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }

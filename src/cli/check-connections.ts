@@ -1,0 +1,99 @@
+/** `tollgate check --connect`: tries what a configuration leads to, as a gateway would. Only that option loads it. */
+import { X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { Config } from '../config/config.ts'
+import { namedFiles } from '../config/files.ts'
+import { nameOf, nameServers } from '../config/hosts.ts'
+import { formatPath } from '../config/problems.ts'
+import { DAY_MS } from '../config/time.ts'
+import { createBackends } from '../core/backends/backend.ts'
+import { connectionFault } from '../core/backends/checks.ts'
+import { KeySource } from '../core/credentials/key-source.ts'
+import { readBackendTls, readRedisTls } from '../server/gateway/tls-files.ts'
+import { describeFault } from '../state/redis/faults.ts'
+import { RedisStore } from '../state/redis/redis.ts'
+import { inspectServer } from '../state/redis/servers.ts'
+
+/** fault: with its remedy; undefined: the connection works. */
+interface Tried {
+  readonly what: string
+  readonly fault: string | undefined
+  readonly note?: string | undefined
+}
+
+const CONNECT_MS = 1_000
+
+/** Tries certificates, Redis, backends and the key set of the token issuer as a gateway would. Bounded in time. */
+export async function tryConnections({ upstream, store, jwt, written }: Config): Promise<Tried[]> {
+  const tried = await Promise.all([
+    tryRedis(store),
+    tryBackends(upstream),
+    ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
+  ])
+  const certificates = namedFiles(written)
+    .filter(({ path }) => /^(?:ca|cert|clientCa)$/.test(String(path.at(-1))))
+    .map(({ path, file }) => ({ what: `${formatPath(path)} ${file}`, ...validity(file) }))
+  return [...certificates, ...tried.flat()]
+}
+
+function validity(file: string): Omit<Tried, 'what'> {
+  const { validFromDate, validToDate } = new X509Certificate(readFileSync(file))
+  const daysLeft = Math.floor((validToDate.getTime() - Date.now()) / DAY_MS)
+  if (daysLeft < 0) return { fault: `ended at ${validToDate.toISOString()}; renew it` }
+  if (validFromDate.getTime() > Date.now())
+    return { fault: `is valid from ${validFromDate.toISOString()} only; compare the clocks` }
+  return { fault: undefined, note: `${daysLeft} days left` }
+}
+
+async function tryRedis(store: Config['store']): Promise<Tried[]> {
+  const { redis, prefix, timeoutMs } = store
+  if (redis === undefined) return []
+  const tls = readRedisTls(store)
+  const servers = await Promise.all(
+    redis.addresses.map(async (address) => {
+      const what = `store.redis ${nameOf(address)}`
+      const away = await connectionFault({ ...address, tls: undefined }, CONNECT_MS)
+      if (away !== undefined) return { what, fault: `${away}; start it, or correct its address` }
+      const refusal = await inspectServer(address, tls)
+      return { what, fault: refusal === undefined ? undefined : inWords(refusal) }
+    }),
+  )
+  const connected = new RedisStore({ servers: redis, tls, timeoutMs, prefix })
+  // A refusal has words of its own.
+  const refusal = await connected.ready().then(() => undefined, messageOf)
+  const away = `${connected.cause}; see that it answers within store.timeout`
+  const fault = refusal ?? (connected.available ? undefined : away)
+  const whole = { what: `store ${nameServers(redis)}`, fault, note: connected.warning }
+  await connected.close()
+  return [...servers, whole]
+}
+
+const inWords = (fault: unknown): string => {
+  const { word, what } = describeFault(fault)
+  return what === undefined ? word : `${word}: ${what}`
+}
+
+const tryBackends = (upstream: Config['upstream']): Promise<Tried[]> =>
+  Promise.all(
+    createBackends(upstream, readBackendTls(upstream)).map(async (backend) => {
+      const cause = await connectionFault(backend, upstream.timeouts.connectMs)
+      const fault = cause && `${cause}; start it, or correct upstream.urls and upstream.tls`
+      return { what: `upstream ${backend.name}`, fault }
+    }),
+  )
+
+async function tryKeySet(jwt: NonNullable<Config['jwt']>): Promise<Tried> {
+  const what = `jwt ${jwt.jwksUri ?? jwt.jwksFile}`
+  try {
+    const keys = new KeySource(jwt, { keySetFetched: () => undefined })
+    await keys.ready
+    keys.close()
+    const cause = keys.fault?.cause
+    return { what, fault: cause && `${cause}; correct jwt.jwksUri, or mend what answers there` }
+  } catch (error) {
+    return { what, fault: `${messageOf(error)}; give a key set (RFC 7517)` }
+  }
+}
+
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error)
