@@ -6,14 +6,12 @@ import { namedFiles } from '../config/files.ts'
 import { nameOf } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { ListenError, type Gateway } from '../server/gateway/gateway.ts'
-import { createGateway } from '../server/gateway/local-worker.ts'
 import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../core/http/connection-room.ts'
 import { createLog, type Log } from '../core/record/log.ts'
 import type { Edge } from './edge.ts'
 import { FileWatch } from './file-watch.ts'
 import { loadUsableConfig } from './usable-config.ts'
 import { explainPort, Service, type Running } from './service.ts'
-import { createSupervisor } from '../server/workers/supervisor.ts'
 
 const COMPARE_EVERY_MS = 5_000
 
@@ -52,7 +50,12 @@ export async function startGateway(
     log,
     load: async () => note(await loadUsableConfig(file, env, { isServing: true })),
   }
-  const gateway = (config.server.workers > 1 ? createSupervisor : createGateway)(config, options)
+  // A supervisor serves no requests, and one process supervises nobody.
+  const create =
+    config.server.workers > 1
+      ? (await import('../server/workers/supervisor.ts')).createSupervisor
+      : (await import('../server/gateway/local-worker.ts')).createGateway
+  const gateway = create(config, options)
   const { roll, abandon } = gateway.workers
   const watcher = new FileWatch({
     files: () => filesOf(file, gateway.reloads.config),
