@@ -55,22 +55,19 @@ async function tryRedis(store: Config['store']): Promise<Tried[]> {
       const away = await connectionFault({ ...address, tls: undefined }, CONNECT_MS)
       if (away !== undefined) return { what, fault: `${away}; start it, or correct its address` }
       const refusal = await inspectServer(address, tls)
-      return { what, fault: refusal === undefined ? undefined : inWords(refusal) }
+      if (refusal === undefined) return { what, fault: undefined }
+      const { word, what: remedy } = describeFault(refusal)
+      return { what, fault: remedy === undefined ? word : `${word}: ${remedy}` }
     }),
   )
   const connected = new RedisStore({ servers: redis, tls, timeoutMs, prefix })
   // A refusal has words of its own.
-  const refusal = await connected.ready().then(() => undefined, messageOf)
+  const refusal = await connected.ready().then(() => undefined, ({ message }: Error) => message)
   const away = `${connected.cause}; see that it answers within store.timeout`
   const fault = refusal ?? (connected.available ? undefined : away)
   const whole = { what: `store ${nameServers(redis)}`, fault, note: connected.warning }
   await connected.close()
   return [...servers, whole]
-}
-
-const inWords = (fault: unknown): string => {
-  const { word, what } = describeFault(fault)
-  return what === undefined ? word : `${word}: ${what}`
 }
 
 const tryBackends = (upstream: Config['upstream']): Promise<Tried[]> =>
@@ -91,9 +88,6 @@ async function tryKeySet(jwt: NonNullable<Config['jwt']>): Promise<Tried> {
     const cause = keys.fault?.cause
     return { what, fault: cause && `${cause}; correct jwt.jwksUri, or mend what answers there` }
   } catch (error) {
-    return { what, fault: `${messageOf(error)}; give a key set (RFC 7517)` }
+    return { what, fault: `${(error as Error).message}; give a key set (RFC 7517)` }
   }
 }
-
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error)

@@ -3,16 +3,6 @@ import { exitCodeOf, faultLines } from './terminal/fault.ts'
 import { printingSafely } from './terminal/printable.ts'
 import { FAILED, OK, type Edge, type Incidents } from './edge.ts'
 import type { Command } from 'commander'
-import { backends } from './operator/backends.ts'
-import { bans } from './operator/bans.ts'
-import { clients } from './operator/clients.ts'
-import { completion } from './operator/completion.ts'
-import { config } from './operator/config.ts'
-import { deprecations } from './operator/deprecations.ts'
-import { explain } from './operator/explain.ts'
-import { reload } from './operator/reload.ts'
-import { top } from './operator/top.ts'
-import { usage } from './operator/usage.ts'
 import {
   adminUrl,
   createProgram,
@@ -179,13 +169,27 @@ const worker: Declaration = (program, { lasting }) =>
     .command('worker', { hidden: true })
     .action(lasting(async () => (await import('./worker.ts')).workerCommand))
 
-/** Groups in the order of the help. */
-const groups: Readonly<Record<string, readonly Declaration[]>> = {
-  'Run:': [start, demo, catalogue, worker],
-  'Look:': [usage, clients, top, backends, deprecations],
-  'Change:': [bans, keys, reload],
-  'Rehearse:': [explain, replay, conformance],
-  'Config:': [init, check, diff, config, completion],
+/** Groups in the order of the help. called: one that asks no gateway stands alone, and starts sooner without those that do. */
+async function groupsFor(called = ''): Promise<Readonly<Record<string, readonly Declaration[]>>> {
+  const own = { start, demo, catalogue, worker, keys, replay, conformance, init, check, diff }
+  if (Object.hasOwn(own, called)) return { 'Run:': [own[called as keyof typeof own]] }
+  const { backends } = await import('./operator/backends.ts')
+  const { bans } = await import('./operator/bans.ts')
+  const { clients } = await import('./operator/clients.ts')
+  const { completion } = await import('./operator/completion.ts')
+  const { config } = await import('./operator/config.ts')
+  const { deprecations } = await import('./operator/deprecations.ts')
+  const { explain } = await import('./operator/explain.ts')
+  const { reload } = await import('./operator/reload.ts')
+  const { top } = await import('./operator/top.ts')
+  const { usage } = await import('./operator/usage.ts')
+  return {
+    'Run:': [start, demo, catalogue, worker],
+    'Look:': [usage, clients, top, backends, deprecations],
+    'Change:': [bans, keys, reload],
+    'Rehearse:': [explain, replay, conformance],
+    'Config:': [init, check, diff, config, completion],
+  }
 }
 
 /** Runs what the arguments ask for; resolves to the exit code. */
@@ -203,7 +207,7 @@ export async function run(given: Edge): Promise<number> {
       code = (await (await load())(edge, optionsAndArguments(command) as never, command)) ?? OK
     }
   const does = { once: doing(true), lasting: doing(false) }
-  for (const [heading, declarations] of Object.entries(groups)) {
+  for (const [heading, declarations] of Object.entries(await groupsFor(edge.args[0]))) {
     program.commandsGroup(heading)
     for (const declare of declarations) declare(program, does)
   }
