@@ -4,6 +4,8 @@
  * Signals are handled before anything is loaded that takes time; until then the system's defaults apply.
  */
 import { readFileSync } from 'node:fs'
+import module from 'node:module'
+import { join } from 'node:path'
 import type { Edge, Incidents } from './cli/edge.ts'
 import type { ToWorker } from './server/workers/messages.ts'
 
@@ -87,6 +89,13 @@ function supervisorChannel(): Edge['supervisor'] {
 
 const CLEAR_LINE_END = '\u001b[K'
 
+/** A run from sources keeps what Node.js has compiled: who may write there may change the sources, too. Threads and workers go by the variable. */
+function keepCompiled(): void {
+  const folder = join(import.meta.dirname, '../node_modules/.cache/tollgate')
+  if (import.meta.filename.endsWith('.ts') && module.enableCompileCache(folder).directory)
+    process.env['NODE_COMPILE_CACHE'] ??= folder
+}
+
 async function main(): Promise<number> {
   if (process.versions.node.localeCompare(OLDEST_NODE, 'en', { numeric: true }) < 0) {
     complain(`tollgate: Node.js ${OLDEST_NODE} or newer is needed; this is ${process.version}`)
@@ -94,6 +103,7 @@ async function main(): Promise<number> {
   }
   const packageFile = new URL('../package.json', import.meta.url)
   const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
+  keepCompiled()
   const { run } = await import('./cli/commands.ts')
   const screen = process.stdout.isTTY
     ? (await import('./cli/terminal/screen.ts')).createScreen(() => process.stdin, process.stdout)
