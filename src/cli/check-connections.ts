@@ -24,7 +24,7 @@ interface Tried {
 const CONNECT_MS = 1_000
 
 /** Tries certificates, Redis, backends and the key set of the token issuer as a gateway would. Bounded in time. */
-export async function tryConnections({ upstream, store, jwt, written }: Config): Promise<Tried[]> {
+export async function tryAll({ upstream, store, jwt, written }: Config): Promise<Tried[]> {
   const tried = await Promise.all([
     tryRedis(store),
     tryBackends(upstream),
@@ -62,7 +62,10 @@ async function tryRedis(store: Config['store']): Promise<Tried[]> {
   )
   const connected = new RedisStore({ servers: redis, tls, timeoutMs, prefix })
   // A refusal has words of its own.
-  const refusal = await connected.ready().then(() => undefined, ({ message }: Error) => message)
+  const refusal = await connected.ready().then(
+    () => undefined,
+    ({ message }: Error) => message,
+  )
   const away = `${connected.cause}; see that it answers within store.timeout`
   const fault = refusal ?? (connected.available ? undefined : away)
   const whole = { what: `store ${nameServers(redis)}`, fault, note: connected.warning }

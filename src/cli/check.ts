@@ -35,8 +35,7 @@ export const checkCommand = async (
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
     const radius = against && (await radiusAt(against, env, config))
     if (radius) for (const line of changesIn(radius, config)) print(line)
-    const connections = connect ? await import('./check-connections.ts') : undefined
-    const tried = (await connections?.tryConnections(config)) ?? []
+    const tried = connect ? await (await import('./check-connections.ts')).tryAll(config) : []
     for (const { what, fault, note } of tried)
       print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)
     const isRefused = radius && radius.needsRestart.length > 0

@@ -6,6 +6,7 @@ import type { Command } from 'commander'
 import {
   adminUrl,
   createProgram,
+  loadHttp,
   NeededOption,
   optionsAndArguments,
   percentage,
@@ -119,10 +120,6 @@ const init: Declaration = (program, { once }) =>
     .action(once(async () => (await import('./init.ts')).initCommand))
 
 const WRITE = ['--write <file>', 'configuration or client file to change (YAML or .jsonl)'] as const
-const EXPIRES = [
-  '--expires <date>',
-  'when it stops working: a date or time (default: never)',
-] as const
 
 const keys: Declaration = (program, { once }) => {
   const group = program.command('keys').description('create, rotate, revoke and list API keys')
@@ -133,7 +130,7 @@ const keys: Declaration = (program, { once }) => {
     .addOption(new NeededOption('--plan <plan>', 'plan of a new client', single, 'write'))
     .option('--per-minute <n>', 'limit of a new client, if its plan has none', single)
     .option('--per-day <n>', 'limit for the day, beside --per-minute', single)
-    .option(...EXPIRES, single)
+    .option('--expires <date>', 'when it stops working: a date or time (default: never)', single)
     .option(...WRITE, single)
     .option('--json', 'print the key as JSON')
     .action(once(async () => (await import('./keys.ts')).keysNewCommand))
@@ -143,7 +140,7 @@ const keys: Declaration = (program, { once }) => {
     .argument('<key-id>', 'id of the old key')
     .addOption(new NeededOption(...WRITE))
     .option('--grace <duration>', 'how long the old key still works (default: 24h)', single)
-    .option(...EXPIRES, single)
+    .option('--expires <date>', 'when it stops working: a date or time (default: never)', single)
     .option('--json', 'print the key as JSON')
     .action(once(async () => (await import('./keys.ts')).keysRotateCommand))
   group
@@ -203,6 +200,7 @@ export async function run(given: Edge): Promise<number> {
     (load) =>
     async (...given) => {
       if (isOnce) edge.attend(plainIncidents(edge))
+      else loadHttp()
       const command = given.at(-1) as Command
       code = (await (await load())(edge, optionsAndArguments(command) as never, command)) ?? OK
     }

@@ -57,6 +57,13 @@ export function percentage(value: string, earlier: unknown): number {
   return Number(percent) / 100
 }
 
+/** Loads node:http, but not what its import would load by reading all its members: Node's fetch, a tenth of the time of a short command. */
+export function loadHttp() {
+  const http = process.getBuiltinModule('node:http')
+  for (const name of ['WebSocket', 'CloseEvent', 'MessageEvent']) Reflect.deleteProperty(http, name)
+  return http
+}
+
 export const TOKEN_HELP =
   '\nThe admin token comes from the environment variable TOLLGATE_ADMIN_TOKEN. Over https, PEM files:\nTOLLGATE_ADMIN_CERT and TOLLGATE_ADMIN_KEY are shown, TOLLGATE_ADMIN_CA is whom to trust.'
 

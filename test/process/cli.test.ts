@@ -46,6 +46,16 @@ describe.concurrent('the command line', () => {
     }
   })
 
+  it("loads nothing of Node's fetch with a gateway that sends no notices", async () => {
+    const left = `process.on('exit', () => console.error('of fetch:', process.moduleLoadList.filter((name) => /undici/.test(name))))`
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(left)}` }
+    const file = configFile(nowhere)
+    const { listening, signal, finished } = startTollgate(['start', '--config', file], { env })
+    await listening('admin')
+    signal('SIGTERM')
+    expect((await finished).stderr).toContain('of fetch: []')
+  })
+
   it('tells its version, as package.json has it', async () => {
     const { version } = JSON.parse(readFileSync(packageFile, 'utf8')) as { version: string }
     for (const option of ['--version', '-v'])

@@ -10,7 +10,7 @@ import { lookOf } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import type { Column } from '../../tools/columns.ts'
 import type { Output } from '../edge.ts'
-import { adminUrl, TOKEN_HELP } from '../program.ts'
+import { adminUrl, loadHttp, TOKEN_HELP } from '../program.ts'
 import type * as Tls from './admin-tls.ts'
 
 export interface Asking {
@@ -135,7 +135,7 @@ async function callAdmin(gateway: AdminOf, path: string, call: Call) {
     signal,
   }
   try {
-    const { request } = tls ? await import('node:https') : await import('node:http')
+    const { request } = tls ? await import('node:https') : loadHttp()
     const asked = request(url, options).end(body && JSON.stringify(body))
     // Errors after the head belong to the answer.
     asked.on('error', () => undefined)

@@ -4,7 +4,7 @@ import type { Bans } from '../../admin/bans/operations.ts'
 import type { ClientsPage } from '../../admin/clients/operations.ts'
 import { ask, DEFAULT_ADMIN } from './asking.ts'
 import type { Output } from '../edge.ts'
-import { chosen, type Declaration } from '../program.ts'
+import { chosen, loadHttp, type Declaration } from '../program.ts'
 
 export const completion: Declaration = (program, { once }) => {
   program
@@ -74,7 +74,7 @@ async function valuesOf(
   const [, name] = /\b(client|key-id)\b/.exec('flags' in asked ? asked.flags : asked.name()) ?? []
   if (name === undefined || !command.options.some(({ long }) => long === '--admin')) return []
   // What loading takes is no fault of the gateway's, and on a busy machine it takes longer than the answer.
-  await import('node:http')
+  loadHttp()
   const call = { signal: AbortSignal.timeout(WITHIN_MS) }
   try {
     if (command.name() === 'lift') {

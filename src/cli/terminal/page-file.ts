@@ -1,13 +1,10 @@
 /** Writes a report as a page of its own. */
 import { writeFileSync } from 'node:fs'
 import { Fault } from './fault.ts'
+import type { Output } from '../edge.ts'
 
 /** Prints where the page is; throws a Fault where it cannot be written. */
-export function writePage(
-  { complain }: { complain(line: string): void },
-  file: string,
-  page: string,
-): void {
+export function writePage({ complain }: Pick<Output, 'complain'>, file: string, page: string) {
   try {
     writeFileSync(file, page)
   } catch (cause) {

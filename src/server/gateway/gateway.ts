@@ -7,6 +7,7 @@ import type { Log } from '../../core/record/log.ts'
 import { MetricRegistry } from '../../core/record/metric-registry.ts'
 import { Live } from '../../insight/live/live.ts'
 import { everySecond, type Second } from '../../insight/live/second.ts'
+import { loadFetch } from '../../insight/notify/webhook.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createAdminParts } from './admin-parts.ts'
@@ -141,6 +142,7 @@ export class Gateway {
 
   /** Prepares a configuration for the workers and the admin listener, so that they take it together. */
   async #prepare(config: Config): Promise<Prepared> {
+    if (config.notify !== undefined) loadFetch()
     const identity = readAdminTls(config.admin)
     const { commit, abort } = await this.workers.prepare(config)
     return {

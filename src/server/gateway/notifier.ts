@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { Outbox } from '../../insight/notify/outbox.ts'
 import { QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
 import {
+  loadFetch,
   post,
   type Notice,
   type NotifyConfig,
@@ -13,6 +14,7 @@ import type { Gateway } from './gateway.ts'
 export function startNotifier({ reloads, live, log, workers }: Gateway): void {
   const { claims, counters } = workers.stores
   const config = (): NotifyConfig | undefined => reloads.config.notify
+  if (config() !== undefined) loadFetch()
   const outbox = new Outbox({
     // A reload may have switched notices off.
     post: (notice) => {
