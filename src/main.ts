@@ -96,8 +96,14 @@ function keepCompiled(): void {
     process.env['NODE_COMPILE_CACHE'] ??= folder
 }
 
+/** Orders versions; a comparison of texts with digits would load the data of languages. */
+const rankOf = (version: string): number => {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  return 1_000 * major + minor
+}
+
 async function main(): Promise<number> {
-  if (process.versions.node.localeCompare(OLDEST_NODE, 'en', { numeric: true }) < 0) {
+  if (rankOf(process.versions.node) < rankOf(OLDEST_NODE)) {
     complain(`tollgate: Node.js ${OLDEST_NODE} or newer is needed; this is ${process.version}`)
     return FAILED
   }

@@ -11,11 +11,12 @@ export const isoOf = (ms: number): string => new Date(ms).toISOString()
 export const dateOf = (ms: number, nowMs: number): string =>
   ms % 86_400_000 === 0 ? isoOf(ms).slice(0, 10) : clock(ms, nowMs)
 
-const ends: Partial<Record<string, string>> = { one: 'st', two: 'nd', few: 'rd' }
-const ordinals = new Intl.PluralRules('en', { type: 'ordinal' })
+const ends = ['th', 'st', 'nd', 'rd']
 /** 1st, 2,012th */
-export const ordinal = (number: number): string =>
-  `${count(number)}${ends[ordinals.select(number)] ?? 'th'}`
+export function ordinal(number: number): string {
+  const isTeen = number % 100 > 10 && number % 100 < 14
+  return `${count(number)}${(!isTeen && ends[number % 10]) || 'th'}`
+}
 
 /** times: number of the ban, as in "5th ban"; 0: not known. */
 const banOf = (times: number): string => (times === 0 ? 'ban for strikes' : `${ordinal(times)} ban`)
