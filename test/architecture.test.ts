@@ -8,12 +8,15 @@ const root = join(import.meta.dirname, '..')
 const files = globSync('src/**/*.ts', { cwd: root }).sort()
 const text = (file: string): string => readFileSync(join(root, file), 'utf8')
 
-/** Paths of the project (below src) and package names that a file imports; `types` says whether type-only imports count. */
-function imports(file: string, { types }: { types: boolean }): string[] {
+/** Paths of the project (below src) and package names that a file imports. types, late: whether type-only imports count, and those at the place of use. */
+function imports(
+  file: string,
+  { types, late = true }: { types: boolean; late?: boolean },
+): string[] {
   const early = /^(?:import|export)\s+(type\s)?(?:[^'"]*?\sfrom\s+)?'([^']+)'/gms
   // What is loaded late is imported all the same.
-  const late = /\b(?:import|require|require\.resolve|\))()\('([^']+)'\)/g
-  return [...text(file).matchAll(early), ...text(file).matchAll(late)]
+  const atUse = /\b(?:import|require|require\.resolve|\))()\('([^']+)'\)/g
+  return [...text(file).matchAll(early), ...(late ? text(file).matchAll(atUse) : [])]
     .filter(([, typeOnly]) => !typeOnly || types)
     .map(([, , from = '']) =>
       from.startsWith('.') ? relative(root, join(root, dirname(file), from)) : from,
@@ -68,14 +71,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_031,
+  cli: 4_044,
   tools: 4_510,
-  server: 3_087,
+  server: 3_095,
   admin: 5_326,
-  insight: 3_127,
+  insight: 3_132,
   core: 13_820,
-  state: 4_545,
-  config: 4_111,
+  state: 4_549,
+  config: 4_113,
 }
 
 describe('the wings', () => {
@@ -133,10 +136,10 @@ describe('the wings', () => {
 })
 
 /** All files that this one loads, itself included. */
-function reached(file: string, seen = new Set<string>()): Set<string> {
+function reached(file: string, late = true, seen = new Set<string>()): Set<string> {
   if (seen.has(file) || !files.includes(file)) return seen
   seen.add(file)
-  for (const from of imports(file, { types: false })) reached(from, seen)
+  for (const from of imports(file, { types: false, late })) reached(from, late, seen)
   return seen
 }
 
@@ -167,6 +170,18 @@ describe('the layout', () => {
     expect(worker).toContain('src/server/gateway/serving.ts')
     for (const other of ['src/server/workers/supervisor.ts', 'src/admin/server.ts'])
       expect(worker, other).not.toContain(other)
+  })
+
+  it('loads with a check or a start what that needs, and the rest where it is used', () => {
+    for (const [file, foreign] of [
+      ['src/cli/commands.ts', /\/(?:operator|server|state)\//],
+      ['src/cli/check.ts', /\/(?:operator|admin|core|state)\//],
+      ['src/cli/demo.ts', /\/operator\/|\/supervisor\.ts$/],
+    ] as const)
+      expect(
+        [...reached(file, false)].filter((name) => foreign.test(name)),
+        file,
+      ).toEqual([])
   })
 
   it('starts child processes in two files: workers, and what speaks to systemd', () => {
