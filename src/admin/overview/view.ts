@@ -105,7 +105,7 @@ const charts = [
     ],
   }),
   named('Latency', {
-    title: 'Latency, log scale (gw gateway, be backend)',
+    title: 'Latency, log (gw gateway, be backend)',
     what: 'Latency of the last 10 seconds',
     course: latest,
     log: true,
