@@ -19,6 +19,7 @@ import {
   usage,
 } from '../../src/insight/format.js'
 import { startTestGateway } from '../support/gateway.ts'
+import { words } from '../support/words.ts'
 
 const root = join(import.meta.dirname, '../..')
 const inTree = (file: string): string => readFileSync(join(root, file), 'utf8')
@@ -76,13 +77,7 @@ describe('the files of the page', async () => {
   it('are read only, and no others are served from their folder', async () => {
     const posted = await fetch(`${origin}/admin/page/main.js`, { method: 'POST' })
     expect([posted.status, posted.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
-    for (const path of [
-      'tsconfig.json',
-      'page/main.ts',
-      'page/../answers.ts',
-      'page/',
-      'page/index.html',
-    ])
+    for (const path of words('tsconfig.json page/main.ts page/../answers.ts page/ page/index.html'))
       expect((await fetch(`${origin}/admin/${path}`)).status, path).toBe(404)
   })
 
