@@ -12,53 +12,35 @@ const MOST_ANSWERS = 3
  */
 type Demand = 'refused' | 'once' | 'closed' | 'both'
 
-/** Makes the bytes of a case. head: request line and common fields; hidden: a whole request that only one of two readings may see. */
-type Bytes = (head: string, hidden: string) => string
+/** Makes what follows the request line and the common fields. hidden: a whole request that only one of two readings may see. */
+type Rest = (hidden: string) => string
 
 const end = '0\r\n\r\n'
 const chunked = 'Transfer-Encoding: chunked'
 const length = (text: string): string => `Content-Length: ${text.length}`
 
-const cases: Readonly<Record<string, readonly [Demand, Bytes]>> = {
-  'cl-te': [
-    'closed',
-    (head, hidden) => `${head}\r\n${length(end + hidden)}\r\n${chunked}\r\n\r\n${end}${hidden}`,
-  ],
-  'two-lengths': [
-    'refused',
-    (head, hidden) => `${head}\r\nContent-Length: 0\r\n${length(hidden)}\r\n\r\n${hidden}`,
-  ],
-  'unknown-coding': [
-    'refused',
-    (head, hidden) => `${head}\r\n${chunked}, x\r\n\r\n${end}${hidden}`,
-  ],
-  'blank-colon': [
-    'refused',
-    (head, hidden) => `${head}\r\nContent-Length : ${hidden.length}\r\n\r\n${hidden}`,
-  ],
-  'obs-fold': [
-    'once',
-    (head, hidden) => `${head}\r\nX-A: b\r\n ${chunked}\r\n${length(hidden)}\r\n\r\n${hidden}`,
-  ],
-  'bare-lf': ['once', (head, hidden) => `${head}\r\nX-A: b\n${length(hidden)}\r\n\r\n${hidden}`],
+const cases: Readonly<Record<string, readonly [Demand, Rest]>> = {
+  'cl-te': ['closed', (hidden) => `${length(end + hidden)}\r\n${chunked}\r\n\r\n${end}${hidden}`],
+  'two-lengths': ['refused', (hidden) => `Content-Length: 0\r\n${length(hidden)}\r\n\r\n${hidden}`],
+  'unknown-coding': ['refused', (hidden) => `${chunked}, x\r\n\r\n${end}${hidden}`],
+  'blank-colon': ['refused', (hidden) => `Content-Length : ${hidden.length}\r\n\r\n${hidden}`],
+  'obs-fold': ['once', (hidden) => `X-A: b\r\n ${chunked}\r\n${length(hidden)}\r\n\r\n${hidden}`],
+  'bare-lf': ['once', (hidden) => `X-A: b\n${length(hidden)}\r\n\r\n${hidden}`],
   'chunk-lf': [
     'once',
-    (head, hidden) =>
-      `${head}\r\n${chunked}\r\n\r\n2;\nxx\r\n${hidden.length.toString(16)}\r\n${hidden}\r\n${end}`,
+    (hidden) => `${chunked}\r\n\r\n2;\nxx\r\n${hidden.length.toString(16)}\r\n${hidden}\r\n${end}`,
   ],
-  'chunk-extension': [
-    'both',
-    (head, hidden) => `${head}\r\n${chunked}\r\n\r\n2;a=b;c="d"\r\nxx\r\n${end}${hidden}`,
-  ],
-  pipelined: ['both', (head, hidden) => `${head}\r\n${length(hidden)}\r\n\r\n${hidden}${hidden}`],
-  'two-hosts': ['refused', (head) => `${head}\r\nHost: other.example\r\n\r\n`],
+  'chunk-extension': ['both', (hidden) => `${chunked}\r\n\r\n2;a=b;c="d"\r\nxx\r\n${end}${hidden}`],
+  pipelined: ['both', (hidden) => `${length(hidden)}\r\n\r\n${hidden}${hidden}`],
+  'two-hosts': ['refused', () => 'Host: other.example\r\n\r\n'],
 }
 
 const checkOf =
-  ([demand, bytes]: readonly [Demand, Bytes]): Check =>
+  ([demand, rest]: readonly [Demand, Rest]): Check =>
   async ({ spare }) => {
     const connection = await spare.open()
-    connection.send(bytes(spare.head(), `${spare.head()}\r\n\r\n`))
+    const head = spare.head()
+    connection.send(`${head}\r\n${rest(`${head}\r\n\r\n`)}`)
     // An answer that announces the end of the connection counts as the end.
     const isOver = (answers: number) => !connection.isOpen || connection.answers.length >= answers
     await connection.until(() => isOver(1), TIMEOUT_MS)
