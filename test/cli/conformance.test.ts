@@ -30,7 +30,7 @@ it.each([
 it('says so where nobody listens', async () => {
   const reason = expect.stringContaining('ECONNREFUSED') as unknown
   const why = { reason, remedy: 'start the gateway, or correct --target' }
-  await expect(command({})).rejects.toMatchObject({ code: 'unusable_target', ...why })
+  await expect(command({})).rejects.toMatchObject({ code: 'unusable_target', why })
 })
 
 it('is a table on a terminal of 80 columns, and what is broken in full', async () => {

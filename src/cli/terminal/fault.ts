@@ -1,29 +1,14 @@
-/** Faults of commands: what went wrong, why, and what helps; and their exit codes. */
+/** Faults of commands as they are printed, and their exit codes. */
 import { ConfigError } from '../../config/problems.ts'
 import type { Leaf } from '../../config/scalars.ts'
+import { Fault } from '../../tools/fault.ts'
+
+export { Fault }
 
 export const OK = 0
 export const FAILED = 1
 /** The command line or the config cannot be taken. */
 export const REFUSED = 2
-
-interface Why {
-  readonly reason?: string | undefined
-  readonly remedy?: string | undefined
-  readonly cause?: unknown
-}
-
-export class Fault extends Error {
-  readonly code: string
-  readonly why: Why
-
-  /** code: for programs, as in the admin API. */
-  constructor(code: string, message: string, why: Why = {}) {
-    super(message, { cause: why.cause })
-    this.code = code
-    this.why = why
-  }
-}
 
 export const HELP_HINT = 'Add --help to see what is taken.'
 
@@ -51,9 +36,7 @@ export const exitCodeOf = (error: unknown): number =>
 function asFault(error: unknown): Fault {
   if (error instanceof Fault) return error
   if (error instanceof ConfigError) return new Fault('config_refused', error.format().join('\n'))
-  // An error of a tool that says what helps has a code of its own.
-  const { code, message, ...why } = error as Fault & Why
-  return why.remedy === undefined ? new Fault('failed', message) : new Fault(code, message, why)
+  return new Fault('failed', (error as Error).message)
 }
 
 /** Lines for the standard error: one line of JSON for a program; every problem of a configuration has a line. */

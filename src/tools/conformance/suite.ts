@@ -1,5 +1,6 @@
 /** Runs the checks against a gateway, all at the same time, so that they share its minutes. */
 import { admission, isolation } from './admission.ts'
+import { Fault } from '../fault.ts'
 import { Caller } from './caller.ts'
 import { cannotTell, verdicts, worstOf } from './check.ts'
 import type { Check, Checks, Finding, Setup, Verdict } from './check.ts'
@@ -66,8 +67,7 @@ export async function runSuite(options: Options, machine: Machine = thisMachine)
           ? 'start the gateway, or correct --target'
           : 'give a --path that it answers below 400, and keys that it knows'
       const message = `the first request to ${url.origin + path} failed`
-      const why = { code: 'unusable_target', reason: error.message, remedy }
-      throw Object.assign(new Error(message, { cause: error }), why)
+      throw new Fault('unusable_target', message, { reason: error.message, remedy, cause: error })
     })
     const setup = { ...target, spare, anonymous, sampleKey, journals }
     const found = await play(setup, nextCaller, options.only, tooLate)

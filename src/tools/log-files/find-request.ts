@@ -22,7 +22,7 @@ const around = ['"event":"configTaken"', '"event":"keyBanned"', '"event":"audit"
 
 /**
  * Finds the first requests with this id, MOST_FOUND at most. The file may be packed; `-` is the standard input. isCutOff: the
- * packed data ends too early, or is damaged from some byte on. Rejects with a LogFileFault if it cannot be read.
+ * packed data ends too early, or is damaged from some byte on. Rejects with a Fault if it cannot be read.
  */
 export async function findRequests(file: string, id: string) {
   const found: FoundRequest[] = []

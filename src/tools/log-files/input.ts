@@ -3,20 +3,10 @@ import { closeSync, createReadStream, openSync, statSync } from 'node:fs'
 import { pipeline } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { createGunzip, createZstdDecompress } from 'node:zlib'
+import { Fault } from '../fault.ts'
 
-/** A log that cannot be read, with the reason and the remedy that a command prints. */
-export class LogFileFault extends Error {
-  override readonly name = 'LogFileFault'
-  readonly code = 'unreadable'
-  readonly reason: string
-  readonly remedy: string
-
-  constructor(file: string, reason: string, remedy: string) {
-    super(`cannot read the log ${file}`)
-    this.reason = reason
-    this.remedy = remedy
-  }
-}
+export const unreadableLog = (file: string, reason: string, remedy: string): Fault =>
+  new Fault('unreadable', `cannot read the log ${file}`, { reason, remedy })
 
 const byCode: Readonly<Record<string, readonly [reason: string, remedy: string]>> = {
   ENOENT: ['there is no such file', 'name one that exists'],
@@ -26,11 +16,11 @@ const byCode: Readonly<Record<string, readonly [reason: string, remedy: string]>
   EMFILE: ['this process may open no more files', 'raise the limit of open files (ulimit -n)'],
 }
 
-function faultOf(file: string, error: unknown): LogFileFault {
-  if (error instanceof LogFileFault) return error
+function faultOf(file: string, error: unknown): Fault {
+  if (error instanceof Fault) return error
   const { code = '', message } = error as NodeJS.ErrnoException
   const [reason, remedy] = byCode[code] ?? [message, 'see whether the disk is well']
-  return new LogFileFault(file, reason, remedy)
+  return unreadableLog(file, reason, remedy)
 }
 
 /** Names the standard input on a command line. */
@@ -44,14 +34,14 @@ export interface LogFile {
   readonly bytes: number | undefined
 }
 
-/** Throws a LogFileFault for a file that does not exist, cannot be read or is named twice. */
+/** Throws a Fault for a file that does not exist, cannot be read or is named twice. */
 export function findLogs(files: readonly string[]): LogFile[] {
   const seen = new Map<string, string>()
   return files.map((file) => {
     const found = findLog(file)
     const other = seen.get(found.identity)
     if (other !== undefined)
-      throw new LogFileFault(file, `it is the same as ${other}`, 'name each log once')
+      throw unreadableLog(file, `it is the same as ${other}`, 'name each log once')
     seen.set(found.identity, file)
     return found
   })
@@ -72,13 +62,13 @@ function findLog(file: string): LogFile {
   }
 }
 
-/** Yields the bytes of a log, as they are on disk, and counts them. Throws a LogFileFault. */
+/** Yields the bytes of a log, as they are on disk, and counts them. Throws a Fault. */
 async function* bytesOf(
   { file, identity, bytes }: LogFile,
   counts: { readBytes: number },
 ): AsyncGenerator<Buffer, undefined> {
   if (bytes !== undefined && findLog(file).identity !== identity)
-    throw new LogFileFault(file, 'another file has taken its name meanwhile', 'begin again')
+    throw unreadableLog(file, 'another file has taken its name meanwhile', 'begin again')
   try {
     const stream = file === STDIN ? process.stdin : createReadStream(file)
     for await (const chunk of stream as AsyncIterable<Buffer>) {
@@ -98,7 +88,7 @@ export interface ReadCounts {
   readonly cutOff: string[]
 }
 
-/** Yields the lines of a log as linesOf does. Throws a LogFileFault. */
+/** Yields the lines of a log as linesOf does. Throws a Fault. */
 export const readLines = (log: LogFile, counts: ReadCounts) =>
   linesOf(unpacked(bytesOf(log, counts), log.file, counts.cutOff))
 
@@ -155,7 +145,7 @@ async function* unpacked(pieces: Pieces, file: string, cutOff: string[]): Pieces
       return
     }
     if (program !== 'gzip' && program !== 'zstd')
-      throw new LogFileFault(
+      throw unreadableLog(
         file,
         `it is packed by ${program}, which is not read`,
         `unpack it on the way: ${program === 'unzip' ? 'unzip -p' : `${program} -dc`} ${file} | tollgate replay ... -`,
@@ -167,7 +157,7 @@ async function* unpacked(pieces: Pieces, file: string, cutOff: string[]): Pieces
     const isLeft = stream.bytesWritten < givenBytes || (await pieces.next()).value !== undefined
     if (program === 'zstd' && isLeft) cutOff.push(file)
   } catch (error) {
-    if (error instanceof LogFileFault) throw error
+    if (error instanceof Fault) throw error
     cutOff.push(file)
   } finally {
     await pieces.return(undefined)

@@ -33,7 +33,7 @@ export interface OpenedLogs {
   readonly reading: LogReading
   /** Notes, up to a bound. A note stands here before the requests that follow it in its file. */
   readonly notes: readonly LogNote[]
-  /** Requests, some at a time; `atMs` ascends, except where one came later than the window allows. Throws a LogFileFault for a log that cannot be read. */
+  /** Requests, some at a time; `atMs` ascends, except where one came later than the window allows. Throws a Fault for a log that cannot be read. */
   batches(): AsyncIterable<readonly RequestRow[]>
 }
 
@@ -44,7 +44,7 @@ const MAX_WAITING = 500_000
 /** Bytes at the beginning of a log in which its first request is looked for. */
 const LOOK_BYTES = 2 ** 20
 
-/** Throws a LogFileFault for a log that does not exist. */
+/** Throws a Fault for a log that does not exist. */
 export function openLogs(
   files: readonly string[],
   { windowMs = WINDOW_MS, fields }: LogOptions = {},

@@ -1,6 +1,6 @@
 /** Decides the requests of logs again, under one configuration or under two side by side, and reports the outcome. */
 import type { Config, Limits } from '../../config/config.ts'
-import { LogFileFault } from '../log-files/input.ts'
+import { unreadableLog } from '../log-files/input.ts'
 import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
@@ -154,7 +154,7 @@ class Replaying {
     if (this.#nameChars > MOST_NAME_CHARS) {
       const [file = ''] = this.#options.logs.reading.files
       const reason = 'it has more names than there can be clients'
-      throw new LogFileFault(file, reason, 'name the field that tells the client')
+      throw unreadableLog(file, reason, 'name the field that tells the client')
     }
     const isOwn = outcome !== 'unknown'
     const now = this.#policy.callerOf(name, plan, isOwn)
