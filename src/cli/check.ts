@@ -8,15 +8,12 @@ import { locationOf } from '../config/locations.ts'
 import { ConfigError } from '../config/problems.ts'
 import { plural } from '../insight/format.js'
 import * as tlsFiles from '../server/gateway/tls-files.ts'
-import { OK, REFUSED, type Output } from './edge.ts'
+import { OK, REFUSED, type Output, type Texts } from './edge.ts'
 import { loadUsableConfig } from './usable-config.ts'
 
-interface CheckOptions {
+interface CheckOptions extends Texts<'against'> {
   readonly config: string
-  /** Also tries the connections that it leads to, and prints a line for each. */
   readonly connect?: boolean
-  /** Address of a running gateway: prints what would change there. */
-  readonly against?: string
 }
 
 /** Prints warnings and one line that says ok, or every problem as `FILE:line:col path: fault; remedy`. */

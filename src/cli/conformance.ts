@@ -7,17 +7,10 @@ import { usageFault } from './terminal/fault.ts'
 import { lookOf, safe, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { table } from './terminal/table.ts'
-import { FAILED, OK, type Output } from './edge.ts'
+import { FAILED, OK, type Output, type Texts } from './edge.ts'
 
-interface ConformanceOptions {
-  readonly target: string
-  readonly keys: string
-  readonly limits: string
-  readonly path?: string
-  readonly only?: string
-  readonly json?: boolean
-  readonly html?: string
-}
+type ConformanceOptions = Readonly<Record<'target' | 'keys' | 'limits', string>> &
+  Texts<'path' | 'only' | 'html'> & { readonly json?: boolean }
 
 const NEEDED_KEYS = 20
 /** Below, a burst of ten leaves nothing to count; above, a minute is too short for one connection. */

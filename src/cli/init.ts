@@ -4,18 +4,10 @@ import { basename, dirname, extname, relative, resolve } from 'node:path'
 import { parseConfigText } from '../config/clients/load.ts'
 import { yamlLines } from '../config/document.ts'
 import { ConfigError } from '../config/problems.ts'
-import type { Edge } from './edge.ts'
+import type { Edge, Texts } from './edge.ts'
 import { newKey } from './key-files/client-text.ts'
 import { checkClient } from './keys.ts'
 import { Fault } from './terminal/fault.ts'
-
-interface InitOptions {
-  /** Default: gateway.yaml. */
-  readonly write?: string
-  /** Origin of the service behind the gateway. */
-  readonly upstream?: string
-  readonly client?: string
-}
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "''")}'`
 
@@ -45,7 +37,7 @@ export const initCommand = (
     write: file = 'gateway.yaml',
     upstream = 'http://127.0.0.1:3000',
     client = 'first',
-  }: InitOptions,
+  }: Texts<'write' | 'upstream' | 'client'>,
 ): void => {
   checkClient(client)
   const { key, entry: keyEntry } = newKey(client)

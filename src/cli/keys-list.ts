@@ -4,7 +4,7 @@ import type { Environment } from '../config/environment.ts'
 import { clientId, duration } from '../config/scalars.ts'
 import { EXPIRING_MS } from '../config/clients/warnings.ts'
 import { clientsOf } from './operator/admin-keys.ts'
-import type { Output } from './edge.ts'
+import type { Output, Texts } from './edge.ts'
 import { lookOf } from './terminal/look.ts'
 import { table } from './terminal/table.ts'
 import { id, text, type Column } from '../tools/columns.ts'
@@ -12,13 +12,7 @@ import { clock, relative } from '../insight/format.js'
 import { Fault, readOption } from './terminal/fault.ts'
 import { loadUsableConfig } from './usable-config.ts'
 
-interface KeysListOptions {
-  /** Exactly one of config and admin is given. */
-  readonly config?: string
-  readonly admin?: string
-  /** Lists only keys that end within this time, and have not yet. */
-  readonly expiring?: string
-  readonly client?: string
+interface KeysListOptions extends Texts<'config' | 'admin' | 'expiring' | 'client'> {
   readonly json?: boolean
 }
 

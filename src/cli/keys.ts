@@ -15,18 +15,12 @@ import { ConfigError } from '../config/problems.ts'
 import { clientId, dateMs, duration, integer, keyId, label } from '../config/scalars.ts'
 import { ClientText, newKey, type KeyEntry } from './key-files/client-text.ts'
 import { has, isGroup, textAt, type Group, type Tree } from '../config/tree.ts'
-import type { Output } from './edge.ts'
+import type { Output, Texts } from './edge.ts'
 import { Fault, readOption } from './terminal/fault.ts'
 import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
 
-interface KeysNewOptions {
+interface KeysNewOptions extends Texts<'plan' | 'perMinute' | 'perDay' | 'expires' | 'write'> {
   readonly client: string
-  readonly plan?: string
-  readonly perMinute?: string
-  readonly perDay?: string
-  /** A date or a timestamp with its zone; undefined: the key never expires. */
-  readonly expires?: string
-  readonly write?: string
   readonly json?: boolean
 }
 
@@ -70,10 +64,7 @@ export async function keysNewCommand(output: Output, options: KeysNewOptions): P
   for (const line of yamlLines({ clients: [pasted] })) say(line)
 }
 
-interface KeysChangeOptions {
-  readonly key: string
-  readonly write: string
-}
+type KeysChangeOptions = Readonly<Record<'key' | 'write', string>>
 
 export async function keysRotateCommand(
   output: Output,

@@ -13,18 +13,13 @@ import { Fault, readOption, usageFault } from './terminal/fault.ts'
 import { lookOf, safe, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { table } from './terminal/table.ts'
-import type { Edge } from './edge.ts'
+import type { Edge, Texts } from './edge.ts'
 
-interface ReplayCommandOptions {
+type FieldOptions = Texts<'clientField' | 'timeField' | 'statusField'>
+
+interface ReplayCommandOptions extends FieldOptions, Texts<'against' | 'window' | 'html'> {
   readonly config: string
-  readonly against?: string
   readonly logs: readonly string[]
-  readonly clientField?: string
-  readonly timeField?: string
-  readonly statusField?: string
-  readonly window?: string
-  /** File for the report as a page. */
-  readonly html?: string
   readonly suggest?: boolean
   /** Share of a plan's requests that suggested limits may refuse, 1 being all. */
   readonly refused?: number

@@ -6,7 +6,7 @@ import { Fault, usageFault, readOption } from '../terminal/fault.ts'
 import { id, text } from '../../tools/columns.ts'
 import { clock, relative } from '../../insight/format.js'
 import { NeededOption, single, type Declaration } from '../program.ts'
-import type { Output } from '../edge.ts'
+import type { Output, Texts } from '../edge.ts'
 import { ask, askAndPrint, asking, gatewayOf, listing, type Asking } from './asking.ts'
 
 export const bans: Declaration = (program, { once }) => {
@@ -44,12 +44,8 @@ const bansListCommand = listing<Bans, Ban>(
   },
 )
 
-interface BansAddOptions extends Asking {
-  /** Exactly one of key and client is given. */
-  readonly key: string | undefined
-  readonly client?: string
+interface BansAddOptions extends Asking, Texts<'key' | 'client' | 'reason'> {
   readonly for: string
-  readonly reason?: string
 }
 
 /** With --json the answers for a client's keys are one list, which has those before a failure. */

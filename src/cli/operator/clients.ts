@@ -1,9 +1,10 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
-import type { ClientRow, ClientsPage } from '../../admin/clients/operations.ts'
+import type { ClientRow, ClientsPage, WindowUse } from '../../admin/clients/operations.ts'
 import { id, number, text, type Column } from '../../tools/columns.ts'
 import type { WindowName } from '../../config/time.ts'
 import { count, duration, percent, plural, UNKNOWN, usage } from '../../insight/format.js'
 import { choice, single, type Declaration } from '../program.ts'
+import type { Texts } from '../edge.ts'
 import { asking, listing, type Asking } from './asking.ts'
 
 export const clients: Declaration = (program, { once }) =>
@@ -13,9 +14,7 @@ export const clients: Declaration = (program, { once }) =>
     .addOption(choice('--sort <order>', 'default: nearest', ['nearest', 'used', 'refused', 'id']))
     .action(once(() => clientsCommand))
 
-interface ClientsOptions extends Asking {
-  readonly plan?: string
-  readonly search?: string
+interface ClientsOptions extends Asking, Texts<'plan' | 'search'> {
   readonly sort?: ClientsPage['sort']
 }
 
@@ -65,10 +64,7 @@ function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string 
   return lasting(`${which} banned`, first.until)
 }
 
-interface Use {
-  readonly used: number
-  readonly limit: number
-}
+type Use = Pick<WindowUse, 'used' | 'limit'>
 
 export const share = ({ used, limit }: Use): number => (limit === 0 ? 1 : used / limit)
 

@@ -5,22 +5,15 @@ import { usageFault } from '../terminal/fault.ts'
 import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'
 import { single, type Declaration } from '../program.ts'
-import type { Edge, Output } from '../edge.ts'
+import type { Edge, Output, Texts } from '../edge.ts'
 import { ask, asking, gatewayOf, type Asking } from './asking.ts'
 
 const several = (value: string, earlier: readonly string[] = []) => [...earlier, value]
 
-export interface AskedExplanation extends Asking {
+export interface AskedExplanation extends Asking, Texts<'key' | 'log' | 'config' | 'used' | 'at'> {
   /** A request id, or a request line such as "GET /v1/pets". */
   readonly what: string
-  readonly key?: string
-  /** Written as "Name: value". */
   readonly header?: readonly string[]
-  readonly log?: string
-  readonly config?: string
-  /** Written as minute=N,day=N. */
-  readonly used?: string
-  readonly at?: string
 }
 
 /** A method or a path alone: no id of a request looks like it. */

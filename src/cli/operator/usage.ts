@@ -15,7 +15,7 @@ import { single, type Declaration } from '../program.ts'
 import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } from './asking.ts'
 import type { Asking } from './asking.ts'
 import { share } from './clients.ts'
-import type { Output } from '../edge.ts'
+import type { Output, Texts } from '../edge.ts'
 import { DAY_MS, type WindowName } from '../../config/time.ts'
 
 export const usage: Declaration = (program, { once }) => {
@@ -35,13 +35,8 @@ export const usage: Declaration = (program, { once }) => {
     .action(once(() => resetCommand))
 }
 
-interface UsageOptions extends Asking {
-  /** undefined: everyone's use. */
-  readonly client: string | undefined
-  readonly from?: string | undefined
-  readonly to?: string | undefined
-  /** Given in place of from and to. */
-  readonly day?: string
+/** client: undefined for everyone. */
+interface UsageOptions extends Asking, Texts<'client' | 'from' | 'to' | 'day'> {
   readonly csv?: boolean
 }
 
