@@ -11,7 +11,6 @@ import {
   optionsAndArguments,
   percentage,
   separateOptions,
-  single,
   TOKEN_HELP,
   usageEnd,
   type Declaration,
@@ -30,12 +29,8 @@ const demo: Declaration = (program, { lasting }) =>
   program
     .command('demo')
     .description('gateway, admin listener and catalogue service, with demo keys')
-    .option('--config <file>', 'the configuration (default: the example that comes along)', single)
-    .option(
-      '--db <file>',
-      'where the catalogue keeps its animals (default: data/catalogue.db)',
-      single,
-    )
+    .option('--config <file>', 'the configuration (default: the example that comes along)')
+    .option('--db <file>', 'where the catalogue keeps its animals (default: data/catalogue.db)')
     .action(lasting(async () => (await import('./demo.ts')).demoCommand))
 
 const catalogue: Declaration = (program, { lasting }) =>
@@ -71,20 +66,18 @@ const replay: Declaration = (program, { once }) =>
     .description('what other limits would have made of the requests in access logs')
     .argument('<logs...>', 'access logs, .gz and .zst too; - is the standard input')
     .addOption(new NeededOption('--config <file>', 'the configuration that decides'))
-    .option('--against <file>', 'another one beside it, such as that in force', single)
+    .option('--against <file>', 'another one beside it, such as that in force')
     .option(
       '--client-field <name>',
       'field with the client or key id, in JSON logs of other servers',
-      single,
     )
-    .option('--time-field <name>', 'field with the time, in such logs', single)
-    .option('--status-field <name>', 'field with the status, in such logs', single)
+    .option('--time-field <name>', 'field with the time, in such logs')
+    .option('--status-field <name>', 'field with the status, in such logs')
     .option(
       '--window <duration>',
       'how much later than it was decided a request may stand in a log (default: 60s)',
-      single,
     )
-    .option('--html <file>', 'also write the report as a page of its own', single)
+    .option('--html <file>', 'also write the report as a page of its own')
     .option(
       '--suggest',
       'the smallest plan that would not have limited each client, and plan limits; a pipe gets these alone, without the comparison',
@@ -101,22 +94,22 @@ const conformance: Declaration = (program, { once }) =>
   program
     .command('conformance')
     .description('hold any rate-limiting gateway against its promises, from outside')
-    .addOption(new NeededOption('--target <url>', 'the gateway', adminUrl))
+    .addOption(new NeededOption('--target <url>', 'the gateway').argParser(adminUrl))
     .addOption(new NeededOption('--keys <file>', 'at least 20, one a line, each of another client'))
     .addOption(new NeededOption('--limits <minute/day>', 'that each key has, as 60/1000'))
-    .option('--path <path>', 'what is asked for (default: /v1/pets)', single)
-    .option('--only <groups>', 'of checks, with commas between them', single)
+    .option('--path <path>', 'what is asked for (default: /v1/pets)')
+    .option('--only <groups>', 'of checks, with commas between them')
     .option('--json', 'as JSON')
-    .option('--html <file>', 'also as a page', single)
+    .option('--html <file>', 'also as a page')
     .action(once(async () => (await import('./conformance.ts')).conformanceCommand))
 
 const init: Declaration = (program, { once }) =>
   program
     .command('init')
     .description('write a small configuration with one client, and show its key once')
-    .option('--write <file>', 'where to (default: gateway.yaml)', single)
-    .option('--upstream <url>', 'the service behind (default: http://127.0.0.1:3000)', single)
-    .option('--client <id>', 'whose key it is (default: first)', single)
+    .option('--write <file>', 'where to (default: gateway.yaml)')
+    .option('--upstream <url>', 'the service behind (default: http://127.0.0.1:3000)')
+    .option('--client <id>', 'whose key it is (default: first)')
     .action(once(async () => (await import('./init.ts')).initCommand))
 
 const WRITE = ['--write <file>', 'configuration or client file to change (YAML or .jsonl)'] as const
@@ -127,11 +120,11 @@ const keys: Declaration = (program, { once }) => {
     .command('new')
     .description('create a key and show it once; a file gets its digest alone')
     .addOption(new NeededOption('--client <id>', 'client that the key belongs to'))
-    .addOption(new NeededOption('--plan <plan>', 'plan of a new client', single, 'write'))
-    .option('--per-minute <n>', 'limit of a new client, if its plan has none', single)
-    .option('--per-day <n>', 'limit for the day, beside --per-minute', single)
-    .option('--expires <date>', 'when it stops working: a date or time (default: never)', single)
-    .option(...WRITE, single)
+    .addOption(new NeededOption('--plan <plan>', 'plan of a new client', 'write'))
+    .option('--per-minute <n>', 'limit of a new client, if its plan has none')
+    .option('--per-day <n>', 'limit for the day, beside --per-minute')
+    .option('--expires <date>', 'when it stops working: a date or time (default: never)')
+    .option(...WRITE)
     .option('--json', 'print the key as JSON')
     .action(once(async () => (await import('./keys.ts')).keysNewCommand))
   group
@@ -139,8 +132,8 @@ const keys: Declaration = (program, { once }) => {
     .description('create a second key for the same client; the old one works for a while longer')
     .argument('<key-id>', 'id of the old key')
     .addOption(new NeededOption(...WRITE))
-    .option('--grace <duration>', 'how long the old key still works (default: 24h)', single)
-    .option('--expires <date>', 'when it stops working: a date or time (default: never)', single)
+    .option('--grace <duration>', 'how long the old key still works (default: 24h)')
+    .option('--expires <date>', 'when it stops working: a date or time (default: never)')
     .option('--json', 'print the key as JSON')
     .action(once(async () => (await import('./keys.ts')).keysRotateCommand))
   group
@@ -152,10 +145,10 @@ const keys: Declaration = (program, { once }) => {
   group
     .command('list')
     .description('list the keys of a configuration or of a running gateway, and when they expire')
-    .addOption(new NeededOption('--config <file>', 'of this configuration', single, 'admin'))
+    .addOption(new NeededOption('--config <file>', 'of this configuration', 'admin'))
     .option('--admin <url>', 'of the gateway with this admin listener', adminUrl)
-    .option('--expiring <duration>', 'only keys that expire within this time, such as 30d', single)
-    .option('--client <id>', 'only keys of this client', single)
+    .option('--expiring <duration>', 'only keys that expire within this time, such as 30d')
+    .option('--client <id>', 'only keys of this client')
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
     .action(once(async () => (await import('./keys-list.ts')).keysListCommand))

@@ -25,20 +25,26 @@ export class NeededOption extends Option {
   readonly unless: string | undefined
 
   /** unless: the option beside which it is not needed. */
-  constructor(
-    flags: string,
-    description: string,
-    parse: (value: string, earlier: unknown) => string = single,
-    unless?: string,
-  ) {
+  constructor(flags: string, description: string, unless?: string) {
     super(flags, `${description} (required${unless === undefined ? '' : ` without --${unless}`})`)
-    this.argParser(parse)
+    this.argParser(single)
     this.unless = unless
   }
 }
 
-/** Takes an option that is given once, with a value. */
-export function single(value: string, earlier: unknown): string {
+/** Gives each option with a value that parser which takes it once, unless it has one of its own. */
+class Program extends Command {
+  override createCommand(name?: string): Command {
+    return new Program(name)
+  }
+
+  override createOption(flags: string, description?: string): Option {
+    const option = new Option(flags, description)
+    return option.required ? option.argParser(single) : option
+  }
+}
+
+function single(value: string, earlier: unknown): string {
   if (earlier !== undefined) throw new InvalidArgumentError('It is given twice; keep one.')
   if (value === '' || value.startsWith('-')) throw new InvalidArgumentError('It needs a value.')
   return value
@@ -101,7 +107,7 @@ export function usageEnd(error: unknown) {
 
 export function createProgram(edge: Edge, isJson: boolean): Command {
   const write = (to: (line: string) => void) => (text: string) => to(text.replace(/\n$/, ''))
-  return new Command('tollgate')
+  return new Program('tollgate')
     .description('An API gateway with exact quotas per plan.')
     .version(edge.version, '-v, --version', 'show the version')
     .helpOption('-h, --help', 'show help')

@@ -5,7 +5,7 @@ import type { ClientDetail } from '../../admin/clients/operations.ts'
 import { Fault, usageFault, readOption } from '../terminal/fault.ts'
 import { id, text } from '../../tools/columns.ts'
 import { clock, relative } from '../../insight/format.js'
-import { NeededOption, single, type Declaration } from '../program.ts'
+import { NeededOption, type Declaration } from '../program.ts'
 import type { Output, Texts } from '../edge.ts'
 import { ask, askAndPrint, asking, gatewayOf, listing, type Asking } from './asking.ts'
 
@@ -16,8 +16,8 @@ export const bans: Declaration = (program, { once }) => {
   )
   asking(group, 'add [key-id]', 'ban one key, or every key of a client, on all gateways')
     .addOption(new NeededOption('--for <duration>', 'how long, such as 1h; at most 400d'))
-    .option('--reason <text>', 'a note for operators; clients never see it', single)
-    .option('--client <id>', 'ban every key of this client', single)
+    .option('--reason <text>', 'a note for operators; clients never see it')
+    .option('--client <id>', 'ban every key of this client')
     .action(once(() => bansAddCommand))
   asking(group, 'lift <key-id>', 'end a ban now, and forget the strikes that led to it').action(
     once(() => bansLiftCommand),

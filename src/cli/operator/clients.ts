@@ -3,14 +3,14 @@ import type { ClientRow, ClientsPage, WindowUse } from '../../admin/clients/oper
 import { id, number, text, type Column } from '../../tools/columns.ts'
 import type { WindowName } from '../../config/time.ts'
 import { count, duration, percent, plural, UNKNOWN, usage } from '../../insight/format.js'
-import { choice, single, type Declaration } from '../program.ts'
+import { choice, type Declaration } from '../program.ts'
 import type { Texts } from '../edge.ts'
 import { asking, listing, type Asking } from './asking.ts'
 
 export const clients: Declaration = (program, { once }) =>
   asking(program, 'clients', 'who is near its limits, who is limited and why')
-    .option('--plan <plan>', 'only clients of this plan', single)
-    .option('--search <text>', 'only clients whose id contains it, or that own this key', single)
+    .option('--plan <plan>', 'only clients of this plan')
+    .option('--search <text>', 'only clients whose id contains it, or that own this key')
     .addOption(choice('--sort <order>', 'default: nearest', ['nearest', 'used', 'refused', 'id']))
     .action(once(() => clientsCommand))
 

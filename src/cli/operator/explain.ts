@@ -4,7 +4,7 @@ import type { ExplainAnswer, Explanation } from '../../insight/api/explain.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'
-import { single, type Declaration } from '../program.ts'
+import type { Declaration } from '../program.ts'
 import type { Edge, Output, Texts } from '../edge.ts'
 import { ask, asking, gatewayOf, type Asking } from './asking.ts'
 
@@ -33,12 +33,12 @@ function checkOptions({ what, log, config, key, header, used, at }: AskedExplana
 export const explain: Declaration = (program, { once }) =>
   asking(program, 'explain', 'why a request was answered as it was, or how one would be')
     .argument('<what>', 'a request id, or a request such as "GET /v1/pets/7"')
-    .option('--key <key-id>', 'whose request it would be (default: without a credential)', single)
+    .option('--key <key-id>', 'whose request it would be (default: without a credential)')
     .option('-H, --header <line>', 'of the request, as "Name: value"; may be repeated', several)
-    .option('--log <file>', 'look for the request id there (.gz too); best with --config', single)
-    .option('--config <file>', 'explain by this configuration, and ask no gateway', single)
-    .option('--used <counts>', 'what its client has used, as minute=N,day=N (default: 0)', single)
-    .option('--at <time>', 'when it would come; of several in the log when it began', single)
+    .option('--log <file>', 'look for the request id there (.gz too); best with --config')
+    .option('--config <file>', 'explain by this configuration, and ask no gateway')
+    .option('--used <counts>', 'what its client has used, as minute=N,day=N (default: 0)')
+    .option('--at <time>', 'when it would come; of several in the log when it began')
     .action(once(() => explainCommand))
 
 async function explainCommand(edge: Edge, asked: AskedExplanation): Promise<void> {

@@ -11,7 +11,7 @@ import {
   usage as used,
   usageLines,
 } from '../../insight/format.js'
-import { single, type Declaration } from '../program.ts'
+import type { Declaration } from '../program.ts'
 import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } from './asking.ts'
 import type { Asking } from './asking.ts'
 import { share } from './clients.ts'
@@ -24,9 +24,9 @@ export const usage: Declaration = (program, { once }) => {
     'usage [client]',
     'what a client has used, now and by day; or everyone',
   )
-    .option('--day <date>', 'one day, as 2026-11-03', single)
-    .option('--from <date>', 'the first day', single)
-    .option('--to <date>', 'the last day (default: today)', single)
+    .option('--day <date>', 'one day, as 2026-11-03')
+    .option('--from <date>', 'the first day')
+    .option('--to <date>', 'the last day (default: today)')
     .option('--csv', 'as CSV, for billing')
     .action(once(() => usageCommand))
   asking(group, 'reset <client>', 'set what a client has used back to 0, on all gateways')
