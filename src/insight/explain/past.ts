@@ -92,7 +92,7 @@ function notesOf({ degraded, charge }: PastRequest): string[] {
 export function byRecordAlone(
   past: PastRequest,
   ban: BanRecord | undefined,
-  left: Readonly<Record<'minuteLeft' | 'dayLeft', number | undefined>>,
+  left: { readonly [Window in 'minuteLeft' | 'dayLeft']?: number | undefined },
 ): Explanation {
   const { at, method, path, route, client, key, plan, refusal, window, backend, cause } = past
   const decidedBy = deciderThen(past)

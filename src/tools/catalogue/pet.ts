@@ -8,6 +8,7 @@ export const petStatus = z.enum(petStatuses, {
 type PetStatus = z.infer<typeof petStatus>
 
 const MAX_NAME_CHARACTERS = 200
+const INT64 = 'an integer in the range of int64, without fraction or exponent'
 
 /** Says what is wrong with a member that has another type, or that is missing. */
 const typeError =
@@ -37,12 +38,7 @@ export const newPet = z.object(
         'name must not contain U+0000 or unpaired surrogates',
       ),
     /** An int64 as a bigint, because a number loses digits beyond 2^53. */
-    categoryId: z.bigint({
-      error: typeError(
-        'categoryId',
-        'an integer in the range of int64, without fraction or exponent',
-      ),
-    }),
+    categoryId: z.bigint({ error: typeError('categoryId', INT64) }),
     /** Absent if the client gave none; answers then omit it, and it is never null. */
     status: petStatus.optional(),
   },

@@ -37,11 +37,13 @@ export function createForeignLines(fields: FieldNames | undefined) {
     if (!isStatus(status)) return NO_STATUS
     const isNobody = client === undefined || client === '' || client === '-'
     return {
-      ...foreign,
       atMs,
       writtenMs: atMs,
+      refundedAtMs: Number.NaN,
       outcome: NO_CALLER.has(status) ? 'nobody' : 'unknown',
       caller: isNobody ? undefined : String(client),
+      process: '',
+      isDegraded: false,
     }
   }
   return {
@@ -64,18 +66,6 @@ export function createForeignLines(fields: FieldNames | undefined) {
         return rowOf(valueAt(line, fields.client), atMs, Number(status))
       }),
   }
-}
-
-/** What lines of other servers do not tell. */
-const foreign = {
-  refundedAtMs: Number.NaN,
-  plan: undefined,
-  route: undefined,
-  revision: undefined,
-  process: '',
-  isDegraded: false,
-  minuteLeft: undefined,
-  dayLeft: undefined,
 }
 
 /** Finds a value by its whole name, else by the parts of the name between its points. */

@@ -29,13 +29,7 @@ export interface LogReading extends Readonly<Counts> {
   readonly totalBytes: number | undefined
 }
 
-export interface OpenedLogs {
-  readonly reading: LogReading
-  /** Notes, up to a bound. A note stands here before the requests that follow it in its file. */
-  readonly notes: readonly LogNote[]
-  /** Requests, some at a time; `atMs` ascends, except where one came later than the window allows. Throws a Fault for a log that cannot be read. */
-  batches(): AsyncIterable<readonly RequestRow[]>
-}
+export type OpenedLogs = ReturnType<typeof openLogs>
 
 const WINDOW_MS = 60_000
 const MAX_NOTES = 100_000
@@ -48,7 +42,7 @@ const LOOK_BYTES = 2 ** 20
 export function openLogs(
   files: readonly string[],
   { windowMs = WINDOW_MS, fields }: LogOptions = {},
-): OpenedLogs {
+) {
   const logs = findLogs(files)
   const counts = noCounts()
   const notes: LogNote[] = []
@@ -61,10 +55,12 @@ export function openLogs(
     ? undefined
     : sizes.reduce((sum: number, bytes = 0) => sum + bytes, 0)
   return {
-    notes,
-    get reading() {
+    /** Notes, up to a bound. A note stands here before the requests that follow it in its file. */
+    notes: notes as readonly LogNote[],
+    get reading(): LogReading {
       return { files, totalBytes, ...counts }
     },
+    /** Requests, some at a time; `atMs` ascends, except where one came later than the window allows. Throws a Fault for a log that cannot be read. */
     batches: () => merge(logs, windowMs, { read: createLineReader(fields), counts, note }),
   }
 }

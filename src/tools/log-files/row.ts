@@ -24,17 +24,17 @@ export interface RequestRow {
   readonly outcome: LoggedOutcome
   /** The key id (Tollgate's log) or the value of the client field. */
   readonly caller: string | undefined
-  readonly plan: string | undefined
-  readonly route: string | undefined
+  readonly plan?: string | undefined
+  readonly route?: string | undefined
   /** The first digits of the revision that decided; undefined: the line does not name it. */
-  readonly revision: string | undefined
+  readonly revision?: string | undefined
   /** The process that decided; '': another server. */
   readonly process: string
   /** Whether it was decided without the store. */
   readonly isDegraded: boolean
   /** Rest of each window after the decision; undefined: it is not logged. */
-  readonly minuteLeft: number | undefined
-  readonly dayLeft: number | undefined
+  readonly minuteLeft?: number | undefined
+  readonly dayLeft?: number | undefined
 }
 
 /** Tollgate logs 0 if the client left before there was an answer. */

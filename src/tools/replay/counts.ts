@@ -29,9 +29,9 @@ export class ClientCounts {
       client,
       plan,
       requests: 0,
-      ...this.#noOutcome(),
+      ...sumOf([], this.#hasBefore),
       first: { minute: null, day: null, ban: null },
-      ...(this.#hasBefore && { before: this.#noOutcome() }),
+      ...(this.#hasBefore && { before: sumOf([], true) }),
       peak: { minute: 0, day: 0 },
     })
     return number - 1
@@ -51,11 +51,6 @@ export class ClientCounts {
       const requests = requestsIn(latest[window], Math.floor(atMs / lengthMs))
       client.peak[window] = Math.max(client.peak[window], requests)
     }
-  }
-
-  #noOutcome(): Mutable<Outcome> {
-    const refused = { minute: 0, day: 0, ban: 0 }
-    return { admitted: 0, refused, ...(this.#hasBefore && { other: 0 }) }
   }
 }
 
@@ -96,7 +91,7 @@ export function outcomeOf(clients: Clients, hasBefore: boolean): ReplayedOutcome
   return { ...sumOf(clients, hasBefore), ...(hasBefore && { before: sumOf(before, true) }) }
 }
 
-function sumOf(outcomes: readonly Outcome[], hasOther: boolean): Outcome {
+function sumOf(outcomes: readonly Outcome[], hasOther: boolean): Mutable<Outcome> {
   const sum = (of: (outcome: Outcome) => number): number =>
     outcomes.reduce((all, outcome) => all + of(outcome), 0)
   const refusedBy = (by: keyof Outcome['refused']): number => sum(({ refused }) => refused[by])
