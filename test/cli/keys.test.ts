@@ -21,10 +21,14 @@ const LINES = `{"id":"acme","plan":"gold","keys":[{"id":"acme-1","sha256":"${'a'
 
 const bolt = { client: 'bolt', plan: 'gold' }
 
-const newKey = async (options: Parameters<typeof keysNewCommand>[1]) => {
+const ran = async <Options>(
+  command: (edge: ReturnType<typeof listener>['edge'], options: Options) => Promise<void>,
+  options: Options,
+) => {
   const { edge, ...heard } = listener()
-  return { ...heard, code: await codeOf(edge, () => keysNewCommand(edge, options)) }
+  return { ...heard, code: await codeOf(edge, () => command(edge, options)) }
 }
+const newKey = (options: Parameters<typeof keysNewCommand>[1]) => ran(keysNewCommand, options)
 const refused = async (file: string, options: Parameters<typeof keysNewCommand>[1]) => {
   const { code, out, said } = await newKey({ ...options, write: file })
   expect([code, out]).toEqual([2, []])
@@ -111,16 +115,14 @@ describe('tollgate keys new --write', () => {
     'refuses %s in another place of a file with a client a line, and writes nothing',
     async (_, line, message) => {
       const file = temporaryFile('c.jsonl', LINES + line)
-      const { said, edge } = listener()
-      const codes = [
-        await codeOf(edge, () => keysNewCommand(edge, { ...bolt, write: file })),
-        await codeOf(edge, () => keysRotateCommand(edge, { key: 'acme-1', write: file })),
-        await codeOf(edge, () => keysRevokeCommand(edge, { key: 'acme-1', write: file })),
-      ]
-      expect(codes).toEqual([2, 2, 2])
-      expect(said.map((text) => text.replaceAll(file, 'FILE'))).toEqual(
-        [1, 2, 3].map(() => expect.stringMatching(message) as string),
-      )
+      for (const { code, said } of [
+        await newKey({ ...bolt, write: file }),
+        await ran(keysRotateCommand, { key: 'acme-1', write: file }),
+        await ran(keysRevokeCommand, { key: 'acme-1', write: file }),
+      ]) {
+        const told = said.map((text) => text.replaceAll(file, 'FILE'))
+        expect([code, ...told]).toEqual([2, expect.stringMatching(message)])
+      }
       expect(readFileSync(file, 'utf8')).toBe(LINES + line)
       expect(readdirSync(dirname(file))).toEqual(['c.jsonl'])
     },
@@ -206,9 +208,8 @@ describe('tollgate keys new --write', () => {
 describe('tollgate keys rotate and revoke', () => {
   it('put a key beside the old one, which ends after the grace', async () => {
     const file = temporaryFile('c.jsonl', LINES)
-    const { out, edge } = listener()
     const before = Date.now()
-    await keysRotateCommand(edge, { key: 'acme-1', grace: '2h', write: file })
+    const { out } = await ran(keysRotateCommand, { key: 'acme-1', grace: '2h', write: file })
     const after = Date.now()
     const [text = '', ...more] = readFileSync(file, 'utf8').trim().split('\n')
     const client = JSON.parse(text) as { keys: { expires?: string }[] }
@@ -219,37 +220,23 @@ describe('tollgate keys rotate and revoke', () => {
     expect(endsAtMs).toBeLessThanOrEqual(after + 7_200_000)
   })
 
-  it('refuse to rotate a key that has ended', async () => {
-    const ended = LINES.replace('"}]', '","expires":"2020-01-01"}]')
-    const file = temporaryFile('c.jsonl', ended)
-    const { said, edge } = listener()
-    const rotated = codeOf(edge, () => keysRotateCommand(edge, { key: 'acme-1', write: file }))
-    expect(await rotated).toBe(2)
-    const remedy = 'make a new one with `tollgate keys new`'
-    expect(said).toEqual([`tollgate: ${file}: acme-1 has ended; ${remedy}`])
-    expect(readFileSync(file, 'utf8')).toBe(ended)
-  })
-
-  it.each(['tomorrow', '-1h', '401d'])('refuse %s as a grace', async (grace) => {
-    const { said, edge } = listener()
-    const file = temporaryFile('c.jsonl', LINES)
-    const options = { key: 'acme-1', grace, write: file }
-    expect(await codeOf(edge, () => keysRotateCommand(edge, options))).toBe(2)
-    expect(said[0]).toMatch(/^tollgate: --grace is /)
-  })
-
-  it('refuse a key that the file does not have', async () => {
-    const { said, edge } = listener()
-    const file = temporaryFile('c.jsonl', LINES)
-    const [acme, bolt] = [
-      { key: 'acme', write: file },
-      { key: 'bolt-1', write: file },
-    ]
-    expect(await codeOf(edge, () => keysRevokeCommand(edge, acme))).toBe(2)
-    expect(await codeOf(edge, () => keysRotateCommand(edge, bolt))).toBe(2)
-    const remedy = 'see them all with `tollgate keys list --config FILE`'
-    const told = (id: string) => `tollgate: ${file}: has no key ${id}; ${remedy}`
-    expect(said).toEqual(['acme', 'bolt-1'].map(told))
-    expect(readFileSync(file, 'utf8')).toBe(LINES)
+  const ended = LINES.replace('"}]', '","expires":"2020-01-01"}]')
+  const isOver = 'FILE: acme-1 has ended; make a new one with `tollgate keys new`'
+  const noKey = (id: string) =>
+    `FILE: has no key ${id}; see them all with \`tollgate keys list --config FILE\``
+  const acme = { key: 'acme-1' }
+  it.each<[string, typeof keysRotateCommand, { key: string; grace?: string }, string, string?]>([
+    ['a key that has ended', keysRotateCommand, acme, isOver, ended],
+    ['a grace that is no time', keysRotateCommand, { ...acme, grace: 'soon' }, '--grace is '],
+    ['a grace below none', keysRotateCommand, { ...acme, grace: '-1h' }, '--grace is '],
+    ['a grace above 400 days', keysRotateCommand, { ...acme, grace: '401d' }, '--grace is '],
+    ['to end a key that is not there', keysRevokeCommand, { key: 'acme' }, noKey('acme')],
+    ['to replace one that is not there', keysRotateCommand, { key: 'bolt-1' }, noKey('bolt-1')],
+  ])('refuse %s', async (...[, command, options, message, text = LINES]) => {
+    const file = temporaryFile('c.jsonl', text)
+    const { code, said } = await ran(command, { ...options, write: file })
+    expect([code, said.length]).toEqual([2, 1])
+    expect(said[0]?.replace(file, 'FILE')).toContain(`tollgate: ${message}`)
+    expect(readFileSync(file, 'utf8')).toBe(text)
   })
 })

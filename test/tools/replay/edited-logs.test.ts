@@ -135,6 +135,21 @@ const gap = without(10, 15)
 const suppressed = note(15, 'linesSuppressed', { lines: 5 })
 const dropped = note(15, 'linesDropped', { lines: 5 })
 
+const oneMore = [more(LIMIT)]
+const degraded = more(LIMIT, { ...open, degraded: true })
+const tooSoon = more(10, { ...refused, minuteLeft: 1 })
+const early = [bannedFrom(20)]
+const quiet = { and: note(3, 'linesSuppressed') }
+const lost = { and: note(3, 'storeLost'), store }
+const outage = { notes: [note(3, 'banStoreLost'), note(12, 'banStoreBack')] }
+const over = { notes: [note(-200, 'storeLost'), note(-150, 'storeBack')] }
+const reset = (status?: number, window?: string): Around => {
+  return { notes: [audit(30, 'resetUsage', status, window)] }
+}
+/** Banned by an operator, and let in again. */
+const bannedTo = (nth: number): Edit[] => [letIn, become(20, nth, banned)]
+const lifted = (nth: number): Around => ({ notes: [audit(20, 'ban'), audit(nth, 'liftBan')] })
+
 describe('a log that', () => {
   it.each<[string, readonly Line[], Edit[], Record<string, number>, Around?]>([
     ['is right', alone, [], {}],
@@ -142,42 +157,12 @@ describe('a log that', () => {
     ['is right, of gateways', gateways, [], {}, { store }],
 
     ['has one more admitted', alone, [more(LIMIT + 2)], { unexplained: 1 }],
-    ['has one more admitted, of gateways', gateways, [more(LIMIT)], { unexplained: 1 }, { store }],
-    [
-      'has one more admitted while lines are suppressed',
-      workers,
-      [more(LIMIT)],
-      { unexplained: 1 },
-      { and: note(3, 'linesSuppressed') },
-    ],
-    [
-      'has one more admitted in an outage',
-      gateways,
-      [more(LIMIT)],
-      { unexplained: 1 },
-      { and: note(3, 'storeLost'), store },
-    ],
-    [
-      'is banned early in an outage',
-      workers,
-      [bannedFrom(20)],
-      { strikes: 26 },
-      { notes: [note(3, 'banStoreLost'), note(12, 'banStoreBack')] },
-    ],
-    [
-      'is banned early after an outage that is over',
-      workers,
-      [bannedFrom(20)],
-      { unexplained: 26 },
-      { notes: [note(-200, 'storeLost'), note(-150, 'storeBack')] },
-    ],
-    [
-      'has one more admitted without the store',
-      gateways,
-      [more(LIMIT, { ...open, degraded: true })],
-      { limits: 1 },
-      { store },
-    ],
+    ['has one more admitted, of gateways', gateways, oneMore, { unexplained: 1 }, { store }],
+    ['has one more while lines are suppressed', workers, oneMore, { unexplained: 1 }, quiet],
+    ['has one more admitted in an outage', gateways, oneMore, { unexplained: 1 }, lost],
+    ['is banned early in an outage', workers, early, { strikes: 26 }, outage],
+    ['is banned early after an outage that is over', workers, early, { unexplained: 26 }, over],
+    ['has one more admitted without the store', gateways, [degraded], { limits: 1 }, { store }],
     [
       'begins in the midst of a minute, and has more admitted than that allows',
       workers,
@@ -187,36 +172,19 @@ describe('a log that', () => {
     ],
     ['has one refused too early', alone, [more(10, refused)], { unexplained: 1 }],
     ['has a refusal counted', alone, [more(10, free), last(1)], { unexplained: 3 }],
-    ['has a ban without strikes', alone, [bannedFrom(20)], { unexplained: 26 }, { notes: [] }],
+    ['has a ban without strikes', alone, early, { unexplained: 26 }, { notes: [] }],
 
     ['has the last refused, of workers', workers, [last(2)], { limits: 2 }],
     ['has the last refused, of gateways', gateways, [last(2)], { limits: 2 }, { store }],
-    [
-      'has one refused with some left, of workers',
-      workers,
-      [more(10, { ...refused, minuteLeft: 1 })],
-      { unexplained: 1 },
-    ],
+    ['has one refused with some left, of workers', workers, [tooSoon], { unexplained: 1 }],
     ['has the last refused, of one process', alone, [last(2)], { unexplained: 2 }],
 
     ['has the last refused after one without the store', alone, [away, last(2)], { limits: 2 }],
     ['is banned early after one without the store', alone, [away, bannedFrom(20)], { strikes: 26 }],
 
-    ['was reset', alone, [letIn], { limits: 20 }, { notes: [audit(30, 'resetUsage')] }],
-    [
-      'was not allowed to be reset',
-      alone,
-      [letIn],
-      { unexplained: 20 },
-      { notes: [audit(30, 'resetUsage', 503)] },
-    ],
-    [
-      'was reset in its day alone',
-      alone,
-      [letIn],
-      { unexplained: 20 },
-      { notes: [audit(30, 'resetUsage', 200, 'day')] },
-    ],
+    ['was reset', alone, [letIn], { limits: 20 }, reset()],
+    ['was not allowed to be reset', alone, [letIn], { unexplained: 20 }, reset(503)],
+    ['was reset in its day alone', alone, [letIn], { unexplained: 20 }, reset(200, 'day')],
     [
       'was reset and then banned without strikes',
       alone,
@@ -224,27 +192,9 @@ describe('a log that', () => {
       { unexplained: 11 },
       { notes: [audit(30, 'resetUsage'), bannedAt(35)] },
     ],
-    [
-      'was banned by an operator',
-      alone,
-      [bannedFrom(20)],
-      { strikes: 26 },
-      { notes: [audit(20, 'ban')] },
-    ],
-    [
-      'was banned and let in',
-      alone,
-      [letIn, become(20, 40, banned)],
-      { strikes: 40 },
-      { notes: [audit(20, 'ban'), audit(40, 'liftBan')] },
-    ],
-    [
-      'was let in and has one more',
-      alone,
-      [letIn, become(20, 39, banned)],
-      { strikes: 38, unexplained: 1 },
-      { notes: [audit(20, 'ban'), audit(39, 'liftBan')] },
-    ],
+    ['was banned by an operator', alone, early, { strikes: 26 }, { notes: [audit(20, 'ban')] }],
+    ['was banned and let in', alone, bannedTo(40), { strikes: 40 }, lifted(40)],
+    ['was let in, and one more', alone, bannedTo(39), { strikes: 38, unexplained: 1 }, lifted(39)],
     ['has a gap', alone, [gap], { missing: 10 }, { and: suppressed }],
     ['has a gap, of workers', workers, [gap], { missing: 10 }, { and: dropped }],
     ['has a gap that nothing tells of', alone, [gap], { unexplained: 10 }],
@@ -267,12 +217,7 @@ describe('a log that', () => {
     ],
     ['has a long one whose line came later', alone, [last(1), long(50)], { unexplained: 1 }],
     ['has a long one of another client', alone, [last(1), long(50, bolt, 20)], { unexplained: 1 }],
-    [
-      'has a long one of the minute before',
-      alone,
-      [last(1), long(-20_000, {}, 20)],
-      { unexplained: 1 },
-    ],
+    ['has one of the minute before', alone, [last(1), long(-20_000, {}, 20)], { unexplained: 1 }],
     ['has as many as the limit, and a long one', alone, [long(50)], { unexplained: 1 }],
   ])('%s', async (...[, processes, edits, causes, around = {}]) => {
     expect(Object.fromEntries(await differing(processes, edits, around))).toEqual(causes)
