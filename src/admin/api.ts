@@ -1,7 +1,7 @@
 /** The admin API: finds the requested operation, runs it if the caller may use it, and logs each change. docs/admin-openapi.yaml describes the operations. */
 import type { IncomingMessage } from 'node:http'
 import { StoreUnavailable } from '../state/contract.ts'
-import { fault, methodNotAllowed, Refused, type Answer } from './answers.ts'
+import { fault, json, methodNotAllowed, Refused, type Answer } from './answers.ts'
 import { banOperations } from './bans/operations.ts'
 import { clientOperations } from './clients/operations.ts'
 import { configOperations } from './config/operations.ts'
@@ -39,6 +39,12 @@ export async function answerApi(
     return params === undefined ? [] : [{ operation, params }]
   })
   const asked = found.find(({ operation }) => operation.method === method)
+  const query = Object.fromEntries(new URLSearchParams(url.slice(path.length + 1)))
+  const partOf = asked?.operation.partOf
+  const prove = partOf && (await needs.fleet.proverFor(request))
+  // Another gateway proves who it is in its own way, and gets nothing but what this one knows of it.
+  if (partOf !== undefined && prove !== undefined)
+    return prove(json(200, await partOf(needs, { request, query, params: {}, audit: {} })))
   if (typeof caller !== 'string') {
     const who = request.socket.remoteAddress ?? 'unknown'
     const isLook = asked !== undefined && asked.operation.action === undefined
@@ -53,7 +59,6 @@ export async function answerApi(
   if (asked === undefined)
     return found.length === 0 ? fault('not_found') : methodNotAllowed(allowed(found))
   const { params, operation } = asked
-  const query = Object.fromEntries(new URLSearchParams(url.slice(path.length + 1)))
   const call = { request, params, query, audit: {} }
   let status = 500
   try {

@@ -10,14 +10,14 @@ import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { Log } from '../core/record/log.ts'
 import type { RequestQuery } from '../core/record/recent.ts'
 import type { Shed } from '../core/rules/overload.ts'
-import type { Requests } from '../insight/api/live.ts'
+import type { Gateways, Requests, Seen } from '../insight/api/live.ts'
 import type { Live } from '../insight/live/live.ts'
 import type { overview } from '../insight/live/overview.ts'
 import type { ProcessNow } from '../insight/live/second.ts'
 import type { UsageHistory } from '../insight/usage/usage-history.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
 import type { Counters } from '../state/counters.ts'
-import { Refused, type Answer } from './answers.ts'
+import { json, Refused, type Answer } from './answers.ts'
 import type { ExplainNeeds } from './explain/operations.ts'
 
 /** How the gateway is at the moment, as its workers have reported it. */
@@ -66,11 +66,23 @@ export interface ApiNeeds extends ExplainNeeds {
   readonly counters: Pick<Counters, 'look' | 'reset'>
   readonly usage: Pick<UsageHistory, 'scope' | 'day' | 'client'>
   readonly live: Live
+  readonly fleet: FleetNeeds
   overview(): ReturnType<typeof overview>
   /** Recent requests of all processes; missing: those that have not answered. */
   recentRequests(
     query: RequestQuery,
   ): Promise<Pick<Requests, 'requests'> & { readonly missing: readonly string[] }>
+}
+
+/** Marks an answer as one of this gateway. */
+export type Prove = (answer: Answer & { readonly body: string }) => Answer
+
+/** The other gateways of the store. */
+export interface FleetNeeds {
+  /** Asks all for their parts, a second at most; they are in the order of `answered`, where this gateway comes first. target: path and query. Never rejects. */
+  ask(target: string): Promise<{ parts: readonly unknown[]; gateways: Gateways }>
+  /** undefined: the request does not prove to come from another gateway. */
+  proverFor(request: IncomingMessage): Promise<Prove | undefined>
 }
 
 type Params = Readonly<Record<string, string>>
@@ -97,6 +109,8 @@ export interface Operation {
   /** Name in the audit log; undefined: the operation changes nothing. */
   readonly action: string | undefined
   readonly handle: Handler<Params>
+  /** What this gateway alone knows of it, for another one; undefined: it is none of theirs. */
+  readonly partOf?: (needs: ApiNeeds, call: Call) => object | Promise<object>
 }
 
 const operation =
@@ -115,6 +129,28 @@ export const inquire = operation('POST')
 /** An operation that changes something; the audit log has a line of it whatever the outcome. */
 export const change = (method: 'POST' | 'PUT' | 'DELETE', action: string) =>
   operation(method, action)
+
+/** An operation of which each gateway knows its part. merge: makes one of all parts, this gateway's own first. names: of the gateways that they are from. */
+export const lookAtAll = <Part extends Seen>(
+  path: string,
+  partOf: (needs: ApiNeeds, call: Call) => Part | Promise<Part>,
+  merge: (parts: readonly [Part, ...Part[]], names: readonly string[]) => object,
+): Operation => ({
+  ...look(path, async (needs, call) => {
+    const own = await partOf(needs, call)
+    const { parts, gateways } = await needs.fleet.ask(call.request.url ?? path)
+    // They are of the same shape, or the fleet would not know them.
+    const all: readonly [Part, ...Part[]] = [own, ...(parts as readonly Part[])]
+    const missing = all.flatMap((part) => part.missing ?? [])
+    return json(200, {
+      ...merge(all, gateways.answered),
+      scope: parts.length > 0 && gateways.silent.length === 0 ? 'store' : 'gateway',
+      ...(missing.length > 0 && { missing }),
+      gateways,
+    })
+  }),
+  partOf,
+})
 
 /** undefined: the path does not match. */
 export function matchPath(pattern: string, path: string): Params | undefined {

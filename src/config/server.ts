@@ -1,5 +1,5 @@
 /** The shapes of `server` and `admin`, the two listeners, with the checks between their values. */
-import { basePath, host, listenAddress, network, type HostPort } from './addresses.ts'
+import { basePath, host, listenAddress, network, origin, type HostPort } from './addresses.ts'
 import { DEFAULT_CONNECTIONS } from './config.ts'
 import { asFiles, group, inBytes, inMs, list } from './groups.ts'
 import { isLoopback } from './hosts.ts'
@@ -70,6 +70,8 @@ export const admin = group({
   hosts: list(host).prefault([]),
   /** Digest of the required token; undefined: none is required. */
   tokenSha256: tokenDigest.optional(),
+  /** Origin by which the other gateways of the store reach this listener; undefined: they cannot ask this one. */
+  advertise: origin.optional(),
   /** HTTPS. A client certificate from clientCa replaces the token. */
   tls: group(identity)
     .transform(asFiles('cert', 'key', 'clientCa'))
@@ -111,8 +113,21 @@ export const checkServer = (tree: Group, refuse: Refuse): void => {
     )
 }
 
+const checkAdvertise = (tree: Group, refuse: Refuse): void => {
+  const path = ['admin', 'advertise']
+  const advertised = readAt(tree, path, origin)
+  if (advertised === undefined) return
+  if (!has(tree, 'admin', 'tokenSha256'))
+    refuse(path, 'needs admin.tokenSha256, by which gateways know each other; set one in all')
+  if (textAt(tree, 'store', 'redis') === '')
+    refuse(path, 'needs store.redis, where gateways find each other; name it, or remove this')
+  if (isLoopback(new URL(advertised).hostname))
+    refuse(path, 'leads others to themselves; write the address by which they reach this listener')
+}
+
 /** The operations that change quotas and bans must not be open to everybody. */
 export const checkAdmin = (tree: Group, refuse: Refuse): void => {
+  checkAdvertise(tree, refuse)
   const path = ['admin', 'listen']
   const open = readAt(tree, ['server', 'listen'], listenAddress)
   const own = readAt(tree, path, listenAddress)

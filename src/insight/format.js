@@ -140,3 +140,15 @@ export function overText({ of, lookedAt, count: found, clients, missing = [] }) 
         : 'No client is above its new limit now'
   return missing.length === 0 ? text : `${text} (${missing.join('; ')})`
 }
+
+/** Whose figures an answer adds up, and whose are missing. @param {import('./api/live.ts').Gateways} gateways */
+export function gatewaysText({ answered, silent }) {
+  const all = answered.length + silent.length
+  const some = silent.length === 0 ? '' : `${answered.length} of `
+  const text = all === 1 ? 'this gateway alone' : `${some}${all} gateways`
+  return [text, ...silent.map(silentText)].join('; ')
+}
+
+/** @param {string} gateway */
+export const silentText = (gateway) =>
+  `${gateway} ${gateway.includes(':') ? 'did not answer' : 'proves no admin.advertise'}`

@@ -43,8 +43,9 @@ describe('config/gateway.yaml', () => {
 
   it('is sound with everything optional switched on, with either source of JWT keys', () => {
     const everything = uncomment(uncomment(gatewayYaml))
-    const byUri = parse(withoutKey(everything, 'jwksFile'))
-    const byFile = parse(withoutKey(everything, 'jwksUri'))
+    const env = { REDIS_URL: 'redis://127.0.0.1:6379' }
+    const byUri = parse(withoutKey(everything, 'jwksFile'), env)
+    const byFile = parse(withoutKey(everything, 'jwksUri'), env)
     const [jwksUri, jwksFile] = ['https://id.example/jwks.json', '/etc/tollgate/jwks.json']
     expect(byUri.jwt).toMatchObject({ clientClaim: 'sub', planClaim: 'plan', jwksUri })
     expect(byFile.jwt).toMatchObject({ clientClaim: 'sub', planClaim: 'plan', jwksFile })

@@ -17,14 +17,13 @@ export async function askAdmin(
   adminOrigin: string,
   call: string,
   body?: unknown,
+  fields: Record<string, string> = {},
 ): Promise<AdminAnswer> {
   const [method = '', target = ''] = call.split(' ')
   const response = await fetch(`${adminOrigin}${target}`, {
     method,
-    ...(body !== undefined && {
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify(body),
-    }),
+    headers: { ...(body !== undefined && { 'Content-Type': 'application/json' }), ...fields },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
   })
   const { status, headers } = response
   const bytes = Buffer.from(await response.arrayBuffer())

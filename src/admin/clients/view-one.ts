@@ -18,6 +18,7 @@ import { History } from '../usage/view.ts'
 import { explainLink, shareOf, stateOf, whyOf } from './view-rows.ts'
 import type { ClientDetail, ClientKey, ClientRow, WindowUse } from './operations.ts'
 import type { Decision } from '../../core/record/recent.ts'
+import type { Requests, Whole } from '../../insight/api/live.ts'
 import type { Bans } from '../bans/operations.ts'
 import type { Place } from '../page/places.ts'
 
@@ -100,7 +101,7 @@ const requestText = ({ method, path, key }: Decision) =>
 const reasonListing: Listing<Reason> = {
   caption: 'Recent refusals',
   idOf: ([{ window, refusal }]) => window ?? refusal ?? '',
-  empty: 'None of the latest requests that this gateway keeps in memory was refused.',
+  empty: 'None of the latest requests that are kept in memory was refused.',
   columns: [
     ['Why', ([latest]) => whyOf(latest), 'title'],
     ['Status', ([{ status }]) => String(status), 'number'],
@@ -122,6 +123,9 @@ const planText = ({ plan, limits }: ClientRow) => `${plan} · ${limitsText(limit
 
 export function Client({ id }: Place) {
   const { answer, note, load } = useAnswer<ClientDetail>(`/api/clients/${encodeURIComponent(id)}`)
+  const refused = useAnswer<Whole<Requests>>(
+    `/api/requests?refused=true&client=${encodeURIComponent(id)}`,
+  )
   const row = answer?.client
   const free = (row?.keys ?? []).filter(({ bannedUntil }) => bannedUntil === null)
   const ban = () =>
@@ -144,7 +148,8 @@ export function Client({ id }: Place) {
     <${History} client=${id} limit=${row?.limits.perDay} />
     ${section(
       'Recent refusals',
-      html`<p class="muted">By reason, from what this gateway keeps in memory.</p>`,
-      html`<${Table} ...${reasonListing} rows=${answer && reasonsOf(answer.recentRefusals)} />`,
+      html`<p class="muted">By reason, from what is kept in memory.</p>`,
+      refused.note,
+      html`<${Table} ...${reasonListing} rows=${refused.answer && reasonsOf(refused.answer.requests)} />`,
     )}`
 }

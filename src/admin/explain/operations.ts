@@ -1,6 +1,8 @@
 /** Explains the answer to a hypothetical or recorded request. Nothing is charged, changed or logged. */
 import { z } from 'zod'
 import type { ExplainAnswer } from '../../insight/api/explain.ts'
+import type { Requests } from '../../insight/api/live.ts'
+import { silentText } from '../../insight/format.js'
 import type { Decision } from '../../core/record/recent.ts'
 import { fault, json, type Answer } from '../answers.ts'
 import { checked, inquire, readJson, type ApiNeeds } from '../operation.ts'
@@ -85,14 +87,30 @@ const answered = (explained: Explained): Answer =>
   json(200, { asOf: new Date().toISOString(), ...explained })
 
 async function explainRecorded(needs: ApiNeeds, id: string): Promise<Answer> {
-  const found = await needs.recentRequests({ client: undefined, refused: false, id })
-  const { requests, missing } = found
+  const { requests, missing, where } = await recordedAs(needs, id)
   const [decision, ...others] = requests
   if (decision === undefined) return fault('unknown_request', missing.length > 0 ? { missing } : {})
   if (others.length > 0) return several(requests)
-  const explained = await needs.explain.recorded(decision)
+  const { explanation, ...explained } = await needs.explain.recorded(decision)
   const incomplete = [...missing, ...(explained.missing ?? [])]
-  return answered({ ...explained, ...(incomplete.length > 0 && { missing: incomplete }) })
+  return answered({
+    ...explained,
+    explanation: { ...explanation, recorded: [...where, ...explanation.recorded] },
+    ...(incomplete.length > 0 && { missing: incomplete }),
+  })
+}
+
+/** Returns what this gateway keeps of the request, or else what another one keeps. */
+async function recordedAs({ recentRequests, fleet }: ApiNeeds, id: string) {
+  const own = await recentRequests({ client: undefined, refused: false, id })
+  if (own.requests.length > 0) return { ...own, where: [] }
+  const target = `/api/requests?id=${encodeURIComponent(id)}`
+  const { parts, gateways } = await fleet.ask(target)
+  const kept = parts as readonly Requests[]
+  const at = kept.findIndex(({ requests }) => requests.length > 0)
+  const { requests } = kept[at] ?? own
+  const missing = at < 0 ? [...own.missing, ...gateways.silent.map(silentText)] : []
+  return { requests, missing, where: at < 0 ? [] : [`decided at ${gateways.answered[at + 1]}`] }
 }
 
 function several(requests: readonly Decision[]): Answer {

@@ -7,7 +7,7 @@ import { choice, html, searchBox, state, useAnswer, useState } from '../page/ui.
 import { clientLink, explainLink, whyOf } from '../clients/view-rows.ts'
 import type { ExplainAnswer } from '../../insight/api/explain.ts'
 import type { ExplainQuery } from './operations.ts'
-import type { Requests } from '../../insight/api/live.ts'
+import type { Requests, Whole } from '../../insight/api/live.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import { register, type Place } from '../page/places.ts'
 
@@ -40,7 +40,7 @@ function queryOf({ id, method = 'GET', target, key }: Boxes): ExplainQuery | und
 const examples: Listing<Decision> = {
   caption: 'Latest refusals',
   idOf: ({ id }) => id,
-  empty: 'Nothing that this gateway keeps in memory was refused.',
+  empty: 'Nothing that is kept in memory was refused.',
   columns: [
     ['Request', ({ method, path }) => `${method} ${path ?? UNKNOWN}`, 'title'],
     ['Client', ({ client }) => (client === null ? UNKNOWN : clientLink(client))],
@@ -51,7 +51,7 @@ const examples: Listing<Decision> = {
 
 /** What can be asked, from what was refused lately. */
 function Examples() {
-  const { answer, note } = useAnswer<Requests>('/api/requests?refused=true')
+  const { answer, note } = useAnswer<Whole<Requests>>('/api/requests?refused=true')
   return html`
     <h2>Examples</h2>
     <p><a href="#/explain?method=GET&target=%2F">GET / without a key</a>, or one of the latest refusals:</p>

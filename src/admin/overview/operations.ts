@@ -1,10 +1,14 @@
 /** Operations on the moment: the overview, the busiest clients, recent requests and events. */
 import { z } from 'zod'
 import { duration } from '../../config/scalars.ts'
-import { KEPT_DECISIONS } from '../../core/record/recent.ts'
+import { KEPT_DECISIONS, newestOf } from '../../core/record/recent.ts'
+import type { Requests, Whole } from '../../insight/api/live.ts'
 import { eventTypes } from '../../insight/live/events.ts'
+import { listed } from '../../insight/live/top.ts'
+import { summed } from '../../insight/live/sums.ts'
 import { fault, json, Refused, seen } from '../answers.ts'
-import { checked, look, type ApiNeeds, type Operation } from '../operation.ts'
+import { checked, look, lookAtAll } from '../operation.ts'
+import type { ApiNeeds, Call, Operation } from '../operation.ts'
 
 const NONE = 'is none of these'
 const topQuery = z.strictObject({
@@ -16,7 +20,9 @@ const TOP_FORM = 'Ask with ?by=requests, refusals or latency, and ?window= from 
 const requestsQuery = z.strictObject({
   client: z.string().optional(),
   refused: z.enum(['true', 'false'], NONE).default('false'),
+  id: z.string().optional(),
 })
+const REQUESTS_FORM = 'Ask with ?client=ID, ?refused=true, ?id=REQUEST_ID, or none of them.'
 
 const eventsQuery = z.strictObject({
   types: z
@@ -32,16 +38,11 @@ export const overviewOperations: readonly Operation[] = [
   look('/api/overview', async ({ overview }) =>
     json(200, { ...seen('gateway'), ...(await overview()) }),
   ),
-  look('/api/top', (needs, { query }) =>
-    json(200, topOf(needs, checked(query, topQuery, TOP_FORM))),
-  ),
-  look('/api/requests', async ({ recentRequests }, { query }) => {
-    const form = 'Ask with ?client=ID, ?refused=true, both, or neither.'
-    const { client, refused } = checked(query, requestsQuery, form)
-    const asked = { client, refused: refused === 'true', id: undefined }
-    const { requests, missing } = await recentRequests(asked)
-    return json(200, { ...seen('gateway', missing), kept: KEPT_DECISIONS, requests })
-  }),
+  lookAtAll('/api/top', topOf, mergeTops),
+  lookAtAll('/api/requests', requestsOf, (parts) => ({
+    ...parts[0],
+    requests: newestOf(parts.map(({ requests }) => requests)),
+  })),
   look('/api/requests/{id}', async ({ recentRequests }, { params: { id } }) => {
     const { requests, missing } = await recentRequests({ client: undefined, refused: false, id })
     const [request] = requests
@@ -60,14 +61,41 @@ export const overviewOperations: readonly Operation[] = [
 ]
 
 /** GET /api/top. error: largest amount by which a count may be too low; 0: exact. minute, day: use when this gateway last saw the client; null: it has not. */
-export type Top = ReturnType<typeof topOf>
+export type Top = Whole<ReturnType<typeof mergeTops>>
+type TopPart = ReturnType<typeof topOf>
 
-function topOf({ live }: ApiNeeds, { by, window }: z.infer<typeof topQuery>) {
+function topOf({ live }: ApiNeeds, { query }: Call) {
+  const { by, window } = checked(query, topQuery, TOP_FORM)
   const now = Math.floor(Date.now() / 1000)
-  const { clients, ...top } = live.top.top(by, window)
+  const { clients, ...top } = live.top.part(by, window)
   const shown = clients.map((one) => {
     const { minute = null, day = null } = live.clients.get(one.client, now) ?? {}
     return { ...one, minute, day }
   })
   return { ...seen('gateway'), ...top, clients: shown }
+}
+
+/** Of a client what a gateway has counted is missing where it is not among the first thousand there. */
+function mergeTops(parts: readonly [TopPart, ...TopPart[]]) {
+  const clients = summed(
+    parts.flatMap((part) => part.clients),
+    ['client'],
+    ([one, other]) => {
+      // The use is the store's: who saw the client last knows of most.
+      const { minute, day } = (other.day?.used ?? -1) > (one.day?.used ?? -1) ? other : one
+      return { maxMs: Math.max(one.maxMs, other.maxMs), minute, day }
+    },
+  )
+  return {
+    ...parts[0],
+    windowMs: Math.max(...parts.map(({ windowMs }) => windowMs)),
+    error: parts.reduce((sum, { error }) => sum + error, 0),
+    clients: listed(parts[0].by, clients),
+  }
+}
+
+async function requestsOf({ recentRequests }: ApiNeeds, { query }: Call): Promise<Requests> {
+  const { client, refused, id } = checked(query, requestsQuery, REQUESTS_FORM)
+  const { requests, missing } = await recentRequests({ client, refused: refused === 'true', id })
+  return { ...seen('gateway', missing), kept: KEPT_DECISIONS, requests }
 }

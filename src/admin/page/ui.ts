@@ -3,8 +3,9 @@ import htm from 'htm'
 import { h, render, type ComponentChildren, type VNode } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { askAgain, call, Fault, type How } from './api.ts'
-import { clock, relative, UNKNOWN } from '../../insight/format.js'
+import { clock, gatewaysText, relative, UNKNOWN } from '../../insight/format.js'
 import { listen, live, now } from './live.ts'
+import type { Gateways } from '../../insight/api/live.ts'
 
 export { render, useEffect, useLayoutEffect, useRef, useState }
 
@@ -102,7 +103,8 @@ export const incomplete = (missing: readonly string[] = []) =>
   missing.length > 0 && html`<p class="line warn">▲ Incomplete: ${missing.join('; ')}</p>`
 
 interface Asked<Answer> {
-  readonly answer: (Answer & { readonly missing?: readonly string[] }) | undefined
+  readonly answer:
+    (Answer & { readonly missing?: readonly string[]; readonly gateways?: Gateways }) | undefined
   readonly note: VNode
   readonly load: () => Promise<void>
 }
@@ -134,6 +136,7 @@ export function useAnswer<Answer>(path: string, everyMs = 0, how?: How): Asked<A
     }
   }, [path])
   const note = html`<div class="note">
+    ${answer?.gateways && html`<p class="muted">Of ${gatewaysText(answer.gateways)}</p>`}
     ${fault === undefined ? incomplete(answer?.missing) : faultBox(fault, load)}
   </div>`
   return { answer, note, load }

@@ -1,15 +1,17 @@
 /** Reports the routes, and who calls those that are deprecated. */
 import type { RouteConfig } from '../../config/config.ts'
 import { stageOf, withdrawalOf } from '../../core/rules/deprecation.ts'
+import type { Whole } from '../../insight/api/live.ts'
+import { latestOf, summed } from '../../insight/live/sums.ts'
 import { iso, json, seen } from '../answers.ts'
-import { look, type ApiNeeds, type Operation } from '../operation.ts'
+import { look, lookAtAll, type ApiNeeds, type Operation } from '../operation.ts'
 
 /** Callers that are listed; the others are only counted. */
 const LISTED = 1_000
 
 export const routeOperations: readonly Operation[] = [
   look('/api/routes', async (needs) => json(200, await routesOf(needs))),
-  look('/api/deprecations', (needs) => json(200, deprecationsOf(needs))),
+  lookAtAll('/api/deprecations', deprecationsOf, merge),
 ]
 
 /** GET /api/routes */
@@ -31,7 +33,8 @@ async function routesOf({ reloads, state }: ApiNeeds) {
 }
 
 /** GET /api/deprecations: the busiest callers first; `others` counts the calls of all that are not listed. */
-export type Deprecations = ReturnType<typeof deprecationsOf>
+export type Deprecations = Whole<Part>
+type Part = ReturnType<typeof deprecationsOf>
 
 function deprecationsOf({ live }: ApiNeeds) {
   const { calls, others } = live.deprecated.busiest(LISTED)
@@ -41,6 +44,17 @@ function deprecationsOf({ live }: ApiNeeds) {
     callers: calls.map(({ lastSeenMs, ...call }) => ({ ...call, lastSeen: iso(lastSeenMs) })),
     others,
   }
+}
+
+function merge(parts: readonly [Part, ...Part[]]): Part {
+  const callers = summed(
+    parts.flatMap((part) => part.callers),
+    ['route', 'client', 'userAgent'],
+    ([one, other]) => ({ lastSeen: one.lastSeen > other.lastSeen ? one.lastSeen : other.lastSeen }),
+  ).sort((one, other) => other.count - one.count)
+  const unlisted = callers.slice(LISTED).reduce((sum, { count }) => sum + count, 0)
+  const others = parts.reduce((sum, part) => sum + part.others, unlisted)
+  return { ...parts[0], since: latestOf(parts), callers: callers.slice(0, LISTED), others }
 }
 
 /** null: the route is not deprecated. */

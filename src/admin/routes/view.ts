@@ -28,7 +28,7 @@ const routeListing = (callers: Map<string, number>): Listing<Route> => ({
 const callerListing: Listing<Caller> = {
   caption: 'Callers of deprecated routes',
   idOf: ({ route, client, userAgent }) => JSON.stringify([route, client, userAgent]),
-  empty: 'Nobody has called a deprecated route at this gateway.',
+  empty: 'Nobody has called a deprecated route.',
   columns: [
     ['Client', ({ client }) => clientLink(client), 'title'],
     ['Route', ({ route }) => route],
@@ -48,7 +48,7 @@ function callersByRoute(callers: readonly Caller[]) {
 
 function sinceText({ since, others }: Deprecations) {
   const more = others > 0 ? `; ${count(others)} calls of more callers than are kept` : ''
-  return `Of this gateway alone, since ${timeText(since)}${more}`
+  return `Since ${timeText(since)}${more}`
 }
 
 function Routes() {
@@ -59,7 +59,7 @@ function Routes() {
   return html`
     ${routes.note}
     <${Table} ...${listing} rows=${routes.answer?.routes} />
-    <p class="muted">Calls and callers are of this gateway alone.</p>
+    <p class="muted">Calls are of this gateway alone.</p>
     ${section(
       callerListing.caption,
       html`<p class="muted">${answer && sinceText(answer)}</p>`,

@@ -1,16 +1,17 @@
 /** What shadow limits, which are only tried, would have refused. */
+import type { Whole } from '../../insight/api/live.ts'
 import type { ShadowCount } from '../../insight/live/shadow-counts.ts'
-import { iso, json, seen } from '../answers.ts'
-import { look, type ApiNeeds, type Operation } from '../operation.ts'
+import { latestOf, summed } from '../../insight/live/sums.ts'
+import { iso, seen } from '../answers.ts'
+import { lookAtAll, type ApiNeeds, type Operation } from '../operation.ts'
 
 const LISTED = 200
 
-export const shadowOperations: readonly Operation[] = [
-  look('/api/shadow', (needs) => json(200, shadowOf(needs))),
-]
+export const shadowOperations: readonly Operation[] = [lookAtAll('/api/shadow', shadowOf, merge)]
 
 /** GET /api/shadow: plans with shadow limits, and the clients that these would have refused, worst first. */
-export type Shadow = ReturnType<typeof shadowOf>
+export type Shadow = Whole<Part>
+type Part = ReturnType<typeof shadowOf>
 
 function shadowOf({ live: { shadow }, reloads: { config } }: ApiNeeds) {
   shadow.use(config.plans, Date.now())
@@ -45,3 +46,28 @@ const shownCounts = (count: ShadowCount) => ({
   /** Requests that the live limits refused. */
   liveRefused: { minute: count.liveMinute, day: count.liveDay },
 })
+
+/** Plans add up exactly. Of a client what a gateway has counted is missing where it is not among the worst there. */
+function merge(parts: readonly [Part, ...Part[]]): Part {
+  const clients = summed(
+    parts.flatMap((part) => part.clients),
+    ['plan', 'client'],
+    (both) => ({ first: both.flatMap(({ first }) => first ?? []).toSorted()[0] ?? null }),
+  )
+  const plans = summed(
+    parts.flatMap((part) => part.plans),
+    ['plan'],
+    ([{ plan, limits, live, clients: known }, other]) => {
+      const listed = clients.filter((one) => one.plan === plan).length
+      return { limits, live, clients: Math.max(listed, known, other.clients) }
+    },
+  )
+  const refusals = ({ refused: { minute, day } }: (typeof clients)[number]) => minute + day
+  const worst = clients.toSorted((one, other) => refusals(other) - refusals(one)).slice(0, LISTED)
+  return {
+    ...parts[0],
+    since: latestOf(parts),
+    plans,
+    clients: worst,
+  }
+}

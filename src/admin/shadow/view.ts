@@ -36,7 +36,7 @@ export function Shadows() {
     listing.caption,
     note,
     html`<div class="muted">
-      <p>Of this gateway alone, since ${timeText(answer.since)}</p>
+      <p>Since ${timeText(answer.since)}</p>
       ${answer.plans.map((tried) => html`<p>${inWords(tried)}</p>`)}
     </div>`,
     html`<${Table} ...${listing} rows=${answer.clients} />`,

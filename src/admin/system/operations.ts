@@ -1,11 +1,14 @@
 /** Reports the state of backends, the store and the workers. */
 import { storeStateOf } from '../../insight/live/changes.ts'
 import { nameServers } from '../../config/hosts.ts'
+import type { Whole } from '../../insight/api/live.ts'
+import { summed } from '../../insight/live/sums.ts'
 import { iso, json, seen } from '../answers.ts'
-import { look, type ApiNeeds, type Operation, type WorkerState } from '../operation.ts'
+import { look, lookAtAll } from '../operation.ts'
+import type { ApiNeeds, Operation, WorkerState } from '../operation.ts'
 
 export const systemOperations: readonly Operation[] = [
-  look('/api/backends', (needs) => json(200, backendsOf(needs))),
+  lookAtAll('/api/backends', backendsOf, mergeBackends),
   look('/api/store', (needs) => json(200, storeOf(needs))),
   look('/api/workers', (needs) => json(200, workersOf(needs))),
 ]
@@ -14,7 +17,8 @@ export const systemOperations: readonly Operation[] = [
 const WELL = { state: 'up', fault: undefined, since: undefined, nextTryAtMs: undefined } as const
 
 /** GET /api/backends */
-export type Backends = ReturnType<typeof backendsOf>
+export type Backends = Whole<BackendsPart>
+type BackendsPart = ReturnType<typeof backendsOf>
 
 function backendsOf({ state, live, reloads }: ApiNeeds) {
   const known = new Map(state.backends().map((health) => [health.name, health]))
@@ -33,6 +37,30 @@ function backendsOf({ state, live, reloads }: ApiNeeds) {
     }
   })
   return { ...seen('gateway'), backends }
+}
+
+const severity = { up: 0, unknown: 1, ejected: 2, down: 3 }
+
+/** Rates add up; all else is of the gateway to which the backend looks worst, which the cause names. */
+function mergeBackends(parts: readonly BackendsPart[], names: readonly string[]) {
+  const rows = parts.flatMap(({ backends }, at) =>
+    backends.map((row) => ({
+      ...row,
+      cause: parts.length > 1 && row.cause ? `${row.cause} (seen by ${names[at]})` : row.cause,
+    })),
+  )
+  const backends = summed(rows, ['name'], ([one, other]) => {
+    const isWorse = severity[other.state] > severity[one.state]
+    const { state, since, cause, nextTry } = isWorse ? other : one
+    return {
+      state,
+      since,
+      cause,
+      nextTry,
+      p99Ms: Math.max(one.p99Ms ?? 0, other.p99Ms ?? 0) || null,
+    }
+  })
+  return { ...parts[0], backends }
 }
 
 /** GET /api/store */

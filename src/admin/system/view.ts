@@ -92,8 +92,6 @@ function Version() {
   return html`<p class="muted">Tollgate ${version}, up since ${timeText(startedAt)}</p>`
 }
 
-const OWN = html`<p class="muted">State, rates and latency as this gateway alone sees them.</p>`
-
 function System() {
   const backends = useAnswer<Backends>('/api/backends')
   const store = useAnswer<Store>('/api/store')
@@ -102,7 +100,7 @@ function System() {
     ([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`,
   )
   return html`
-    ${section('Backends', OWN, backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
+    ${section('Backends', backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
     ${section('Store', store.note, html`<dl class="facts">${facts}</dl>`)}
     ${section('Workers', workers.note, html`<${Table} ...${workerListing} rows=${workers.answer?.workers} />`)}
     <${Version} />`

@@ -4,7 +4,8 @@ import type { IncomingMessage } from 'node:http'
 import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import type { Environment } from '../../config/environment.ts'
-import type { Seen } from '../../insight/api/live.ts'
+import type { Gateways, Seen } from '../../insight/api/live.ts'
+import { gatewaysText } from '../../insight/format.js'
 import { Fault } from '../terminal/fault.ts'
 import { lookOf } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
@@ -51,7 +52,7 @@ export const listing =
 
 type Print<Shape> = (answer: Shape) => void | Promise<void>
 
-/** Asks, and prints the answer and what is missing from it; as JSON where that is asked for, else as `print` does. */
+/** Asks, and prints whose figures the answer has, what is missing from it, and the answer; as JSON where that is asked for, else as `print` does. */
 export async function askAndPrint<Shape extends object>(
   output: Output,
   options: Asking,
@@ -59,6 +60,10 @@ export async function askAndPrint<Shape extends object>(
   print: Print<Shape>,
 ): Promise<void> {
   const answer: Shape & Partial<Seen> = await ask<Shape>(gatewayOf(output, options), path, call)
+  const { gateways } = answer as { readonly gateways?: Gateways }
+  // A pipe wants it only where somebody is missing.
+  if (gateways && (output.screen !== undefined || gateways.silent.length > 0))
+    output.complain(`Of ${gatewaysText(gateways)}`)
   for (const what of answer.missing ?? []) output.complain(`missing: ${what}`)
   if (options.json === true) output.print(JSON.stringify(answer, undefined, 2))
   else await print(answer)
@@ -109,8 +114,9 @@ export async function askForStream(gateway: AdminOf, path: string, call: Call) {
   const answer = await callAdmin(gateway, path, call)
   const { statusCode: status = 0 } = answer
   if (status === 200 || status === call.answersWith) return answer
-  const { code = 'failed', message = 'It is refused.' } = await bodyOf(gateway, answer)
-  const reason = `the gateway at ${gateway.admin} answers ${status}`
+  const refusal = await bodyOf(gateway, answer)
+  const { code = 'failed', message = 'It is refused.', missing = [] } = refusal
+  const reason = [`the gateway at ${gateway.admin} answers ${status}`, ...missing].join('; ')
   throw new Fault(code, message, { reason, remedy: remedies.get(code) })
 }
 
@@ -176,7 +182,7 @@ async function bodyOf(gateway: AdminOf, answer: IncomingMessage) {
   const { admin, option = '--admin' } = gateway
   const body = await textOf(gateway, answer)
   try {
-    return JSON.parse(body) as { readonly code?: string; readonly message?: string }
+    return JSON.parse(body) as { code?: string; message?: string; missing?: readonly string[] }
   } catch (cause) {
     throw new Fault('not_a_gateway', `${admin} answers ${answer.statusCode} without JSON`, {
       remedy: `name the admin listener of a gateway: ${option} URL`,

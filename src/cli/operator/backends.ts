@@ -19,7 +19,7 @@ const backendsCommand = listing<Backends, Backends['backends'][number]>(
     return {
       rows: backends,
       none: 'The configuration names no backend.',
-      next: 'REQ/S and P99 are of the last 10 s; start is that of this gateway.',
+      next: 'REQ/S and P99 are of the last 10 s; start is that of the gateway.',
       columns: [
         id('BACKEND', ({ name }) => name),
         text('STATE', ({ state }) => state, { colour: ({ state }) => colours[state] }),

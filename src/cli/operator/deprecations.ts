@@ -1,7 +1,7 @@
 /** `tollgate deprecations`: who still calls a deprecated route, and with what. */
 import type { Deprecations } from '../../admin/routes/operations.ts'
 import { id, number, text } from '../../tools/columns.ts'
-import { count, plural, relative } from '../../insight/format.js'
+import { clock, count, plural, relative } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'
 import { asking, listing } from './asking.ts'
 
@@ -14,8 +14,8 @@ const deprecationsCommand = listing<Deprecations, Deprecations['callers'][number
   () => '/api/deprecations',
   ({ callers, others, since }, nowMs) => ({
     rows: callers,
-    none: `Nobody has called a deprecated route at this gateway since ${since}.`,
-    next: `${others > 0 ? `And ${plural(others, 'call')} of too many other callers. ` : ''}Of this gateway alone, since it started.`,
+    none: `Nobody has called a deprecated route since ${since}.`,
+    next: `Since ${clock(Date.parse(since), nowMs)}${others > 0 ? `; and ${plural(others, 'call')} of too many other callers` : ''}`,
     columns: [
       id('ROUTE', ({ route }) => route),
       id('CLIENT', ({ client }) => client),

@@ -6,7 +6,8 @@ import type { Store } from '../../admin/system/operations.ts'
 import { safe, type Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import { id, number, type Column } from '../../tools/columns.ts'
-import { clock, count, duration, latency, plural, rate } from '../../insight/format.js'
+import { clock, count, duration, gatewaysText, latency } from '../../insight/format.js'
+import { plural, rate } from '../../insight/format.js'
 import { windowColumn } from './clients.ts'
 
 export interface TopState {
@@ -48,21 +49,23 @@ const wrongIn = ({ overview, silentSinceMs }: TopState, look: Look): string[] =>
     look.paint(severity === 'bad' ? 'red' : 'yellow', cut(`! ${safe(text)}`, look)),
   )
 
-function headOf({ overview, store, tick, silentSinceMs }: TopState): string {
+function headOf({ overview, store, tick, top, silentSinceMs }: TopState): string {
   const nowMs = Date.parse(tick?.at ?? overview.asOf)
   if (silentSinceMs !== undefined) return `NO LIVE DATA since ${clock(silentSinceMs, nowMs)}`
   const workers = plural(overview.workers.listening, 'worker')
   const parts = [overview.gateway, workers, `${store.kind} ${store.state}`]
-  return [...parts, `rev ${overview.revision.slice(0, 6)}`, clock(nowMs, nowMs)].join('  ')
+  parts.push(`rev ${overview.revision.slice(0, 6)}`, clock(nowMs, nowMs))
+  return [...parts, gatewaysText(top.gateways)].join('  ')
 }
 
-function ratesOf({ tick }: TopState): string {
+function ratesOf({ tick, top }: TopState): string {
   if (tick === undefined) return 'The first whole second is being counted.'
   const { requests, refused, gatewayMs, backendMs } = tick
   const causes = Object.entries(refused).filter(([, many]) => many > 0)
   const why = causes.map(([cause, many]) => `${cause} ${count(many)}`).join(' ')
   const p99 = `p99 gateway ${latency(gatewayMs.p99)} backend ${latency(backendMs.p99)}`
-  return `${count(requests)}/s  refused ${count(sum(refused))}/s${why && ` (${why})`}  ${p99}`
+  const here = top.gateways.answered.length > 1 ? ' here' : ''
+  return `${count(requests)}/s${here}  refused ${count(sum(refused))}/s${why && ` (${why})`}  ${p99}`
 }
 
 const sum = ({ minute, day, ban, other }: Tick['refused']): number => minute + day + ban + other

@@ -12,6 +12,16 @@ export interface Seen {
   readonly missing?: readonly string[]
 }
 
+/** The gateways of a store, each by its `admin.advertise`, or by its id where others cannot ask it. */
+export interface Gateways {
+  /** Those whose figures an answer adds up; the one that was asked comes first. */
+  readonly answered: readonly string[]
+  readonly silent: readonly string[]
+}
+
+/** An answer that adds up what gateways know, each its own part. */
+export type Whole<Sum extends Seen> = Omit<Sum, keyof Seen> & Seen & { readonly gateways: Gateways }
+
 /** Requests refused, by cause; `other`: all further refusals. */
 export interface Refused {
   readonly minute: number
@@ -53,7 +63,7 @@ export interface Attention {
 
 /** GET /api/requests?client=&refused=true, newest first; GET /api/requests/ID is `{...Seen, request: Decision}`. */
 export interface Requests extends Seen {
-  /** Most requests that this gateway keeps. */
+  /** Most requests that each process keeps of a kind. */
   readonly kept: number
   readonly requests: readonly Decision[]
 }

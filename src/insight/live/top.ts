@@ -62,6 +62,12 @@ export class TopClients {
 
   /** Busiest clients over whole slices that span windowMs or more, if that much is kept. */
   top(by: keyof typeof orders, windowMs: number) {
+    const { clients, ...part } = this.part(by, windowMs)
+    return { ...part, clients: listed(by, clients) }
+  }
+
+  /** The same for a sum over gateways: all that is known of up to SLICE_CLIENTS. */
+  part(by: keyof typeof orders, windowMs: number) {
     const end = this.#slices.at(-1)?.to ?? 0
     const slices = this.#slices.filter(({ to }) => to > end - windowMs / 1000)
     const sums = new Map<string, Sum>()
@@ -72,13 +78,13 @@ export class TopClients {
         sums.set(client, sum)
       }
     const order = orders[by]
-    const listed = [...sums].filter(([, sum]) => order(sum) > 0)
-    listed.sort(([, one], [, other]) => order(other) - order(one))
+    const all = Array.from(sums, ([client, sum]) => ({ client, ...rowOf(sum) }))
+    all.sort((one, other) => order(other) - order(one))
     return {
       by,
       windowMs: slices.length === 0 ? windowMs : (end - (slices[0]?.from ?? end)) * 1000,
       error: slices.reduce((sum, { error }) => sum + error, 0),
-      clients: listed.slice(0, LISTED).map(([client, sum]) => ({ client, ...answerOf(sum) })),
+      clients: all.slice(0, SLICE_CLIENTS),
     }
   }
 
@@ -114,13 +120,6 @@ function addTo(sum: Sum, more: Readonly<Sum>): void {
   if (more.totalMsMax > sum.totalMsMax) sum.totalMsMax = more.totalMsMax
 }
 
-const refusedOf = (sum: Sum) => ({
-  minute: sum.refusedMinute,
-  day: sum.refusedDay,
-  ban: sum.refusedBan,
-  other: sum.refusedOther,
-})
-
 /** Drops the clients with the fewest requests. */
 function cut(slice: Slice, kept: number): void {
   if (slice.clients.size <= kept) return
@@ -131,25 +130,39 @@ function cut(slice: Slice, kept: number): void {
   slice.error = Math.max(slice.error, first === undefined ? 0 : most(first))
 }
 
-const meanMs = ({ answered, totalMsSum }: Sum): number =>
-  answered === 0 ? 0 : totalMsSum / answered
+type Row = ReturnType<typeof rowOf>
 
 const orders = {
-  requests: ({ requests }: Sum) => requests,
-  refusals: (sum: Sum) => Object.values(refusedOf(sum)).reduce((all, count) => all + count),
-  latency: meanMs,
+  requests: ({ requests }: Row) => requests,
+  refusals: ({ refused: { minute, day, ban, other } }: Row) => minute + day + ban + other,
+  latency: ({ answered, totalMs }: Row) => (answered === 0 ? 0 : totalMs / answered),
 }
+
+/** The first of an order, without those that have nothing of it. */
+export const listed = <Given extends Row>(by: keyof typeof orders, rows: readonly Given[]) =>
+  rows
+    .filter((row) => orders[by](row) > 0)
+    .sort((one, other) => orders[by](other) - orders[by](one))
+    .slice(0, LISTED)
+    .map(({ answered, totalMs, maxMs, ...row }) => ({
+      ...row,
+      /** Total time of a request at the gateway: mean and longest; null: none was admitted. */
+      meanMs: answered === 0 ? null : rounded(totalMs / answered),
+      maxMs: answered === 0 ? null : rounded(maxMs),
+    }))
 
 const rounded = (ms: number): number => Math.round(ms * 100) / 100
 
-function answerOf(sum: Sum) {
-  const { plan, requests, answered, totalMsMax } = sum
-  return {
-    plan,
-    requests,
-    refused: refusedOf(sum),
-    /** Total time of a request at the gateway: mean and longest; null: none was admitted. */
-    meanMs: answered === 0 ? null : rounded(meanMs(sum)),
-    maxMs: answered === 0 ? null : rounded(totalMsMax),
-  }
-}
+const rowOf = (sum: Sum) => ({
+  plan: sum.plan,
+  requests: sum.requests,
+  refused: {
+    minute: sum.refusedMinute,
+    day: sum.refusedDay,
+    ban: sum.refusedBan,
+    other: sum.refusedOther,
+  },
+  answered: sum.answered,
+  totalMs: sum.totalMsSum,
+  maxMs: sum.totalMsMax,
+})

@@ -36,6 +36,7 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     bans,
     counters: stores.counters,
     live,
+    fleet: gateway.fleet,
     overview: () => overview({ ...state, ...parts, workers: count, gateway: hostname() }),
     recentRequests: (query) => recentIn(workers.links, query),
     explain: createLiveExplainer(gateway),

@@ -1,5 +1,6 @@
 /** The composition root: what there is once in a gateway, above the workers that serve, be it this process alone or several. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ConnectionOptions } from 'node:tls'
 import { startAdminServer, type AdminServer } from '../../admin/server.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
 import { storeInWords } from '../../config/hosts.ts'
@@ -11,6 +12,7 @@ import { loadFetch } from '../../insight/notify/webhook.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createAdminParts } from './admin-parts.ts'
+import { Fleet } from './fleet.ts'
 import { addGatewayMetrics } from './gateway-metrics.ts'
 import { Reloader, type LoadConfig, type Prepared } from './reloader.ts'
 import { readAdminTls } from './tls-files.ts'
@@ -22,6 +24,8 @@ export interface GatewayOptions {
   readonly log: Log
   /** Loads the configuration for a reload. */
   readonly load: LoadConfig
+  /** For admin listeners of other gateways that have TLS. Default: the authorities that Node.js trusts. */
+  readonly adminTls?: ConnectionOptions
 }
 
 /** Error of a listener that cannot be opened; `cause` is Node's error. */
@@ -49,6 +53,7 @@ export class Gateway {
   readonly log: Log
   readonly reloads: Reloader
   readonly workers: Workers
+  readonly fleet: Fleet
   readonly live = new Live()
   readonly usage: UsageHistory
   /** The metrics of this process. */
@@ -67,7 +72,7 @@ export class Gateway {
     options: GatewayOptions,
     createWorkers: (gateway: Gateway) => Workers,
   ) {
-    const { version, log, load } = options
+    const { version, log, load, adminTls: tls = { rejectUnauthorized: true } } = options
     this.version = version
     this.log = log
     this.reloads = new Reloader({
@@ -80,6 +85,7 @@ export class Gateway {
     addGatewayMetrics(this.registry, this)
     const workers = createWorkers(this)
     this.workers = workers
+    this.fleet = new Fleet(this, tls)
     this.usage = new UsageHistory({
       store: workers.stores.usage,
       onFault: log.usageNotKept,
@@ -99,6 +105,7 @@ export class Gateway {
       this.#admin = await this.#startAdmin().catch((error: unknown) => {
         throw new ListenError('admin', error)
       })
+      this.fleet.start()
       const listen = await this.workers.listen().catch((error: NodeJS.ErrnoException) => {
         throw LISTEN_CALLS.has(error.syscall) ? new ListenError('public', error) : error
       })
@@ -134,6 +141,7 @@ export class Gateway {
   async #close(): Promise<void> {
     this.#stopSeconds()
     this.live.end()
+    await this.fleet.close()
     await this.#admin?.close()
     await this.usage.close()
     await this.workers.close()

@@ -5,7 +5,7 @@ import { worstOf, type BackendHealth } from '../../core/backends/backend.ts'
 import type { BanTable } from '../../core/bans/ban-table.ts'
 import type { KeySetFault } from '../../core/credentials/key-source.ts'
 import type { MetricsSnapshot } from '../../core/record/metric-registry.ts'
-import { LISTED_DECISIONS, type Decision, type RequestQuery } from '../../core/record/recent.ts'
+import { newestOf, type Decision, type RequestQuery } from '../../core/record/recent.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { CallerIds, CallerStanding } from '../../insight/explain/question.ts'
 import { embeddedHealth, type OwnState, type StoreHealth } from '../../state/contract.ts'
@@ -104,8 +104,7 @@ export async function recentIn(links: Links, query: RequestQuery) {
   const { answers, missing } = await askAll(links, ({ questions }) =>
     questions.call('recent', query),
   )
-  const requests = answers.flat().sort((one, other) => Date.parse(other.at) - Date.parse(one.at))
-  return { requests: requests.slice(0, LISTED_DECISIONS), missing }
+  return { requests: newestOf(answers), missing }
 }
 
 /** Sums up the facts of the listening workers, or of the ending ones where none listens: a starting worker has seen nothing yet. */

@@ -6,6 +6,7 @@ import { StoreClock } from '../store-clock.ts'
 import { createRedisAuthority, createRedisCounters } from './authority.ts'
 import { createRedisBanStore } from './bans.ts'
 import { createRedisCounter } from './counter.ts'
+import { createRedisRegister } from './gateways.ts'
 import type { RedisStore } from './redis.ts'
 import { createRedisUsageStore } from './usage.ts'
 
@@ -22,6 +23,7 @@ export function openRedisState(redis: RedisStore, prefix: string): OwnState {
     usage: createRedisUsageStore(redis, prefix),
     counters: new Counters(createRedisCounters(redis, prefix)),
     claims: redisClaims(redis, prefix),
+    register: createRedisRegister(redis, prefix),
     health: redis,
     ready: () => redis.ready(),
     close: () => redis.close(),

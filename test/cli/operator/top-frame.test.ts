@@ -45,6 +45,7 @@ const state = {
     windowMs: 10_000,
     error: 3,
     clients: [client('bolt', 310), client('acme', 0)],
+    gateways: { answered: ['gw-1'], silent: [] },
   },
   filter: '',
   typing: undefined,
@@ -56,7 +57,7 @@ const frame = (changed: Partial<TopState> = {}, columns = 80, rows = 24) =>
 describe('a frame of top', () => {
   it('has the gateway, its rates, the clients and the keys', async () => {
     expect(await frame()).toEqual([
-      'gw-1  4 workers  redis up  rev 3f9c21  14:07:31Z',
+      'gw-1  4 workers  redis up  rev 3f9c21  14:07:31Z  this gateway alone',
       '! The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
       '! bolt (pro) is refused: day quota used up, 31/s since 13:58:00Z',
       '1,204/s  refused 37/s (minute 4 day 31 ban 2)  p99 gateway 0.9 ms backend 31 ms',
