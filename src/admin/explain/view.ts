@@ -27,7 +27,7 @@ const stages: Listing<Stage> = {
     ['Stage', ({ stage, decides }) => (decides ? html`<strong>${stage}</strong>` : stage), 'title'],
     ['Verdict', verdictOf, 'wide'],
     ['What was found', ({ rule }) => rule, 'wide'],
-    ['Set in', ({ config }) => config],
+    ['Set in', ({ config }) => config || UNKNOWN, 'wide'],
   ],
 }
 
