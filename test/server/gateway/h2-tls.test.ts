@@ -79,6 +79,8 @@ test('a reload closes nothing; where other clients are let in from now on, those
 test('who breaks HTTP/2 again and again costs his neighbours nothing but HTTP/2, or a moment before it begins', async () => {
   const { port } = gateway
   const open = await openH2Client(port, { secure: true })
+  // One that has asked for nothing yet is closed after ten seconds.
+  expect((await open.request()).status).toBe(200)
   const over = new AbortController()
   const attack = async (): Promise<void> => {
     while (!over.signal.aborted) {
