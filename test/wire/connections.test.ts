@@ -4,8 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { openH2Client } from '../support/h2-client.ts'
 import { answer } from '../support/raw-backend.ts'
-import { handshake, request, switched, trusting } from './wire.ts'
-import { until, openWire, type Wire } from './wire.ts'
+import { handshake, request, switched, trusting, until, openWire, type Wire } from './wire.ts'
 
 const limited = (limits: string, more = '') => ({
   server: `limits: { ${limits} }\n  ${more}`,

@@ -2,8 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer } from '../support/raw-backend.ts'
-import { expectRefusal, keys, plansBlock, request } from './wire.ts'
-import { SMALL_LIMITS, openWire } from './wire.ts'
+import { expectRefusal, keys, plansBlock, request, SMALL_LIMITS, openWire } from './wire.ts'
 
 const EXPECT = 'Expect: 100-continue'
 const SMUGGLED = request('GET', '/v1/pets/smuggled')

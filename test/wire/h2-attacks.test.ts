@@ -6,8 +6,7 @@ import { openH2Client } from '../support/h2-client.ts'
 import { END_HEADERS, END_STREAM, frame, headers, hpack } from '../support/h2-frames.ts'
 import { openH2Peer, settings, types, uint32, type H2Peer } from '../support/h2-frames.ts'
 import type { Http2Abuse } from '../../src/core/rules/http2-abuse.ts'
-import { answer, closeConnection, startRawBackend } from '../support/raw-backend.ts'
-import type { Answer } from '../support/raw-backend.ts'
+import { answer, closeConnection, startRawBackend, type Answer } from '../support/raw-backend.ts'
 import { serverBlock } from './wire.ts'
 
 const answers: Record<string, Answer> = {

@@ -4,8 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { openH2Client } from '../support/h2-client.ts'
 import { END_HEADERS, frame, headers, openH2Peer, types, uint32 } from '../support/h2-frames.ts'
 import { answer, closeConnection, until } from '../support/raw-backend.ts'
-import { engines, expectGatewayFields, keys, openWire } from './wire.ts'
-import type { WireOptions } from './wire.ts'
+import { engines, expectGatewayFields, keys, openWire, type WireOptions } from './wire.ts'
 
 const clear = (more = '') => `http2: clear\n  trustedProxies: [127.0.0.1]\n  ${more}`
 

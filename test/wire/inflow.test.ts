@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { answer } from '../support/raw-backend.ts'
-import { handshake, keys, request, SMALL_LIMITS, switched, until } from './wire.ts'
-import { openWire } from './wire.ts'
+import { handshake, keys, request, SMALL_LIMITS, switched, until, openWire } from './wire.ts'
 
 const key = keys.enterprise
 const get = (id: string | number): string => request('GET', `/v1/pets/${id}`, { key })

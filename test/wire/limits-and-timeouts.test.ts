@@ -1,8 +1,7 @@
 /** Sizes and times that a request may take: what passes them is refused and closed, for free, before any backend has seen it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { expectLogged, expectOnlyRefusal, request } from './wire.ts'
-import { SMALL_LIMITS, openWire } from './wire.ts'
+import { expectLogged, expectOnlyRefusal, request, SMALL_LIMITS, openWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const CHUNKED = 'Transfer-Encoding: chunked'

@@ -1,7 +1,6 @@
 /** Methods that the gateway does not take, and those it answers itself, never reach the backend; others do, body or none. */
 import { describe, expect, it } from 'vitest'
-import { expectGatewayFields, expectOnlyRefusal } from './wire.ts'
-import { request, openWire } from './wire.ts'
+import { expectGatewayFields, expectOnlyRefusal, request, openWire } from './wire.ts'
 
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const FORWARD = { unmatched: 'unmatched: forward' }

@@ -1,6 +1,7 @@
 /** Limits how often one request is repeated, and the share of repeats: failing backends must not get twice the load. */
 import type { Asker } from '../backends/balancer.ts'
 import type { Config } from '../../config/config.ts'
+import { keepLatest } from '../../state/memory/recency-table.ts'
 import { isStale, mayRepeat, type FailedAttempt } from '../rules/backend-failure.ts'
 
 /** Repeats that are always allowed per second, even if the share of few requests is smaller. */
@@ -10,7 +11,7 @@ const minPerSecond = 10
 const spacingMs = 1_000
 /** Time without a repeat after which this limit ends. */
 const forgottenMs = 10_000
-/** Largest number of such clients; one more clears the list. */
+/** Largest number of such clients; the oldest is forgotten. */
 const maxClients = 256
 
 export class Retries {
@@ -48,17 +49,12 @@ export class Retries {
     nowMs = performance.now(),
   ): boolean {
     if (!mayRepeat(method, failed)) return false
-    if (repeated > 0 && failed.phase === 'sent') this.#noteFailedRepeat(clientId, nowMs)
+    if (repeated > 0 && failed.phase === 'sent')
+      keepLatest(this.#failedRepeats, clientId, nowMs, maxClients)
     if (repeated >= this.#attempts) return false
     // A stale connection allows a repeat even at the only backend; other failures do not.
     if (isStale(failed)) return true
     return this.#hasOthers && this.#mayRepeatAgain(clientId, nowMs) && this.#spend(nowMs)
-  }
-
-  #noteFailedRepeat(clientId: string, nowMs: number): void {
-    if (this.#failedRepeats.size >= maxClients && !this.#failedRepeats.has(clientId))
-      this.#failedRepeats.clear()
-    this.#failedRepeats.set(clientId, nowMs)
   }
 
   #mayRepeatAgain(clientId: string, nowMs: number): boolean {

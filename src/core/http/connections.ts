@@ -26,7 +26,7 @@ export interface Origin {
 /** Serves a connection once its protocol is known. */
 export interface ProtocolConnection extends Sharer {
   /** More has come behind the request under way. */
-  readonly hasMore: boolean
+  readonly hasMore?: boolean
   /** Says how the body of the request is read, before anything behind its head is; undefined: the framing is not sound. HTTP/1.1 alone. */
   frame?(framing: Framing | undefined): void
   /** Hands over the bare connection behind the request's head, paused; the response can still be written, and is its last. HTTP/1.1 alone. */

@@ -35,7 +35,6 @@ export class Http2Connection implements ProtocolConnection {
   /** The socket itself; `session.socket` throws once the session has ended. */
   readonly socket: Socket
   readonly share = new Share()
-  readonly hasMore = false
   readonly #parts: ServerParts
   readonly #startedMs = performance.now()
   readonly #use = { streams: 0, bodies: 0, bodyBytes: 0 }
@@ -146,7 +145,6 @@ export class Http2Connection implements ProtocolConnection {
     setTimeout(() => this.client.transport.destroy(), CLOSE_DELAY_MS)
   }
 
-  /** Ends the connection for abuse. */
   endFor(kind: Http2Abuse): void {
     if (this.#endedMs !== undefined) return
     this.#endedMs = performance.now()

@@ -1,9 +1,10 @@
 /** A client's HTTP/1.1 connection: its requests are served one after the other, and what comes meanwhile waits in it. */
 import type { Socket } from 'node:net'
+import { Readable } from 'node:stream'
 import type { Framing } from '../rules/framing.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { ClientConnection, ProtocolConnection } from './connections.ts'
-import { Body, Http1Response } from './http1-messages.ts'
+import { Http1Response } from './http1-messages.ts'
 import type { ServerParts } from './server-parts.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { MessageReader } from './message-reader.ts'
@@ -88,7 +89,8 @@ export class Http1Connection implements ProtocolConnection {
   /** undefined: the framing is not sound, so nothing behind the head is read. */
   frame(framing: Framing | undefined): void {
     if (framing === undefined) return this.#stop()
-    if (this.#request !== undefined && framing.body !== 'none') this.#request.body = new Body(this)
+    if (this.#request !== undefined && framing.body !== 'none')
+      this.#request.body = new Readable({ read: () => this.#wantBody() })
     this.#reader.frame(framing)
     this.#phase = 'body'
   }
@@ -108,7 +110,7 @@ export class Http1Connection implements ProtocolConnection {
     return this.socket
   }
 
-  readBody(): void {
+  #wantBody(): void {
     this.#isBodyWanted = true
     this.goOn()
   }

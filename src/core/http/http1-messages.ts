@@ -1,24 +1,10 @@
-/** The body of a request, and its response, on an HTTP/1.1 connection (RFC 9112). */
+/** The response to a request on an HTTP/1.1 connection (RFC 9112). */
 import { STATUS_CODES } from 'node:http'
-import { Readable } from 'node:stream'
 import { HeadWriter, writeChunk } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
 import type { Http1Request } from './request-head.ts'
-
-export class Body extends Readable {
-  readonly #connection: Http1Connection
-
-  constructor(connection: Http1Connection) {
-    super()
-    this.#connection = connection
-  }
-
-  override _read(): void {
-    this.#connection.readBody()
-  }
-}
 
 /** How the end of an answer's body is shown (RFC 9112 6.3). */
 type AnswerFraming = 'none' | 'length' | 'chunked' | 'close'

@@ -22,8 +22,7 @@ import {
 } from '../../../src/core/http/node-internals.ts'
 import type { ServerParts } from '../../../src/core/http/server-parts.ts'
 import { configText } from '../../support/gateway.ts'
-import { frame, headers, openH2Peer, settings } from '../../support/h2-frames.ts'
-import { types, uint32 } from '../../support/h2-frames.ts'
+import { frame, headers, openH2Peer, settings, types, uint32 } from '../../support/h2-frames.ts'
 import { listening } from '../../support/listening.ts'
 
 type Listener = (request: IncomingMessage, response: ServerResponse) => void
