@@ -134,7 +134,6 @@ export function healthOf({ name, standing }: Backend): BackendHealth {
 
 const severity = { up: 0, down: 1, ejected: 2 } as const
 
-/** Returns the worst report on each backend. */
 export function worstOf(all: readonly (readonly BackendHealth[])[]): BackendHealth[] {
   const worst = new Map<string, BackendHealth>()
   for (const health of all.flat()) {

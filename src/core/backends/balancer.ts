@@ -83,7 +83,6 @@ export class Balancer {
     return true
   }
 
-  /** Removes a request that is not to wait any longer. */
   leave(waiter: Waiter): void {
     this.#line.leave(waiter)
   }

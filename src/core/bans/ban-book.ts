@@ -17,7 +17,6 @@ export interface BanObserver extends BanStoreObserver {
 }
 
 export interface BanBookOptions extends Pick<BanTableOptions, 'store' | 'clock'> {
-  /** Initial policy. */
   readonly policy: BansConfig
   /** Counts strikes for this process, for the workers of this machine, or for all hosts. */
   readonly counter: Counter

@@ -67,9 +67,7 @@ export class BanTable {
   #isAsked = false
   /** Failures in a row. One is normal at a start: a store signals changes shortly before it can be read. Written by #failed and #round. */
   #failures = 0
-  /** Written by close alone. */
   #isClosed = false
-  /** Written by #failed alone. */
   #retry: NodeJS.Timeout | undefined
 
   constructor(options: BanTableOptions) {
@@ -105,9 +103,7 @@ export class BanTable {
   /** How many bans run that this process knows. */
   get runningCount(): number {
     const { nowMs } = this
-    let count = 0
-    for (const ban of this.#bans.values()) if (isBanned(ban, nowMs)) count += 1
-    return count
+    return [...this.#bans.values()].filter((ban) => isBanned(ban, nowMs)).length
   }
 
   /** Running bans that this process knows, in the order of their ends. */

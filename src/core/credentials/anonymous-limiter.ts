@@ -10,19 +10,14 @@ export interface AnonymousView extends WindowView {
   readonly exceeded: boolean
 }
 
-export interface AnonymousLimiter {
-  /** Charges one request to the address (any text that names it). Never throws or rejects. */
-  count(address: string): AnonymousView | Promise<AnonymousView>
-  /** Returns where the address stands, charging nothing. Never throws or rejects. */
-  peek(address: string): AnonymousView | Promise<AnonymousView>
-}
+export type AnonymousLimiter = ReturnType<typeof createAnonymousLimiter>
 
 export function createAnonymousLimiter(options: {
   readonly perMinute: number
   readonly counter: AddressCounter
   /** Unix time in ms. */
   readonly now?: () => number
-}): AnonymousLimiter {
+}) {
   const { perMinute, counter, now = Date.now } = options
   const view = ({ window, total }: CountedAddress, exceeded: boolean): AnonymousView => {
     const endMs = (window + 1) * MINUTE_MS
@@ -38,7 +33,11 @@ export function createAnonymousLimiter(options: {
   const charged = (counted: CountedAddress) => view(counted, counted.total > perMinute)
   const seen = (counted: CountedAddress) => view(counted, counted.total >= perMinute)
   return {
-    count: (address) => whenKnown(counter.add({ address, points: 1, limit: perMinute }), charged),
-    peek: (address) => whenKnown(counter.add({ address, points: 0, limit: perMinute }), seen),
+    /** Charges one request to the address (any text that names it). Never throws or rejects. */
+    count: (address: string) =>
+      whenKnown(counter.add({ address, points: 1, limit: perMinute }), charged),
+    /** Returns where the address stands, charging nothing. Never throws or rejects. */
+    peek: (address: string) =>
+      whenKnown(counter.add({ address, points: 0, limit: perMinute }), seen),
   }
 }

@@ -153,7 +153,6 @@ export abstract class Attempt<Sink extends AttemptSink = AttemptSink> {
   }
 }
 
-/** Returns the error's code, or its name if it has none. */
 export function errorCode(error: Error): string {
   return 'code' in error && typeof error.code === 'string' ? error.code : error.name
 }

@@ -68,7 +68,6 @@ export function shedLoad(
 
 const REMOVED = refuse('operation_removed')
 
-/** Refuses an operation that is switched off or gone. */
 export function checkDeprecation(
   { epochMs }: Policy,
   { route }: Judged,

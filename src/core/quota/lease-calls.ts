@@ -79,7 +79,6 @@ export class LeaseCalls {
   #clockBackAt = 0
   /** The authority's Unix time minus this process's clock, by the latest reply. */
   #storeAheadMs: number | undefined
-  /** Mean duration of a call. */
   #callMs = 1
 
   constructor(options: LeaseCallsOptions) {

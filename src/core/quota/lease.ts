@@ -31,7 +31,6 @@ const RETRY_AT_MOST_MS = 10_000
 /** A reply up to this old counts as current. So a flood of requests that are not charged asks the authority ten times a second at most. */
 const SAID_FOR_MS = 100
 
-/** A request that waits for a call. */
 export interface Waiter {
   readonly limits: Limits
   resolve(decision: QuotaDecision): void
@@ -69,7 +68,6 @@ export class Lease {
   readonly #calls: Pick<LeaseCalls, 'followedFrom' | 'uncertain'>
   /** The day's use that the authority knows. */
   #dayUsedKnown = 0
-  /** When the latest reply came. */
   #answeredMs = -Infinity
   /** The authority counts this process as holding tokens. */
   #isHolder = false

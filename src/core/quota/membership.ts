@@ -15,7 +15,6 @@ const BEAT_EVERY_MS = 1_000
 const SILENT_ANSWERS = 5
 
 interface Other {
-  /** The latest beat of the process. */
   readonly beat: number
   /** Answers since that beat, including the first that had it. */
   answers: number

@@ -161,7 +161,6 @@ export async function renderSnapshots(snapshots: readonly MetricsSnapshot[]): Pr
   return pages.join('\n')
 }
 
-/** Merges several snapshots into one, by the same rules. */
 export async function sumSnapshots(
   snapshots: readonly MetricsSnapshot[],
 ): Promise<MetricsSnapshot> {

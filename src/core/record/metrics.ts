@@ -24,7 +24,6 @@ export type Metrics = ReturnType<typeof createMetrics>
 export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
 
 export interface MetricsOptions extends ConfigNames {
-  /** Version of the gateway. */
   readonly version: string
   /** Default: a registry for these metrics alone. */
   readonly registry?: MetricRegistry

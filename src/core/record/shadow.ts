@@ -24,7 +24,6 @@ export interface ShadowOptions {
   refused(plan: string, by: WindowName | 'unjudged'): void
 }
 
-/** The shadow charge of a request. */
 export interface ShadowCharge {
   /** Called once, when the live charge was refunded, which may be before the request is judged. */
   refund(): void

@@ -5,7 +5,6 @@ import type { Caller } from '../rules/credentials.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 import { DeprecatedCallers } from './deprecated-callers.ts'
 
-/** A client's use of one window. */
 export interface SeenUse {
   /** Includes what other processes were granted, spent or not. */
   readonly used: number
@@ -60,12 +59,10 @@ type RowNumber = {
   [Name in keyof TallyRow]: TallyRow[Name] extends number ? Name : never
 }[keyof TallyRow]
 
-/** Names of the numbers of a row. */
 export const rowNumbers = Object.entries(
   new TallyRow({ clientId: '', keyId: '', plan: '' }, 0),
 ).flatMap(([name, value]) => (typeof value === 'number' ? [name as RowNumber] : []))
 
-/** Adds these counts of a row to a sum. */
 export function addCounts<Name extends RowNumber>(
   names: readonly Name[],
   sum: Record<Name, number>,

@@ -25,7 +25,6 @@ import type { Metrics } from './metrics.ts'
 import type { Span, Trace } from './tracing.ts'
 
 export interface SpanSinkParts {
-  /** Version of the gateway. */
   readonly version: string
   readonly log: Pick<Log, 'collectorLost' | 'collectorBack'>
   readonly metrics: Pick<Metrics, 'spans'>

@@ -65,7 +65,6 @@ export class Tracing {
     return new Trace(parent, state, isDrawn)
   }
 
-  /** Reports a finished request. */
   ended(exchange: Exchange, trace: Trace, endedMs: number): void {
     if (trace.isSampled) this.#sink?.add(trace, trace.spans(exchange, endedMs))
   }

@@ -123,7 +123,6 @@ export class FrontDoor {
     return cutOff
   }
 
-  /** Destroys what connections are left. */
   close(): void {
     clearInterval(this.#reviews)
     this.#slowClients.close()

@@ -22,7 +22,6 @@ export interface GatewayOptions {
   readonly version: string
   /** Drain closes it, and so does a listen that rejects. */
   readonly log: Log
-  /** Loads the configuration for a reload. */
   readonly load: LoadConfig
   /** For admin listeners of other gateways that have TLS. Default: the authorities that Node.js trusts. */
   readonly adminTls?: ConnectionOptions
@@ -162,7 +161,6 @@ export class Gateway {
     }
   }
 
-  /** Adds what a worker reports of one second. */
   addSecond(second: Second): void {
     this.usage.add(second.rows)
     this.live.add(second)

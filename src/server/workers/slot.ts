@@ -6,7 +6,7 @@ import { howEnded, type WorkerExit, type WorkerProcess } from './worker-process.
 export interface SlotOptions {
   readonly sockets: ListenSockets
   drainMs(): number
-  startWorker(listenFd: number, restarts: number): WorkerProcess
+  startWorker(number: number, listenFd: number, restarts: number): WorkerProcess
   log(line: SupervisionLine): void
 }
 
@@ -94,7 +94,7 @@ export class Slot {
   #start(): WorkerProcess {
     const { sockets, startWorker, log } = this.#options
     this.#socket ??= sockets.open()
-    const worker = startWorker(this.#socket.fd, this.restarts)
+    const worker = startWorker(this.number, this.#socket.fd, this.restarts)
     this.alive.add(worker)
     worker.listening.then(
       () => log({ level: 'info', event: 'workerStarted', worker: this.number, pid: worker.pid }),

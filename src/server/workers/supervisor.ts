@@ -21,7 +21,7 @@ import { seenBy, type Workers } from '../gateway/worker-link.ts'
 import { openListenSockets, type ListenSockets } from './listen-sockets.ts'
 import type { ClientNotice, ToWorker } from './messages.ts'
 import { createSharedState, type SharedState } from './shared-state.ts'
-import { Slot } from './slot.ts'
+import { Slot, type SlotOptions } from './slot.ts'
 import { WorkerProcess } from './worker-process.ts'
 
 /** silentMs: silence after which a worker counts as hanging. */
@@ -91,7 +91,13 @@ class Supervisor implements Workers {
     try {
       const sockets = await openListenSockets(server.listen)
       this.#sockets = sockets
-      this.#slots = Array.from({ length: server.workers }, (_, at) => this.#slot(at + 1, sockets))
+      const options: SlotOptions = {
+        sockets,
+        drainMs: () => this.#gateway.reloads.config.server.timeouts.drainMs,
+        startWorker: (...which) => this.#startWorker(...which),
+        log: (line) => this.#gateway.log.supervision(line),
+      }
+      this.#slots = Array.from({ length: server.workers }, (_, at) => new Slot(at + 1, options))
       await Promise.all(this.#slots.map((slot) => slot.start()))
       this.#stopWatching = this.#watch()
       return sockets.address
@@ -188,15 +194,6 @@ class Supervisor implements Workers {
   /** Sends a notice; see WorkerProcess. */
   #notifyAll(message: ToWorker, except?: WorkerProcess): void {
     for (const worker of this.links) if (worker !== except) worker.notify(message)
-  }
-
-  #slot(number: number, sockets: ListenSockets): Slot {
-    return new Slot(number, {
-      sockets,
-      drainMs: () => this.#gateway.reloads.config.server.timeouts.drainMs,
-      startWorker: (listenFd, restarts) => this.#startWorker(number, listenFd, restarts),
-      log: (line) => this.#gateway.log.supervision(line),
-    })
   }
 
   #startWorker(number: number, listenFd: number, restarts: number): WorkerProcess {

@@ -1,6 +1,5 @@
 /** Keeps bans in one Redis hash, and publishes new ones to all processes on a channel of the same name. */
-import { formatBan, parseBan } from '../bans.ts'
-import type { BanRecord, BanStore } from '../bans.ts'
+import { formatBan, parseBan, type BanRecord, type BanStore } from '../bans.ts'
 import type { RedisStore } from './redis.ts'
 import type { StoreClock } from '../store-clock.ts'
 

@@ -24,8 +24,7 @@ export class StoreBreaker {
   #trial: Promise<unknown> | undefined
   #isProbing = false
   #isClosed = false
-  /** Timer of the next probe. */
-  #timer: NodeJS.Timeout | undefined
+  #nextProbe: NodeJS.Timeout | undefined
 
   /**
    * probe: resolves if the store works again; must end by itself.
@@ -73,9 +72,13 @@ export class StoreBreaker {
         return reply
       },
       (fault: unknown) => {
-        if (isTimeout(fault)) this.#late(timeoutMs)
-        else if (isKeyFault(fault)) this.#answered()
-        else this.#failed()
+        if (isKeyFault(fault)) this.#answered()
+        else if (isTimeout(fault)) {
+          if (this.#silence.goesOn(performance.now(), timeoutMs)) this.lost()
+        } else {
+          this.#silence.end()
+          if (++this.#errors >= ERRORS_IN_A_ROW) this.lost()
+        }
         throw fault
       },
     )
@@ -84,16 +87,6 @@ export class StoreBreaker {
   #answered(): void {
     this.#errors = 0
     this.#silence.end()
-  }
-
-  #failed(): void {
-    this.#silence.end()
-    this.#errors += 1
-    if (this.#errors >= ERRORS_IN_A_ROW) this.lost()
-  }
-
-  #late(timeoutMs: number): void {
-    if (this.#silence.goesOn(performance.now(), timeoutMs)) this.lost()
   }
 
   /** Unavailable at once: the connection was lost, or its calls fail. */
@@ -109,19 +102,20 @@ export class StoreBreaker {
       this.#isProbing = false
       this.#become(state)
     }
-    void this.#probe()
-      .then(() => ended('up'))
-      .catch(() => ended('down'))
+    void this.#probe().then(
+      () => ended('up'),
+      () => ended('down'),
+    )
   }
 
   close(): void {
-    clearTimeout(this.#timer)
+    clearTimeout(this.#nextProbe)
     this.#isClosed = true
     this.state = 'down'
   }
 
   #probeAfter(delayMs: number): void {
-    this.#timer = setTimeout(() => this.probe(), delayMs).unref()
+    this.#nextProbe = setTimeout(() => this.probe(), delayMs).unref()
   }
 
   #become(next: 'up' | 'down'): void {
@@ -129,7 +123,7 @@ export class StoreBreaker {
     this.#answered()
     const before = this.state
     this.state = next
-    clearTimeout(this.#timer)
+    clearTimeout(this.#nextProbe)
     if (next === 'down') this.#probeAfter(PROBE_EVERY_MS)
     if (next !== before) this.#onChange(this.available, before === undefined)
   }

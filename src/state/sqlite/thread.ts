@@ -46,10 +46,8 @@ const { file } = workerData as { readonly file: string }
 /** How often the path is compared with the file that is open. */
 const COMPARE_EVERY_MS = 1_000
 
-const port = parentPort
-
 function post(message: AnswerBatch | FileEvent): void {
-  port?.postMessage(message)
+  parentPort?.postMessage(message)
 }
 
 /** Keeps a database at the path of store.file, even where somebody removes the file. */

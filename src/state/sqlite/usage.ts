@@ -5,8 +5,7 @@
 import { StoreUnavailable } from '../contract.ts'
 import type { SqliteFile } from './file.ts'
 import type { Columns } from './thread.ts'
-import { DAY_COUNTS, KEPT_DAYS, rowWith, totalOf } from '../usage.ts'
-import type { DayRow, UsageStore } from '../usage.ts'
+import { DAY_COUNTS, KEPT_DAYS, rowWith, totalOf, type DayRow, type UsageStore } from '../usage.ts'
 
 /** The columns of DAY_COUNTS. */
 const counts = ['admitted', 'refused_minute', 'refused_day', 'refused_ban']

@@ -22,13 +22,13 @@ export interface SharedCalls {
 
 export type QuotaCalls = Pick<SharedCalls, 'take' | 'beat'>
 
-interface Supervisor<Calls> {
+interface SupervisorLink<Calls> {
   readonly calls: IpcCalls<Calls>
   /** Registers a listener for the supervisor's notices. */
   readonly onNotice: NonNullable<Authority['onNotice']>
 }
 
-export function openSupervisorState(supervisor: Supervisor<SharedCalls>) {
+export function openSupervisorState(supervisor: SupervisorLink<SharedCalls>) {
   const { calls } = supervisor
   return {
     authority: createIpcAuthority(supervisor),
@@ -53,7 +53,7 @@ export function openSupervisorState(supervisor: Supervisor<SharedCalls>) {
 }
 
 /** take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it. */
-export function createIpcAuthority({ calls, onNotice }: Supervisor<QuotaCalls>): Authority {
+export function createIpcAuthority({ calls, onNotice }: SupervisorLink<QuotaCalls>): Authority {
   // Thrown for every request while the supervisor does not answer. It is made once, since a stack trace costs more than the
   // decision.
   const away = new StoreUnavailable('error')
