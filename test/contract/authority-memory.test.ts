@@ -6,9 +6,7 @@ import { createIpcAuthority } from '../../src/state/supervisor/home.ts'
 import { authorityContract, call } from './authority.ts'
 import { loop } from './homes.ts'
 
-authorityContract('memory', (time) => controlledMemoryAuthority(time, true), {
-  losesData: true,
-})
+authorityContract('memory', (time) => controlledMemoryAuthority(time, true), { losesData: true })
 
 authorityContract('the supervisor', (time) => {
   const authority = createEmbeddedAuthority({ clock: { epochMs: () => time.ms } })

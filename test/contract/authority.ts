@@ -60,6 +60,8 @@ export function authorityContract(
         ...change,
       })
     }
+    const answers = async (change: Partial<TakeRequest>, reply: object) =>
+      expect(await take(change)).toMatchObject(reply)
     const holds = (used: number, held = used) => ({
       minute: { index: MINUTE, used, held },
       day: { index: DAY, used, held },
@@ -71,7 +73,7 @@ export function authorityContract(
     it('grants exactly the limit, one after the other, and then nothing', async () => {
       for (let used = 0; used < 3; used++) {
         const counts = { held: used + 1, taken: used + 1, used: used + 1 }
-        expect(await take(holds(used))).toMatchObject({
+        await answers(holds(used), {
           status: 'granted',
           minute: { index: MINUTE, ...counts },
           day: { index: DAY, ...counts },
@@ -82,19 +84,13 @@ export function authorityContract(
     })
 
     it('grants what is left when more is needed, and calls it short', async () => {
-      expect(await take({ need: 5 })).toMatchObject({ status: 'short', minute: { held: 3 } })
+      await answers({ need: 5 }, { status: 'short', minute: { held: 3 } })
     })
 
     it('charges neither window when the day is used up', async () => {
       const limits = { perMinute: 5, perDay: 2 }
-      expect(await take({ limits, need: 3 })).toMatchObject({
-        status: 'short',
-        ...both({ taken: 2 }),
-      })
-      expect(await take({ ...holds(2), limits })).toMatchObject({
-        status: 'short',
-        ...both({ taken: 2, used: 2 }),
-      })
+      await answers({ limits, need: 3 }, { status: 'short', ...both({ taken: 2 }) })
+      await answers({ ...holds(2), limits }, { status: 'short', ...both({ taken: 2, used: 2 }) })
     })
 
     it('answers a repeated call as before and changes nothing', async () => {
@@ -103,10 +99,8 @@ export function authorityContract(
       expect(await take({ sequence: 1 })).toEqual({ ...first, notice: undefined })
       const short = await take({ ...holds(1), sequence: 2, need: 9 })
       expect(short.status).toBe('short')
-      expect(await take({ ...holds(1), sequence: 2, need: 9 })).toEqual({
-        ...short,
-        notice: undefined,
-      })
+      const again = await take({ ...holds(1), sequence: 2, need: 9 })
+      expect(again).toEqual({ ...short, notice: undefined })
     })
 
     it('tells all when somebody is refused, and once when tokens are free again', async () => {
@@ -159,41 +153,35 @@ export function authorityContract(
         await take({ ...asked, ...holds(0), want: 0 })
       }
       expect(news).toBe(16)
-      expect(await take({ ...asked, ...holds(0), need: 1 })).toMatchObject({ status: 'granted' })
+      await answers({ ...asked, ...holds(0), need: 1 }, { status: 'granted' })
       time.ms += 60_000
       expect((await take(asked)).minute.held).toBe(20)
     })
 
     it('ignores a call that arrives after a later one', async () => {
       await take({ sequence: 5 })
-      expect(await take({ sequence: 4, need: 2 })).toMatchObject({
-        status: 'stale',
-        ...both({ held: 1, taken: 1 }),
-      })
+      await answers({ sequence: 4, need: 2 }, { status: 'stale', ...both({ held: 1, taken: 1 }) })
     })
 
     it('takes back what the caller no longer holds', async () => {
       await take({ need: 3 })
-      expect(await take({ ...holds(1, 1), need: 0 })).toMatchObject({
-        status: 'granted',
-        ...both({ held: 1, taken: 1, used: 1 }),
-      })
-      expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'granted' })
+      await answers(
+        { ...holds(1, 1), need: 0 },
+        { status: 'granted', ...both({ held: 1, taken: 1, used: 1 }) },
+      )
+      await answers({ process: 'b', need: 2 }, { status: 'granted' })
     })
 
     it('charges what the caller spent without asking, beyond the limit too', async () => {
       await take()
-      expect(await take({ ...holds(7), need: 0 })).toMatchObject({ ...both({ taken: 7, used: 7 }) })
-      expect(await take({ process: 'b' })).toMatchObject({ status: 'short' })
+      await answers({ ...holds(7), need: 0 }, { ...both({ taken: 7, used: 7 }) })
+      await answers({ process: 'b' }, { status: 'short' })
     })
 
     it('adds up what several processes hold', async () => {
       await take({ process: 'a' })
       await take({ process: 'b' })
-      expect(await take({ process: 'c', need: 2 })).toMatchObject({
-        status: 'short',
-        minute: { held: 1, taken: 3 },
-      })
+      await answers({ process: 'c', need: 2 }, { status: 'short', minute: { held: 1, taken: 3 } })
     })
 
     it('shares with the processes of the minute before, but not of earlier ones', async () => {
@@ -211,9 +199,9 @@ export function authorityContract(
     it('forgets the minute when it ends and keeps the day', async () => {
       await take({ need: 3 })
       time.ms = (MINUTE + 1) * 60_000 - 0.001
-      expect(await take(holds(3))).toMatchObject({ status: 'short', nowMs: (MINUTE + 1) * 60_000 })
+      await answers(holds(3), { status: 'short', nowMs: (MINUTE + 1) * 60_000 })
       time.ms = (MINUTE + 1) * 60_000
-      expect(await take(holds(3))).toMatchObject({
+      await answers(holds(3), {
         status: 'granted',
         nowMs: (MINUTE + 1) * 60_000,
         minute: { index: MINUTE + 1, held: 1, taken: 1, used: 1 },
@@ -224,11 +212,14 @@ export function authorityContract(
     it('forgets both windows when the day ends, sequence numbers included', async () => {
       await take({ need: 3, sequence: 9 })
       time.ms = (DAY + 1) * 86_400_000
-      expect(await take({ ...holds(3), sequence: 2 })).toMatchObject({
-        status: 'granted',
-        minute: { held: 1, taken: 1 },
-        day: { index: DAY + 1, held: 1, taken: 1 },
-      })
+      await answers(
+        { ...holds(3), sequence: 2 },
+        {
+          status: 'granted',
+          minute: { held: 1, taken: 1 },
+          day: { index: DAY + 1, held: 1, taken: 1 },
+        },
+      )
     })
 
     it('never opens an ended window again when the clock goes back by a small skew', async () => {
@@ -236,11 +227,10 @@ export function authorityContract(
       time.ms = START_MS + 60_000
       await take({ ...holds(3), need: 3 })
       time.ms = START_MS
-      expect(await take({ process: 'b' })).toMatchObject({
-        status: 'short',
-        minute: { index: MINUTE + 1 },
-        day: { taken: 6 },
-      })
+      await answers(
+        { process: 'b' },
+        { status: 'short', minute: { index: MINUTE + 1 }, day: { taken: 6 } },
+      )
     })
 
     it.each([
@@ -250,28 +240,25 @@ export function authorityContract(
     ])('is right again at once when its clock was %s ahead', async (_, byMs, day) => {
       await take({ need: 1 })
       time.ms = START_MS + byMs
-      expect(await take({ process: 'b' })).toMatchObject({ minute: { taken: 1 } })
+      await answers({ process: 'b' }, { minute: { taken: 1 } })
       time.ms = START_MS
-      expect(await take({ process: 'b' })).toMatchObject({
-        status: 'granted',
-        minute: { index: MINUTE, taken: 1 },
-        day: { index: DAY, ...day },
-      })
+      await answers(
+        { process: 'b' },
+        { status: 'granted', minute: { index: MINUTE, taken: 1 }, day: { index: DAY, ...day } },
+      )
     })
 
     it('keeps counted what a process used before it forgot the client and met it again', async () => {
       await take({ need: 2 })
-      expect(await take({ since: 1, need: 0 })).toMatchObject({
-        ...both({ held: 0, taken: 2, used: 2 }),
-      })
+      await answers({ since: 1, need: 0 }, { ...both({ held: 0, taken: 2, used: 2 }) })
       // It is one process still, and all that is left may be its own.
       const limits = { perMinute: 100, perDay: 1000 }
       const more = await take({ since: 1, need: 1, limits, want: 80 })
       expect(more).toMatchObject({ minute: { held: 80, taken: 82 } })
       // Of the later life alone it may take back.
       const undone = { since: 1, need: 0, ...holds(0) }
-      expect(await take(undone)).toMatchObject({ day: { taken: 2, used: 2 } })
-      expect(await take({ sequence: 1 })).toMatchObject({ status: 'stale', day: { taken: 2 } })
+      await answers(undone, { day: { taken: 2, used: 2 } })
+      await answers({ sequence: 1 }, { status: 'stale', day: { taken: 2 } })
     })
 
     // One that is part of this process forgets nothing that others know.
@@ -282,40 +269,29 @@ export function authorityContract(
           const told = { index: MINUTE, used: 1, held: 1, taken: 2 }
           const a = { process: 'a', heard: 7, minute: told, day: { ...told, index: DAY } }
           sequences.set('a', 7).set('b', 7)
-          expect(await take(a)).toMatchObject({
-            status: 'lost',
-            notice: 'unknown',
-            minute: { taken: 2 },
-          })
-          expect(await take({ process: 'new' })).toMatchObject({
-            status: 'lost',
-            notice: undefined,
-          })
+          await answers(a, { status: 'lost', notice: 'unknown', minute: { taken: 2 } })
+          await answers({ process: 'new' }, { status: 'lost', notice: undefined })
           const b = { ...a, process: 'b', need: 0 }
-          expect(await take(b)).toMatchObject({ status: 'granted', minute: { taken: 2, used: 2 } })
+          await answers(b, { status: 'granted', minute: { taken: 2, used: 2 } })
           time.ms += 15
-          expect(await take({ process: 'new', want: 3 })).toMatchObject({
-            status: 'granted',
-            minute: { held: 1, taken: 3 },
-            day: { taken: 3 },
-          })
-          expect(await take({ process: 'new', need: 1, ...holds(1) })).toMatchObject({
-            status: 'short',
-            minute: { taken: 3, used: 3 },
-          })
+          await answers(
+            { process: 'new', want: 3 },
+            { status: 'granted', minute: { held: 1, taken: 3 }, day: { taken: 3 } },
+          )
+          await answers(
+            { process: 'new', need: 1, ...holds(1) },
+            { status: 'short', minute: { taken: 3, used: 3 } },
+          )
         })
 
         it('grants one request at once to the first that is heard of a client, and then waits for what others know', async () => {
           client = `new-${client}`
-          expect(await take({ need: 1 })).toMatchObject({ status: 'granted', notice: 'unknown' })
-          expect(await take({ process: 'b' })).toMatchObject({
-            status: 'lost',
-            minute: { held: 0 },
-          })
+          await answers({ need: 1 }, { status: 'granted', notice: 'unknown' })
+          await answers({ process: 'b' }, { status: 'lost', minute: { held: 0 } })
           client = `newer-${client}`
-          expect(await take({ need: 3 })).toMatchObject({ status: 'lost', minute: { held: 1 } })
+          await answers({ need: 3 }, { status: 'lost', minute: { held: 1 } })
           time.ms += 15
-          expect(await take({ process: 'b', need: 2 })).toMatchObject({ status: 'granted' })
+          await answers({ process: 'b', need: 2 }, { status: 'granted' })
         })
       })
 
@@ -357,12 +333,12 @@ export function authorityContract(
     it('lets a changed limit act at once', async () => {
       await take({ need: 3 })
       const raised = { perMinute: 4, perDay: 10 }
-      expect(await take({ ...holds(3), limits: raised })).toMatchObject({ status: 'granted' })
+      await answers({ ...holds(3), limits: raised }, { status: 'granted' })
       const lowered = { perMinute: 2, perDay: 10 }
-      expect(await take({ ...holds(4), limits: lowered })).toMatchObject({
-        status: 'short',
-        minute: { taken: 4, held: 4 },
-      })
+      await answers(
+        { ...holds(4), limits: lowered },
+        { status: 'short', minute: { taken: 4, held: 4 } },
+      )
     })
 
     it('keeps clients apart however alike their names look', async () => {
@@ -377,11 +353,11 @@ export function authorityContract(
       const limits = { perMinute: 123_456_789_012_345, perDay: 123_456_789_012_345 }
       await take({ limits })
       const used = 123_456_789_012_343
-      expect(await take({ ...holds(used), limits })).toMatchObject({ minute: { taken: used + 1 } })
-      expect(await take({ process: 'b', limits, need: 2 })).toMatchObject({
-        status: 'short',
-        minute: { held: 1, taken: used + 2, used: used + 2 },
-      })
+      await answers({ ...holds(used), limits }, { minute: { taken: used + 1 } })
+      await answers(
+        { process: 'b', limits, need: 2 },
+        { status: 'short', minute: { held: 1, taken: used + 2, used: used + 2 } },
+      )
     })
   })
 }

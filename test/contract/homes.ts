@@ -98,9 +98,7 @@ const supervisor: Home<State> = {
       for (const listener of listeners) listener(client, notice, undefined, totals)
     })
     const onNotice = (listener: NoticeListener): void => void listeners.push(listener)
-    return {
-      open: () => opened(openSupervisorState({ calls: loop(handlers), onNotice })),
-    }
+    return { open: () => opened(openSupervisorState({ calls: loop(handlers), onNotice })) }
   },
 }
 

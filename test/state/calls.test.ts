@@ -49,10 +49,7 @@ function link(handlers: Partial<CallHandlers<SharedCalls>>, timeoutMs = 10_000) 
   const states: boolean[] = []
   const batches: CallBatch[] = []
   let held: CallBatch[] | undefined
-  const calls = new IpcCalls<SharedCalls>({
-    send: (batch) => port1.postMessage(batch),
-    timeoutMs,
-  })
+  const calls = new IpcCalls<SharedCalls>({ send: (batch) => port1.postMessage(batch), timeoutMs })
   calls.onState((available) => states.push(available))
   const answer = (batch: CallBatch): void =>
     answerCalls<SharedCalls>({ ...noHandlers, ...handlers }, batch, (answers) =>

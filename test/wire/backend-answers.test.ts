@@ -76,10 +76,7 @@ describe('a backend', () => {
     ['a little later', engine, [okTwo, 40, LEAKED]] as const,
   ])
   it.each(ENGINES)('that answers twice, %s, is counted, and named once: %s', async (...row) => {
-    const { ask, gateway, backend } = await openWire({
-      engine: row[1],
-      respond: () => row[2],
-    })
+    const { ask, gateway, backend } = await openWire({ engine: row[1], respond: () => row[2] })
     for (let times = 1; times <= 2; times++) {
       await ask(get('1'))
       await backend.waitFor(() => backend.openConnections() === 0, 'the end of the connection')

@@ -91,9 +91,7 @@ describe('the access line', () => {
 })
 
 it('an address from a trusted proxy is believed, and so is its request id', async () => {
-  const { ask, backend, accessLines } = await openWire({
-    server: 'trustedProxies: [127.0.0.0/8]',
-  })
+  const { ask, backend, accessLines } = await openWire({ server: 'trustedProxies: [127.0.0.0/8]' })
   const fields = [
     'X-Forwarded-For: 6.6.6.6, 203.0.113.9',
     'X-Forwarded-Proto: https',

@@ -6,9 +6,7 @@ import { expectLogged, expectOnlyRefusal, request, SMALL_LIMITS, openWire } from
 const SMUGGLED = request('GET', '/v1/pets/smuggled')
 const CHUNKED = 'Transfer-Encoding: chunked'
 const small = { server: SMALL_LIMITS }
-const quick = {
-  server: 'timeouts: { headers: 800ms, request: 1s, idle: 800ms, drain: 1s }',
-}
+const quick = { server: 'timeouts: { headers: 800ms, request: 1s, idle: 800ms, drain: 1s }' }
 const chunk = (size: number): string => `${size.toString(16)}\r\n${'x'.repeat(size)}\r\n`
 /** Header fields such as X-1: 1, so many. */
 const fieldLines = (count: number): string[] =>

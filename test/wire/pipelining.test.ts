@@ -182,10 +182,7 @@ describe('a client of HTTP/1.0', () => {
 
   it('may keep the connection when it asks for that', async () => {
     const { exchange, served } = await openWire()
-    const bytes = request('GET', '/v1/pets', {
-      version: '1.0',
-      fields: ['Connection: keep-alive'],
-    })
+    const bytes = request('GET', '/v1/pets', { version: '1.0', fields: ['Connection: keep-alive'] })
     const { statuses } = await exchange(bytes + bytes, { responses: 2 })
     expect([statuses, served().length]).toEqual([[200, 200], 2])
   })

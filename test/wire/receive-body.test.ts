@@ -102,9 +102,7 @@ describe('a body', () => {
   )
 
   it('is passed on as it comes where nothing is to be held', async () => {
-    const { connect, backend } = await openWire({
-      server: 'limits: { bufferedBody: 0B }',
-    })
+    const { connect, backend } = await openWire({ server: 'limits: { bufferedBody: 0B }' })
     const client = await connect(
       request('POST', '/v1/pets', { fields: ['Content-Length: 2'], body: '{' }),
     )

@@ -138,10 +138,7 @@ describe('a WebSocket', () => {
     'whose client %s while it waits for its turn reaches no backend, and holds nothing',
     async (_, leave) => {
       const { release, respond } = holding()
-      const wire = await openWire({
-        blocks,
-        respond,
-      })
+      const wire = await openWire({ blocks, respond })
       const { backend, connect } = wire
       const two = [statusOf(wire, get('held1')), statusOf(wire, get('held2'))]
       await backend.waitFor(() => backend.requests.length === 2, 'the two')

@@ -7,11 +7,7 @@ import { openRawClient } from '../support/raw-client.ts'
 import { makeCertificates } from '../support/redis-tls.ts'
 import { request, trusting, openWire, type Wire } from './wire.ts'
 
-const over = (more = '', tlsKeys = '') => ({
-  tls: trusting(),
-  tlsKeys,
-  server: more,
-})
+const over = (more = '', tlsKeys = '') => ({ tls: trusting(), tlsKeys, server: more })
 const failed = ({ gateway }: Wire, reason: string) =>
   gateway.metric(`tollgate_tls_handshakes_failed_total{reason="${reason}"}`)
 

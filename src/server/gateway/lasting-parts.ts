@@ -85,10 +85,7 @@ export function createLastingParts(options: LastingPartsOptions) {
 const holder = () => ({
   // Unique per boot: a restarted process must not be taken for its predecessor.
   processId: randomBytes(9).toString('base64url'),
-  clock: {
-    nowMs: createSteadyClock(() => performance.now(), Date.now),
-    epochMs: Date.now,
-  },
+  clock: { nowMs: createSteadyClock(() => performance.now(), Date.now), epochMs: Date.now },
 })
 
 /** Calls to a store in this very process are no calls to a store. */

@@ -67,9 +67,7 @@ describe('a ban book', () => {
   it.each([0, 3 * hour])(
     'begins a ban at the time that the log has, on a clock that the store is ahead of by %d ms',
     (aheadMs) => {
-      const { book, clock } = open(createMemoryBanStore(), {
-        at: (ownMs) => ownMs + aheadMs,
-      })
+      const { book, clock } = open(createMemoryBanStore(), { at: (ownMs) => ownMs + aheadMs })
       const endMs = Math.ceil((startMs + aheadMs) / minute) * minute
       const usedUp = { limit: 1, remaining: 0, resetAtSeconds: endMs / 1000, resetAfterSeconds: 1 }
       const view = { minute: usedUp, day: usedUp }

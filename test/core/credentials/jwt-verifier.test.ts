@@ -414,9 +414,7 @@ describe('a key set from an address', () => {
   })
 
   it('refuses a token for its key only when it was fetched after the token came', async () => {
-    const { verifier, server, observer } = await openWithRsa({
-      timing: quick,
-    })
+    const { verifier, server, observer } = await openWithRsa({ timing: quick })
     const held: ServerResponse[] = []
     server.respond = (_, response) => void held.push(response)
     const before = clientOf(verifier, forge({ kid: 'new' }))

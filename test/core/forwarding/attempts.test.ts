@@ -80,14 +80,7 @@ function start(
     request.begin()
     return request
   }
-  return {
-    handle: forward(),
-    forward,
-    heard,
-    told,
-    aborted,
-    tried: () => tried,
-  }
+  return { handle: forward(), forward, heard, told, aborted, tried: () => tried }
 }
 
 const settle = async (): Promise<void> => {

@@ -187,11 +187,7 @@ describe('endHandOver', () => {
     }
     const config = parseConfigText(configText({ upstreams: ['http://x'] }), { file: '', env: {} })
     const parts = { connections, config: config.server } as unknown as ServerParts
-    const origin = {
-      address: '',
-      isNamed: false,
-      proto: 'http',
-    } as const
+    const origin = { address: '', isNamed: false, proto: 'http' } as const
     const server = createNetServer((socket) => {
       socket.once('data', (bytes: Buffer) => {
         socket.pause()

@@ -109,11 +109,8 @@ it('gives the plan that a key had last after the others, and a day keeps them ap
     tally.admitted(callerOf('acme', plan), admission(7))
   const table = new DayTable(10)
   for (const row of tally.take()) table.add(7, row)
-  expect(table.of(7).map(({ plan, admitted }) => `${plan} ${admitted}`)).toEqual([
-    'free 1',
-    'pro 1',
-    'business 1',
-  ])
+  const plans = table.of(7).map(({ plan, admitted }) => `${plan} ${admitted}`)
+  expect(plans).toEqual(['free 1', 'pro 1', 'business 1'])
 })
 
 it('holds no more than 100,000 keys of a second, and says what it has left out', () => {

@@ -65,12 +65,8 @@ describe('isBanned and isForgotten', () => {
 
 describe('isBanEarned', () => {
   it('begins with the strike that the setting names', () => {
-    expect([0, 4, 5, 6].map((total) => isBanEarned(total, { strikes: 5 }))).toEqual([
-      false,
-      false,
-      true,
-      true,
-    ])
+    const earned = [0, 4, 5, 6].map((total) => isBanEarned(total, { strikes: 5 }))
+    expect(earned).toEqual([false, false, true, true])
   })
 })
 

@@ -78,10 +78,7 @@ describe('a user with the rights that the configuration file lists', async () =>
     expect((await bans.load('key-1')).size).toBe(1)
     await bans.forget('key-1', ban)
     expect((await bans.load()).size).toBe(0)
-    const counter = createRedisCounter(store, {
-      keyPrefix: 'tollgate:strikes',
-      withinMs: 60_000,
-    })
+    const counter = createRedisCounter(store, { keyPrefix: 'tollgate:strikes', withinMs: 60_000 })
     expect(await counter.add('key-1', 2, Date.now())).toMatchObject({ total: 2 })
     expect(admin('HGET', 'tollgate:strikes:key-1', 'total')).toBe('2')
     await counter.reset('key-1')

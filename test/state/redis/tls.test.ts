@@ -23,12 +23,7 @@ const files = (
   ca: string | undefined,
   own: Certificate | undefined,
   serverName?: string,
-): TlsFilesConfig => ({
-  caFile: ca,
-  certFile: own?.cert,
-  keyFile: own?.key,
-  serverName,
-})
+): TlsFilesConfig => ({ caFile: ca, certFile: own?.cert, keyFile: own?.key, serverName })
 
 const serverAt = (port: number, ...tls: Parameters<typeof files>): RedisConfig => ({
   kind: 'server',
