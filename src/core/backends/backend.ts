@@ -118,11 +118,8 @@ export interface BackendHealth {
 export function healthOf({ name, standing }: Backend): BackendHealth {
   const nowMs = performance.now()
   const { fault, isUsable } = standing
-  const state = standing.isOut(nowMs)
-    ? 'ejected'
-    : standing.isDown || standing.isUnreachable
-      ? 'down'
-      : 'up'
+  const usual = standing.isDown || standing.isUnreachable ? 'down' : 'up'
+  const state = standing.isOut(nowMs) ? 'ejected' : usual
   if (state === 'up') return { name, state, fault: undefined, since: undefined, isUsable: true }
   const epochMs = Date.now() - nowMs
   const since = new Date(epochMs + standing.faultSinceMs).toISOString()

@@ -73,14 +73,11 @@ export class ConnectionPool {
     const keptMs = Math.min(announcedMs, this.#options.timeouts.idleMs, life.retiresMs - nowMs)
     if (keptMs <= 0 || restMs === Infinity || this.#isClosed) return connection.close()
     connection.deadlineMs = this.clock.nowMs + keptMs
-    if (restMs === 0) this.#restTurn(connection)
-    else setTimeout(() => this.#onRested(connection), restMs)
-  }
-
-  #onRested(connection: Connection): void {
-    if (connection.closed) return
-    if (connection.life.rested()) this.#restTurn(connection)
-    else connection.close()
+    if (restMs === 0) return this.#restTurn(connection)
+    setTimeout(() => {
+      if (!connection.closed && life.rested()) this.#restTurn(connection)
+      else connection.close()
+    }, restMs)
   }
 
   #restTurn(connection: Connection): void {

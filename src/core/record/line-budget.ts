@@ -14,16 +14,6 @@ export function createLineBudget(suppressed: (lines: number) => void) {
   let spent = 0
   /** Lines of each key in this second; has at most as many entries as lines were written. */
   const spentByKey = new Map<string, number>()
-  function isWithin(key: string | undefined): boolean {
-    if (spent >= LINES) return false
-    if (key !== undefined) {
-      const before = spentByKey.get(key) ?? 0
-      if (before >= LINES_OF_A_KEY) return false
-      spentByKey.set(key, before + 1)
-    }
-    spent += 1
-    return true
-  }
   return {
     settle,
     /** Returns whether one more line may be written. key: the API key whose share the line uses; undefined: no share applies. */
@@ -34,8 +24,13 @@ export function createLineBudget(suppressed: (lines: number) => void) {
         spent = 0
         spentByKey.clear()
       }
-      const isAllowed = isWithin(key)
+      const ofKey = key === undefined ? 0 : (spentByKey.get(key) ?? 0)
+      const isAllowed = spent < LINES && ofKey < LINES_OF_A_KEY
       if (!isAllowed) add()
+      else {
+        spent += 1
+        if (key !== undefined) spentByKey.set(key, ofKey + 1)
+      }
       return isAllowed
     },
   }

@@ -77,12 +77,8 @@ export class Shadow {
 
   #note(caller: Caller, decided: QuotaDecision, live: QuotaDecision): void {
     const { tally, refused } = this.#options
-    const shadow =
-      decided.kind === 'refused'
-        ? decided.window
-        : decided.kind === 'unavailable'
-          ? 'unjudged'
-          : 'admitted'
+    const unrefused = decided.kind === 'admitted' ? 'admitted' : 'unjudged'
+    const shadow = decided.kind === 'refused' ? decided.window : unrefused
     if (shadow !== 'admitted') refused(caller.plan, shadow)
     tally.judged(caller, shadow, live.kind === 'refused' ? live.window : undefined)
   }

@@ -27,11 +27,8 @@ export async function explain(
   const { shed = 'nothing', anonymousUsed = 0 } = known
   const keyRing = ringWith(config, question.keyId)
   const walkOn = async ({ policy, close }: ReturnType<typeof createScratch>): Promise<Walked> => {
-    const walked = await walkThrough(
-      { ...policy, keyRing, verifier, load: { shed } },
-      question,
-      config,
-    )
+    const deciding = { ...policy, keyRing, verifier, load: { shed } }
+    const walked = await walkThrough(deciding, question, config)
     await close()
     return walked
   }

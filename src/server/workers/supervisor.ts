@@ -99,7 +99,11 @@ class Supervisor implements Workers {
       }
       this.#slots = Array.from({ length: server.workers }, (_, at) => new Slot(at + 1, options))
       await Promise.all(this.#slots.map((slot) => slot.start()))
-      this.#stopWatching = this.#watch()
+      this.#stopWatching = watchWorkers(
+        WATCHDOG,
+        () => this.#in('listening'),
+        (worker) => this.#onHung(worker),
+      )
       return sockets.address
     } catch (error) {
       this.abandon()
@@ -215,19 +219,10 @@ class Supervisor implements Workers {
     return worker
   }
 
-  /** Kills workers that hang. The returned function ends it. */
-  #watch(): () => void {
-    const { log } = this.#gateway
-    return watchWorkers(
-      WATCHDOG,
-      () => this.#in('listening'),
-      (worker) => {
-        const { number, pid } = worker
-        const { silentMs } = WATCHDOG
-        log.supervision({ level: 'error', event: 'workerHung', worker: number, pid, silentMs })
-        worker.kill()
-      },
-    )
+  #onHung(worker: WorkerProcess): void {
+    const line = { worker: worker.number, pid: worker.pid, silentMs: WATCHDOG.silentMs }
+    this.#gateway.log.supervision({ level: 'error', event: 'workerHung', ...line })
+    worker.kill()
   }
 
   async #end(idleMs: number): Promise<void> {

@@ -53,8 +53,9 @@ export function createRedisBanStore(
     mayLose: true,
     watch: ({ banned, stale }) => {
       const message = (text: string): void => {
-        const news = parseMessage(text)
-        if (news) banned(news.keyId, news.ban)
+        const ban = parseBan(text)
+        const { keyId } = ban ? (JSON.parse(text) as { keyId?: unknown }) : {}
+        if (ban && typeof keyId === 'string') banned(keyId, ban)
       }
       redis.subscribe(key, { message, subscribed: stale })
       redis.onRecovered(stale)
@@ -79,10 +80,4 @@ export function createRedisBanStore(
       await forget([key], [keyId, formatBan(ban)])
     },
   }
-}
-
-function parseMessage(text: string): { keyId: string; ban: BanRecord } | undefined {
-  const ban = parseBan(text)
-  const { keyId } = ban === undefined ? {} : (JSON.parse(text) as { keyId?: unknown })
-  return ban !== undefined && typeof keyId === 'string' ? { keyId, ban } : undefined
 }

@@ -46,8 +46,10 @@ const { file } = workerData as { readonly file: string }
 /** How often the path is compared with the file that is open. */
 const COMPARE_EVERY_MS = 1_000
 
+const port = parentPort
+
 function post(message: AnswerBatch | FileEvent): void {
-  parentPort?.postMessage(message)
+  port?.postMessage(message)
 }
 
 /** Keeps a database at the path of store.file, even where somebody removes the file. */
