@@ -93,7 +93,6 @@ export class IpcCalls<Calls> {
     this.#listeners.push(listener)
   }
 
-  /** Settles the calls that are answered. */
   receive({ isFirst, outcomes }: AnswerBatch): void {
     for (const outcome of outcomes) {
       const call = this.#open.get(outcome.id)

@@ -66,7 +66,6 @@ export interface UnsavedCounters {
   readonly warning: string
 }
 
-/** The count of a key. */
 export interface Count {
   readonly total: number
   /** Time since the oldest addition that is counted. */

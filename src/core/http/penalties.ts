@@ -4,7 +4,6 @@
  * such abuse is impossible. A client that speaks only HTTP/2 waits: such a connection can cost as much as ten requests
  * before it is ended, so they begin one by one, in order of arrival.
  */
-import { keepLatest } from '../../state/memory/recency-table.ts'
 
 const MAX_ENDS = 5
 const WITHIN_MS = 10_000
@@ -27,7 +26,11 @@ export class Penalties {
   add(addressKey: string, nowMs: number): void {
     const known = this.#records.get(addressKey)
     const before = known !== undefined && nowMs - known.lastMs < WITHIN_MS ? known.ends : 0
-    keepLatest(this.#records, addressKey, { ends: before + 1, lastMs: nowMs }, MAX_ADDRESSES)
+    this.#records.delete(addressKey)
+    this.#records.set(addressKey, { ends: before + 1, lastMs: nowMs })
+    if (this.#records.size <= MAX_ADDRESSES) return
+    const [oldest] = this.#records.keys()
+    if (oldest !== undefined) this.#records.delete(oldest)
   }
 
   /** Reports whether the address has a penalty. addressKey: undefined for a trusted proxy, which never has one. */

@@ -68,7 +68,6 @@ export class TurnsOfClients {
     return this.#clients.get(clientId) ?? this.#clients.add(clientId, new ClientTurns())
   }
 
-  /** Requests of the client that are under way now. */
   takenBy(clientId: string): number {
     return this.#clients.peek(clientId)?.taken ?? 0
   }

@@ -264,7 +264,6 @@ export class Lessee {
     if (!isHandled && !this.#calls.isImmediate) this.#restateAll()
   }
 
-  /** Called when the authority is back. */
   #resume(): void {
     // No process has spent any of its share when this one has just started, so there is nothing to wait for.
     if (this.#leases.size > 0 || this.#membership.hasAnswer)

@@ -43,7 +43,6 @@ class RouteSeries {
 }
 
 export class RequestSeries {
-  /** Requests begun and not yet over. */
   inFlight = 0
   /** Refusals of all routes and plans, by cause. */
   readonly refused = zeros(['minute', 'day', 'ban', 'other'])

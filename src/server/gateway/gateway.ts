@@ -63,7 +63,6 @@ export class Gateway {
   isListening = false
   readonly #stopSeconds: () => void
   readonly #startAdmin: () => Promise<AdminServer>
-  /** Written by listen. */
   #admin: AdminServer | undefined
 
   constructor(

@@ -18,7 +18,6 @@ export interface StoreParts {
   readonly metrics?: Metrics
 }
 
-/** Returns at once. */
 export function openStores(parts: StoreParts): OwnState {
   const { config, log } = parts
   const { file, timeoutMs } = config.store

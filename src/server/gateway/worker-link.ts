@@ -13,7 +13,6 @@ import type { IpcCalls } from '../../state/calls.ts'
 import type { ReadToken } from './read-token.ts'
 import type { Prepared } from './reloader.ts'
 
-/** The questions that a worker answers. */
 export interface WorkerCalls {
   recent(query: RequestQuery): readonly Decision[]
   readToken(token: string): ReadToken
@@ -30,7 +29,6 @@ export interface WorkerFacts {
   readonly logFault: string | undefined
   /** What it refuses because it has too much to do. */
   readonly shed: Shed
-  /** The backends as this worker sees them. */
   readonly backends: readonly BackendHealth[]
 }
 
@@ -41,7 +39,6 @@ export interface WorkerLink extends WorkerState {
   readonly questions: Pick<IpcCalls<WorkerCalls>, 'call'>
 }
 
-/** All workers of a gateway. */
 export interface Workers {
   /** All of them take another configuration, or none; rejects as the Reloader wants it. */
   prepare(config: Config): Promise<Prepared>

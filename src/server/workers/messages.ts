@@ -8,7 +8,6 @@ import type { PackedSecond, ProcessNow } from '../../insight/live/second.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { WorkerCalls, WorkerFacts } from '../gateway/worker-link.ts'
 
-/** All questions to a worker. */
 export type WorkerQuestions = WorkerCalls & { measure(nothing: undefined): void }
 
 export interface StartMessage {

@@ -53,7 +53,6 @@ class Supervisor implements Workers {
   #stopWatching: (() => void) | undefined
   /** Settled when the reload under way is over, by commit or abort; a worker that starts meanwhile begins with what is in force then. */
   #round: Promise<void> = Promise.resolve()
-  /** Written by #end. */
   #isDraining = false
 
   constructor(gateway: Gateway, entry: string) {
@@ -195,7 +194,6 @@ class Supervisor implements Workers {
     return this.#probe(seenBy(this.links).backendsOfEach)
   }
 
-  /** Sends a notice; see WorkerProcess. */
   #notifyAll(message: ToWorker, except?: WorkerProcess): void {
     for (const worker of this.links) if (worker !== except) worker.notify(message)
   }

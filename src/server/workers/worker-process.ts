@@ -30,12 +30,10 @@ export interface WorkerProcessOptions {
   readonly restarts: number
   /** Takes what Node.js reports on the worker's stderr; what comes in parts has a line for each. */
   onLines(lines: string): void
-  /** They answer the calls of the worker. */
   readonly handlers: CallHandlers<SharedCalls>
   onSecond(second: Second): void
 }
 
-/** How a worker has ended. */
 export interface WorkerExit {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null

@@ -39,7 +39,6 @@ export class StoreBreaker {
     this.#probeAfter(FIRST_PROBE_AFTER_MS)
   }
 
-  /** Whether calls may be made. */
   get available(): boolean {
     return this.state === 'up'
   }

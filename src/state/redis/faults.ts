@@ -48,7 +48,6 @@ export const serverFault = (code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'): Error =>
 /** Ours, and the library's where a connection is given up as its peer is silent. */
 const TIMED_OUT = 'Socket timeout'
 
-/** The fault of a call that had no answer in time. */
 export const timedOut = (): Error => new Error(TIMED_OUT)
 
 const messageOf = (fault: unknown): string => (fault instanceof Error ? fault.message : '')

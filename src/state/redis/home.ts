@@ -44,7 +44,6 @@ if ARGV[1] == 'done' or not holder or holder == ARGV[1] then
 end
 return {holder}`
 
-/** The claims of gateways that share one Redis. */
 export function redisClaims(redis: RedisStore, prefix: string): Claims {
   const claim = redis.script(claimScript)
   const self = randomUUID()

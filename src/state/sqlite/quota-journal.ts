@@ -98,7 +98,6 @@ export interface JournalOptions {
 
 export class Journal {
   readonly #options: JournalOptions
-  /** Written by begin. */
   #stop: (() => void) | undefined
   /** Clients whose rows are not up to date. */
   readonly #changed = new Set<CountedClient>()
