@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { ordinal } from '../../src/insight/explain/words.ts'
+import { ordinal } from '../../src/insight/explain/findings.ts'
 import { count } from '../../src/insight/format.js'
 
 it('writes whole numbers and their order as Intl does in English, without its data', () => {

@@ -1,20 +1,10 @@
 /** Why a request was answered as it was, or would be: the verdicts of the stages themselves, in their order. Times are RFC 3339 in UTC. */
 import type { RefusalCode } from '../../core/rules/refusals.ts'
+import type { finders } from '../explain/findings.ts'
 import type { Seen } from './live.ts'
 import type { SeenUse } from '../../core/record/tally.ts'
 
-/** Stages by their names in ARCHITECTURE.md. */
-export type StageName =
-  | 'accept'
-  | 'match-route'
-  | 'authenticate'
-  | 'check-ban'
-  | 'shed-load'
-  | 'check-deprecation'
-  | 'take-quota'
-  | 'take-turn'
-  | 'receive-body'
-  | 'forward'
+export type StageName = keyof typeof finders
 
 export interface ExplainedStage {
   readonly stage: StageName

@@ -3,9 +3,8 @@ import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import { locationOf } from '../../config/locations.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { clock, duration } from '../format.js'
-import { finders, setting, type Material } from './findings.ts'
+import { finders, isoOf, ordinal, setting, type Material } from './findings.ts'
 import { stageNames } from './walk.ts'
-import { isoOf, ordinal } from './words.ts'
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 

@@ -1,14 +1,15 @@
 /** What each stage examined and found, in words and numbers, and what would change its refusal; the verdict and all numbers are the stage's own. */
-import { clock, count, usage } from '../format.js'
-import type { ExplainedStage, StageName } from '../api/explain.ts'
+import { clock, count, duration, usage } from '../format.js'
+import type { ExplainedStage } from '../api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
 import type { AskedPlace } from '../../config/locations.ts'
-import type { CallerKnown, Known, Question } from './question.ts'
-import { banInWords, dateOf, isoOf, placeOf, takenBy } from './words.ts'
+import { LONGEST_WAIT_MS } from '../../core/pipeline/take-turn.ts'
+import type { BanRecord } from '../../state/bans.ts'
+import type { CallerKnown, CallerStanding, Known, Question } from './question.ts'
 import type { Walked } from './walk.ts'
 
 /** Everything that an explanation is made from. */
@@ -27,6 +28,29 @@ interface Found extends Pick<ExplainedStage, 'rule'>, Partial<Pick<ExplainedStag
 }
 /** refusal: the stage's own; undefined: it let the request pass. */
 type Finder = (material: Material, refusal: Refusal | undefined) => Found
+
+export const isoOf = (ms: number): string => new Date(ms).toISOString()
+
+/** The date alone for midnight UTC, otherwise as clock writes it. */
+const dateOf = (ms: number, nowMs: number): string =>
+  ms % 86_400_000 === 0 ? isoOf(ms).slice(0, 10) : clock(ms, nowMs)
+
+const endings = ['th', 'st', 'nd', 'rd']
+/** 1st, 2,012th */
+export function ordinal(number: number): string {
+  const isTeen = number % 100 > 10 && number % 100 < 14
+  return `${count(number)}${(!isTeen && endings[number % 10]) || 'th'}`
+}
+
+/** times: number of the ban, as in "5th ban"; 0: not known. */
+const banOf = (times: number): string => (times === 0 ? 'ban for strikes' : `${ordinal(times)} ban`)
+
+export function banInWords(ban: BanRecord, atMs: number) {
+  const { untilMs, startedMs, by, count: times, reason } = ban
+  const whose = by === 'operator' ? 'by an operator' : banOf(times)
+  const why = reason === undefined ? '' : `; ${reason}`
+  return `until ${clock(1000 * endsAtSeconds(ban), atMs)}, ${whose}, ${duration(untilMs - startedMs)}${why}`
+}
 
 export const setting = (...path: readonly (string | number)[]): AskedPlace => ({ path })
 
@@ -133,6 +157,9 @@ function keyChange({ clients }: Config, known: Caller | undefined, { cause }: Re
   return [`send Authorization: Bearer KEY with one of the ${count(clients.keyCount)} keys`]
 }
 
+const placeOf = ({ worker }: CallerStanding): string =>
+  worker === undefined ? 'here' : `in worker ${worker}`
+
 const checkBan: Finder = ({ config, exchange, callerKnown, question: { atMs } }, refusal) => {
   const { ban, standings } = callerKnown
   const most = standings?.toSorted((one, other) => other.strikes - one.strikes)[0]
@@ -224,6 +251,19 @@ const takeQuota: Finder = ({ config, callerKnown, exchange: { caller, quota } },
   }
 }
 
+/** isFull: no process has a turn left. */
+function takenBy(standings: readonly CallerStanding[] | undefined, isFull: boolean) {
+  if (standings === undefined)
+    return { rule: '; how many are under way is not known', numbers: { taken: null } }
+  const each = standings.map((one) => `${count(one.taken)} ${placeOf(one)}`)
+  const wait = isFull ? `, and none ends within ${LONGEST_WAIT_MS} ms` : ''
+  const numbers = standings.map(({ worker, taken }) => [
+    worker === undefined ? 'taken' : `takenOfWorker${worker}`,
+    taken,
+  ])
+  return { rule: `; ${each.join(', ')}${wait}`, numbers: Object.fromEntries(numbers) }
+}
+
 const takeTurn: Finder = ({ exchange: { caller }, callerKnown, known: { isOver } }, refusal) => {
   const { rule, numbers } = takenBy(callerKnown.standings, refusal !== undefined)
   return {
@@ -267,7 +307,8 @@ const forward: Finder = ({ config, known }, refusal) => {
   }
 }
 
-export const finders: Readonly<Record<StageName, Finder>> = {
+/** Stages in the order in which a request meets them, by their names in ARCHITECTURE.md. */
+export const finders = {
   accept,
   'match-route': matchRoute,
   authenticate,

@@ -6,9 +6,9 @@ import type { Config } from '../../config/config.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { NOT_REACHED } from './explanation.ts'
+import { banInWords } from './findings.ts'
 import type { Known, Question } from './question.ts'
 import { lastStage, refusingStage, stageNames } from './walk.ts'
-import { banInWords } from './words.ts'
 
 /** Fields that recent decisions and lines of the access log share. */
 export interface PastRequest extends Omit<Decision, 'id' | 'worker' | 'gatewayMs' | 'revision'> {

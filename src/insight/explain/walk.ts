@@ -69,7 +69,6 @@ export async function walkThrough(
   return { exchange, verdicts, refusal, decidedBy }
 }
 
-/** Stages in the order in which a request meets them. */
 export const stageNames = Object.keys(finders) as readonly StageName[]
 
 /** The last stage that a request meets: a refusal by match-route is given to authenticated callers that are not banned. */
