@@ -113,18 +113,6 @@ export const csvLine = (row) =>
     })
     .join(',')
 
-export const USAGE_COLUMNS = 'day,client,plan,admitted,refused_minute,refused_day,refused_ban'
-
-/** A client's days as CSV, line by line. @param {Pick<import('./api/usage.ts').ClientUsage, 'client' | 'days'>} usage */
-export const usageLines = ({ client, days }) => [
-  USAGE_COLUMNS,
-  ...days.flatMap((each) =>
-    (each.plans ?? [each]).map(({ plan, admitted, refused: { minute, day, ban } }) =>
-      csvLine([each.day, client, plan, admitted, minute, day, ban]),
-    ),
-  ),
-]
-
 /** Sentence about clients that a reload would refuse at once; '': it lowers no limit. @param {import('../config/changes/blast-radius.ts').OverNow} over */
 export function overText({ of, lookedAt, count: found, clients, missing = [] }) {
   if (of === 0 && missing.length === 0) return ''

@@ -1,6 +1,6 @@
 /** What operators are told of the days, by a gateway in this process. All answers are held against docs/admin-openapi.yaml. */
 import { describe, expect, it } from 'vitest'
-import type { ClientUsage, DayUsage } from '../../src/insight/api/usage.ts'
+import type { ClientUsage, DayUsage } from '../../src/admin/usage/operations.ts'
 import { until } from '../support/controlled-authority.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { startBacked } from '../support/backed.ts'

@@ -1,12 +1,13 @@
 /** Reports daily use by client, for billing. */
 import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
-import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../insight/api/usage.ts'
+import type { Seen } from '../../insight/api/live.ts'
 import { DAY_MS } from '../../config/time.ts'
 import { KEPT_DAYS, totalOf, type DayRow } from '../../state/usage.ts'
-import { csvLine, USAGE_COLUMNS } from '../../insight/format.js'
+import { csvLine } from '../../insight/format.js'
 import { json, Refused, seen } from '../answers.ts'
-import { checked, look, type Operation } from '../operation.ts'
+import { checked, look, type ApiNeeds } from '../operation.ts'
+import { USAGE_COLUMNS } from './words.ts'
 
 const DEFAULT_DAYS = 30
 
@@ -36,7 +37,7 @@ const spanQuery = z
   })
 const SPAN_FORM = 'Ask with ?from=2026-11-01, ?to=2026-11-03, both, or neither.'
 
-export const usageOperations: readonly Operation[] = [
+export const usageOperations = [
   /** Use of all clients on one day, written as it is read. */
   look('/api/usage', async ({ usage }, { query, request }) => {
     const { day = today() } = checked(query, dayQuery, DAY_FORM)
@@ -48,38 +49,50 @@ export const usageOperations: readonly Operation[] = [
     const body = () => pieces(first, pages, form)
     return { status: 200, contentType: form.contentType, body }
   }),
-  /** Use of one client, day by day. */
-  look('/api/clients/{id}/usage', async ({ usage, reloads }, { params: { id }, query }) => {
-    const span = checked(query, spanQuery, SPAN_FORM)
-    const { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, firstKept()) } = span
-    const rows = await usage.client(id, from, to)
-    const client = reloads.config.clients.get(id)
-    if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
-    return json(200, {
-      ...seen(usage.scope),
-      client: id,
-      plan: client?.plan ?? rows.at(-1)?.[1].plan ?? null,
-      from: nameOf(from),
-      to: nameOf(to),
-      days: Array.from(
-        Map.groupBy(rows, ([day]) => day),
-        dayTotals,
-      ),
-    } satisfies ClientUsage)
-  }),
+  look('/api/clients/{id}/usage', async (needs, { params: { id }, query }) =>
+    json(200, await clientUsage(needs, id, checked(query, spanQuery, SPAN_FORM))),
+  ),
 ]
+
+/** GET /api/clients/ID/usage?from=&to= (days, both included; default: the latest 30). Days without a request are left out. */
+export type ClientUsage = Awaited<ReturnType<typeof clientUsage>>
+
+async function clientUsage(
+  { usage, reloads }: ApiNeeds,
+  id: string,
+  { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, firstKept()) }: z.infer<typeof spanQuery>,
+) {
+  const rows = await usage.client(id, from, to)
+  const client = reloads.config.clients.get(id)
+  if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
+  const plan = client?.plan ?? rows.at(-1)?.[1].plan ?? null
+  const days = [...Map.groupBy(rows, ([day]) => day)].map(dayTotals)
+  return { ...seen(usage.scope), client: id, plan, from: nameOf(from), to: nameOf(to), days }
+}
+
+/** GET /api/usage?day= (default: today); an entry for each client and plan. As CSV: the columns of words.ts. */
+export interface DayUsage extends Seen {
+  readonly day: string
+  readonly clients: readonly (PlanTotals & { readonly client: string })[]
+}
 
 /** Whether the request asks for CSV instead of JSON. */
 export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
   /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)
 
-function dayTotals([day, found]: [number, readonly (readonly [number, DayRow])[]]): DayTotals {
+/** plans: all of the day if there were several; `plan` is then the first, and the numbers are sums. */
+export type DayTotals = ReturnType<typeof dayTotals>
+
+function dayTotals([day, found]: [number, readonly (readonly [number, DayRow])[]]) {
   const rows = found.map(([, row]) => row)
   const plans = rows.length > 1 ? { plans: rows.map(countsOf) } : {}
   return { day: nameOf(day), ...countsOf(totalOf(rows)), ...plans }
 }
 
-const countsOf = (row: DayRow): PlanTotals => ({
+/** Decisions under one plan. */
+export type PlanTotals = ReturnType<typeof countsOf>
+
+const countsOf = (row: DayRow) => ({
   plan: row.plan,
   admitted: row.admitted,
   refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },

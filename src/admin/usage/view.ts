@@ -1,9 +1,10 @@
 /** Daily use of a client: bars, a table, and a file. */
-import { clock, count, limitText, usageLines } from '../../insight/format.js'
+import { clock, count, limitText } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, useAnswer, useState } from '../page/ui.ts'
-import type { ClientUsage, PlanTotals } from '../../insight/api/usage.ts'
+import { usageLines } from './words.ts'
+import type { ClientUsage, PlanTotals } from './operations.ts'
 
 const DAY_MS = 86_400_000
 const HEIGHT = 100

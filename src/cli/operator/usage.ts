@@ -1,16 +1,10 @@
 /** `tollgate usage`: what a client has used, now and by day; or everyone's day, for billing. `usage reset` sets its use back to 0, on all gateways within a second. */
 import type { ClientDetail, ResetDone, WindowUse } from '../../admin/clients/operations.ts'
-import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../insight/api/usage.ts'
+import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../admin/usage/operations.ts'
+import { usageLines } from '../../admin/usage/words.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
-import {
-  count,
-  duration,
-  limitsText,
-  percent,
-  usage as used,
-  usageLines,
-} from '../../insight/format.js'
+import { count, duration, limitsText, percent, usage as used } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'
 import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } from './asking.ts'
 import type { Asking } from './asking.ts'
