@@ -47,13 +47,9 @@ export async function answerApi(
     return prove(json(200, await partOf(needs, { request, query, params: {}, audit: {} })))
   if (typeof caller !== 'string') {
     const who = request.socket.remoteAddress ?? 'unknown'
-    const isLook = asked !== undefined && asked.operation.action === undefined
-    if (method !== 'GET' && !isLook)
-      needs.log.auditRefused({
-        who,
-        action: asked?.operation.action ?? 'unknown',
-        status: caller.status,
-      })
+    const { action } = asked?.operation ?? { action: 'unknown' }
+    if (method !== 'GET' && action !== undefined)
+      needs.log.auditRefused({ who, action, status: caller.status })
     return caller
   }
   if (asked === undefined)

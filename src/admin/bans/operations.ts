@@ -7,15 +7,7 @@ import { duration } from '../../config/scalars.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../../state/bans.ts'
 import { acted, iso, json, Refused, seen } from '../answers.ts'
-import {
-  change,
-  checked,
-  look,
-  readJson,
-  type ApiNeeds,
-  type Call,
-  type Operation,
-} from '../operation.ts'
+import { change, checked, look, readJson, type ApiNeeds, type Call } from '../operation.ts'
 
 const REASON = `is one line of up to ${MAX_REASON_LENGTH} characters`
 const wish = z.strictObject({
@@ -29,7 +21,7 @@ const wish = z.strictObject({
 })
 const FORM = 'Send {"for":"1h","reason":"TEXT"}, the reason if there is one.'
 
-export const banOperations: readonly Operation[] = [
+export const banOperations = [
   look('/api/bans', async (needs) => json(200, await bansOf(needs))),
   change('PUT', 'ban')('/api/bans/{key}', async (needs, call) => {
     const { key } = call.params

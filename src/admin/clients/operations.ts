@@ -6,22 +6,14 @@ import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { acted, iso, json, Refused, seen } from '../answers.ts'
 import { CLIENTS_FORM, clientsQuery, findClient, pageOf, type ShownClient } from './pages.ts'
-import {
-  change,
-  checked,
-  look,
-  readJson,
-  type ApiNeeds,
-  type Call,
-  type Operation,
-} from '../operation.ts'
+import { change, checked, look, readJson, type ApiNeeds, type Call } from '../operation.ts'
 
 const AWAY = 'the store is away: what clients have used is not known'
 
 const resetBody = z.strictObject({ window: z.enum(['minute', 'day', 'both'], 'is none of these') })
 const RESET_FORM = 'Send {"window":"minute"}, "day" or "both".'
 
-export const clientOperations: readonly Operation[] = [
+export const clientOperations = [
   look('/api/clients', async (needs, { query }) =>
     json(200, await clientsPage(needs, checked(query, clientsQuery, CLIENTS_FORM))),
   ),

@@ -128,12 +128,7 @@ export function Client({ id }: Place) {
   )
   const row = answer?.client
   const free = (row?.keys ?? []).filter(({ bannedUntil }) => bannedUntil === null)
-  const ban = () =>
-    askToBan(
-      id,
-      Array.from(free, (key) => key.id),
-      load,
-    )
+  const freeIds = free.map((key) => key.id)
   return html`
     ${note}
     <p class="says">${row && sentence(row)}</p>
@@ -142,7 +137,7 @@ export function Client({ id }: Place) {
     <p class="muted">${answer && scopeText(answer)}</p>
     <p class="actions">
       ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}
-      ${free.length > 1 && button('Ban keys', ban)}
+      ${free.length > 1 && button('Ban keys', () => askToBan(id, freeIds, load))}
     </p>
     ${section('Keys', html`<${Table} ...${keyListing(id, load)} rows=${row?.keys} />`)}
     <${History} client=${id} limit=${row?.limits.perDay} />

@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { withoutSecrets } from '../../config/problems.ts'
 import { clientId, duration } from '../../config/scalars.ts'
 import { fault, iso, json, type Answer } from '../answers.ts'
-import { change, checked, look, readJson, type Operation } from '../operation.ts'
+import { change, checked, look, readJson } from '../operation.ts'
 
 /** Most clients that are shown at once: more would hold up requests. */
 const MOST_CLIENTS = 1_000
@@ -109,7 +109,7 @@ const wish = z
   .optional()
 const RELOAD_FORM = 'Send no body, or one of {"dryRun":true} and {"revision":"REVISION"}.'
 
-export const configOperations: readonly Operation[] = [
+export const configOperations = [
   look('/api/config', ({ reloads }) => shownConfig(reloads.config)),
   look('/api/keys', ({ reloads }, { query }) =>
     json(200, keysPage(reloads.config, checked(query, keysQuery, KEYS_FORM))),

@@ -2,16 +2,7 @@
 import { bytes, count, duration, latency, rate, UNKNOWN } from '../../insight/format.js'
 import { live, now } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
-import {
-  html,
-  section,
-  state,
-  timeText,
-  useAnswer,
-  useLive,
-  type Child,
-  type Kind,
-} from '../page/ui.ts'
+import { html, section, state, timeText, useAnswer, useLive, type Kind } from '../page/ui.ts'
 import type { Backends, Store, Workers } from './operations.ts'
 import { register } from '../page/places.ts'
 
@@ -71,17 +62,22 @@ const workerListing: Listing<Worker> = {
   ],
 }
 
-function storeFacts(store: Store): (readonly [string, Child])[] {
+const fact = (name: string, value: unknown) => html`<dt>${name}</dt><dd>${value}</dd>`
+
+function storeFacts(store: Store) {
   const { kind, where, cause, warning, onOutage, outages, callP99Ms, unsavedSeconds } = store
   const scope = store.state === 'up' ? '' : ', usage is of this gateway only'
   return [
-    ['Store', `${kind}, ${where ?? 'in memory alone'}`],
-    ['State', state(kinds[store.state], stateText(store) + (cause === null ? '' : `: ${cause}`))],
-    ['While it is away', away[onOutage] + scope],
-    ['Outages since start', count(outages)],
-    ['p99 of its calls, 10 s', latency(callP99Ms)],
-    ['Not saved yet', unsavedSeconds === 0 ? 'nothing' : duration(unsavedSeconds * 1_000)],
-    ...(warning === null ? [] : [['Warning', state('warn', warning)] as const]),
+    fact('Store', `${kind}, ${where ?? 'in memory alone'}`),
+    fact(
+      'State',
+      state(kinds[store.state], stateText(store) + (cause === null ? '' : `: ${cause}`)),
+    ),
+    fact('While it is away', away[onOutage] + scope),
+    fact('Outages since start', count(outages)),
+    fact('p99 of its calls, 10 s', latency(callP99Ms)),
+    fact('Not saved yet', unsavedSeconds === 0 ? 'nothing' : duration(unsavedSeconds * 1_000)),
+    warning !== null && fact('Warning', state('warn', warning)),
   ]
 }
 
@@ -96,12 +92,9 @@ function System() {
   const backends = useAnswer<Backends>('/api/backends')
   const store = useAnswer<Store>('/api/store')
   const workers = useAnswer<Workers>('/api/workers')
-  const facts = (store.answer ? storeFacts(store.answer) : []).map(
-    ([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`,
-  )
   return html`
     ${section('Backends', backends.note, html`<${Table} ...${backendListing} rows=${backends.answer?.backends} />`)}
-    ${section('Store', store.note, html`<dl class="facts">${facts}</dl>`)}
+    ${section('Store', store.note, html`<dl>${store.answer && storeFacts(store.answer)}</dl>`)}
     ${section('Workers', workers.note, html`<${Table} ...${workerListing} rows=${workers.answer?.workers} />`)}
     <${Version} />`
 }
