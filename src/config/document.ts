@@ -2,14 +2,8 @@
 import { Document, LineCounter, isAlias, isMap, isScalar, isSeq } from 'yaml'
 import { parseDocument, visit, type YAMLError } from 'yaml'
 import { substitute, type Environment } from './environment.ts'
-import {
-  PROBLEMS_AT_MOST,
-  showValue,
-  type ConfigProblem,
-  type Path,
-  type PathProblem,
-  type Place,
-} from './problems.ts'
+import { PROBLEMS_AT_MOST, showValue } from './problems.ts'
+import type { ConfigProblem, Path, PathProblem, Place } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
 import { textAt, type Tree } from './tree.ts'
 

@@ -4,14 +4,8 @@ import { placed } from '../document.ts'
 import { unreadable } from '../files.ts'
 import { readEntry } from '../parse.ts'
 import { sameDigest, sameId } from '../plans.ts'
-import {
-  formatPath,
-  ofWholeFile,
-  problem,
-  PROBLEMS_AT_MOST,
-  type ConfigProblem,
-  type PathProblem,
-} from '../problems.ts'
+import { formatPath, ofWholeFile, problem, PROBLEMS_AT_MOST } from '../problems.ts'
+import type { ConfigProblem, PathProblem } from '../problems.ts'
 import { has, textAt, type Group } from '../tree.ts'
 import { keyIsOver } from './warnings.ts'
 import type { ClientTableParts } from './client-table.ts'

@@ -122,16 +122,13 @@ const toConfig = (
   const all = [...main.problems, ...found.problems.map(place), ...built.faults]
   if (config === undefined || table === undefined || all.length > 0)
     throw new ConfigError(file, all)
+  const clientFiles = found.files.map(({ relative }) => relative)
   const whole: Config = {
     ...config,
     clients: new ClientTable(table, config.plans),
     revision: revisionOf(text, found.files, built.sha256.slice(1)),
     written,
-    locations: locationsIn(
-      main.reading,
-      file,
-      found.files.map(({ relative }) => relative),
-    ),
+    locations: locationsIn(main.reading, file, clientFiles),
     warnings: [],
     certificates,
   }

@@ -75,25 +75,19 @@ export class Seconds {
     const own = this.#recent.flatMap(({ backends }) => backends.filter((one) => one.name === name))
     const [first, last] = [this.#recent[0], this.#recent.at(-1)]
     const seconds = first === undefined || last === undefined ? 1 : last.at - first.at + 1
+    const attempts = own.map((one) => one.attempts)
     const perSecond = (count: (of: BackendSecond) => number): number =>
       Math.round((own.reduce((sum, one) => sum + count(one), 0) / seconds) * 10) / 10
     return {
       requestsPerSecond: perSecond(({ requests }) => requests),
       failuresPerSecond: perSecond(({ failures }) => failures),
-      p99Ms: quantileMs(
-        own.map(({ attempts }) => attempts),
-        attemptBounds,
-        0.99,
-      ),
+      p99Ms: quantileMs(attempts, attemptBounds, 0.99),
     }
   }
 
   get storeP99Ms(): number | null {
-    return quantileMs(
-      this.#recent.map(({ store }) => store),
-      storeBounds,
-      0.99,
-    )
+    const calls = this.#recent.map(({ store }) => store)
+    return quantileMs(calls, storeBounds, 0.99)
   }
 
   #keep(second: Second): void {

@@ -59,11 +59,8 @@ export class Outbox {
     for (let next = this.#due(); next !== undefined; next = this.#due()) await this.#attempt(next)
     this.#isRunning = false
     const soonestMs = Math.min(...Array.from(this.#waiting, ({ dueMs }) => dueMs))
-    if (this.#waiting.size > 0)
-      this.#timer = setTimeout(
-        () => void this.#run(),
-        Math.max(0, soonestMs - performance.now()),
-      ).unref()
+    const waitMs = Math.max(0, soonestMs - performance.now())
+    if (this.#waiting.size > 0) this.#timer = setTimeout(() => void this.#run(), waitMs).unref()
   }
 
   #due(): Waiting | undefined {

@@ -1,11 +1,8 @@
 /** Finds clients whose use already reaches the limits of another configuration: taking it would refuse them at once. */
-import {
-  type ChangedLimits,
-  differing,
-  isLowered,
-  type OverNow,
-} from '../../config/changes/blast-radius.ts'
+import { differing, isLowered } from '../../config/changes/blast-radius.ts'
+import type { ChangedLimits, OverNow } from '../../config/changes/blast-radius.ts'
 import type { Clients, Config } from '../../config/config.ts'
+import { windows } from '../../config/time.ts'
 import type { ClientCounters, Counters } from '../../state/counters.ts'
 
 interface Asking {
@@ -66,14 +63,11 @@ async function* loweredIn(current: Clients, next: Clients) {
   if (page.length > 0) yield page
 }
 
-function isUsedUp({ from, to }: ChangedLimits, counters: ClientCounters | undefined): boolean {
-  if (counters === undefined) return false
-  const { minute, day } = counters
-  return (
-    (to.perMinute < from.perMinute && minute.used >= to.perMinute) ||
-    (to.perDay < from.perDay && day.used >= to.perDay)
+const isUsedUp = ({ from, to }: ChangedLimits, counters: ClientCounters | undefined): boolean =>
+  windows.some(
+    ({ name, limit }) =>
+      to[limit] < from[limit] && counters !== undefined && counters[name].used >= to[limit],
   )
-}
 
 const isAnyPlanLowered = (current: Config, next: Config): boolean =>
   [...current.plans.values()].some(({ name, limits }) => {
