@@ -1,15 +1,13 @@
 /** The admin API of a running gateway: what it says, what it does, and whom it refuses. All answers are held against docs/admin-openapi.yaml. */
 import { hostname } from 'node:os'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { shownConfig } from '../../src/admin/config/operations.ts'
-import { readApiDocument } from '../server/gateway/api-document.ts'
 import { openApiFaults } from '../server/gateway/openapi-form.ts'
+import { adminDocument, askAdmin } from '../support/admin-client.ts'
 import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
+import { rawExchange } from '../support/raw-client.ts'
 import { readBlocks } from '../support/serving.ts'
-import { rawExchange, type ParsedResponse } from '../support/raw-client.ts'
 
-const document = readApiDocument(join(import.meta.dirname, '../../docs/admin-openapi.yaml'))
 const TOKEN = 'an-operators-token'
 
 const text = (blocks: Record<string, string>): string =>
@@ -31,39 +29,12 @@ async function gatewayWith(admin: string, more: Record<string, string> = {}) {
   })
 }
 
-interface Call {
-  readonly method?: string
-  readonly path?: string
-  readonly host?: string
-  readonly fields?: readonly string[]
-  readonly body?: string | undefined
-}
-
-const jsonType = 'Content-Type: application/json'
-/** The answer, after a look whether it is one that the document knows. */
-async function ask(gateway: TestGateway, call: Call = {}): Promise<ParsedResponse> {
-  const { method = 'POST', path = '/api/reload', body, fields = [] } = call
-  const { host = `127.0.0.1:${gateway.adminPort}` } = call
-  const length = body === undefined ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]
-  const head = [`${method} ${path} HTTP/1.1`, `Host: ${host}`, ...length, ...fields]
-  const bytes = `${head.join('\r\n')}\r\n\r\n${body ?? ''}`
-  const options = { responses: 1, methods: [method] }
-  const { responses } = await rawExchange(gateway.adminPort, bytes, options)
-  const [answer] = responses
-  if (answer === undefined) throw new Error(`no answer to ${head[0]}`)
-  const operation = document.operations.find(
-    (one) => one.method === method && one.path === path.split('?')[0],
-  )
-  if (method !== 'HEAD') expect(document.faults(operation?.id, answer)).toEqual([])
-  return answer
-}
-
-const bodyOf = (answer: ParsedResponse) =>
-  JSON.parse(answer.body.toString()) as Record<string, unknown>
-const coded = (answer: ParsedResponse) => [answer.status, bodyOf(answer)['code']]
-const typed = (type: string, body: string): Call => ({ body, fields: [type] })
-const reloading = (wish: object): Call => typed(jsonType, JSON.stringify(wish))
-const from = (origin: string): Call => ({ fields: [`Origin: ${origin}`] })
+type Fields = Readonly<Record<string, string>>
+const ask = ({ adminPort }: TestGateway, call: string, body?: unknown, headers?: Fields) =>
+  askAdmin(`http://127.0.0.1:${adminPort}`, call, body, headers)
+const RELOAD = 'POST /api/reload'
+const type = (name: string): Fields => ({ 'Content-Type': name })
+const from = (origin: string): readonly [undefined, Fields] => [undefined, { origin }]
 
 const routes = (...names: string[]) => ({
   routes: `routes: [${names.map((name) => `{ name: ${name}, match: "GET /${name}" }`).join(', ')}]`,
@@ -72,25 +43,23 @@ const routes = (...names: string[]) => ({
 describe('POST /api/reload', () => {
   it('tells what would change, takes just that, and says what has changed', async () => {
     const gateway = await gatewayWith('listen: "127.0.0.1:0"', routes('a', 'b'))
-    const first = bodyOf(await ask(gateway, { method: 'GET', path: '/api/config' }))['revision']
+    const first = (await ask(gateway, 'GET /api/config')).body['revision']
     gateway.change(routes('b', 'c'))
-    const { over, written, ...dry } = bodyOf(await ask(gateway, reloading({ dryRun: true })))
+    const { over, written, ...dry } = (await ask(gateway, RELOAD, { dryRun: true })).body
     expect(over).toMatchObject({ scope: 'store', of: 0, lookedAt: 0, count: 0, clients: [] })
     expect(written).toMatchObject({ routes: [{ name: 'b' }, { name: 'c' }] })
     expect(dry).toMatchObject({
       outcome: 'wouldBeTaken',
       blastRadius: { from: first, to: dry['revision'], routes: { added: ['c'], removed: ['a'] } },
     })
-    expect(bodyOf(await ask(gateway, { method: 'GET', path: '/api/config' }))).toMatchObject({
-      revision: first,
-    })
+    expect((await ask(gateway, 'GET /api/config')).body).toMatchObject({ revision: first })
     gateway.change(routes('b', 'd'))
     const wish = { revision: dry['revision'] }
-    expect(coded(await ask(gateway, reloading(wish)))).toEqual([409, 'files_changed'])
+    expect((await ask(gateway, RELOAD, wish)).coded).toEqual([409, 'files_changed'])
     gateway.change(routes('b', 'c'))
-    const taken = await ask(gateway, reloading(wish))
+    const taken = await ask(gateway, RELOAD, wish)
     expect(taken.status).toBe(200)
-    expect(bodyOf(taken)).toEqual({ ...dry, outcome: 'taken' })
+    expect(taken.body).toEqual({ ...dry, outcome: 'taken' })
     expect(gateway.lines('audit')).toMatchObject([
       { who: '127.0.0.1', action: 'reload', dryRun: true, status: 200, before: first },
       { status: 409, outcome: 'filesChanged', after: first },
@@ -102,73 +71,77 @@ describe('POST /api/reload', () => {
     const gateway = await gatewayWith('listen: "127.0.0.1:0"')
     gateway.change({ bans: 'bans: { strikes: none }', anonymous: 'anonymous: { perMinut: 1 }' })
     for (const dryRun of [true, false]) {
-      const refused = await ask(gateway, reloading({ dryRun }))
-      expect(coded(refused)).toEqual([422, 'config_refused'])
-      expect(bodyOf(refused)['problems']).toEqual([
+      const refused = await ask(gateway, RELOAD, { dryRun })
+      expect(refused.coded).toEqual([422, 'config_refused'])
+      expect(refused.body['problems']).toEqual([
         expect.stringMatching(/^test.yaml:\d+:\d+ bans.strikes: /),
         expect.stringMatching(/^test.yaml:\d+:\d+ anonymous.perMinut: .*did you mean perMinute/),
       ])
       expect(await gateway.metric('tollgate_config_last_reload_successful')).toBe(dryRun ? 1 : 0)
     }
     gateway.change({ admin: 'admin: { listen: "127.0.0.1:1" }' })
-    expect(bodyOf(await ask(gateway))['problems']).toEqual([
+    expect((await ask(gateway, RELOAD)).body['problems']).toEqual([
       'admin.listen: needs a restart; put it back as it was, or restart the gateway',
     ])
   })
 
-  it.each<[string, Call, number, string]>([
+  it.each<[string, readonly [unknown, Fields?], number, string]>([
     ['a page of another port', from('http://127.0.0.1:3000'), 403, 'foreign_origin'],
     ['such a one by the machine name', from(`http://${hostname()}:3000`), 403, 'foreign_origin'],
-    ['a form', typed('Content-Type: text/plain', 'a=1'), 415, 'unsupported_media_type'],
-    ['no type', { body: '{}' }, 415, 'unsupported_media_type'],
-    ['no JSON', typed(jsonType, '{"dryRun":tru'), 400, 'invalid_request'],
-    ['a list', typed(jsonType, '[]'), 400, 'invalid_request'],
-    ['an unknown key', reloading({ dryrun: true }), 400, 'invalid_request'],
-    ['a number for yes', reloading({ dryRun: 1 }), 400, 'invalid_request'],
-    ['too much', reloading({ revision: 'a'.repeat(70_000) }), 413, 'body_too_large'],
-    ['a look', { method: 'GET' }, 405, 'method_not_allowed'],
-  ])('refuses %s', async (_name, call, status, code) => {
-    expect(coded(await ask(plain, call))).toEqual([status, code])
+    ['a form', [Buffer.from('a=1'), type('text/plain')], 415, 'unsupported_media_type'],
+    ['no type', [Buffer.from('{}')], 415, 'unsupported_media_type'],
+    ['no JSON', [Buffer.from('{"dryRun":tru'), type('application/json')], 400, 'invalid_request'],
+    ['a list', [[]], 400, 'invalid_request'],
+    ['an unknown key', [{ dryrun: true }], 400, 'invalid_request'],
+    ['a number for yes', [{ dryRun: 1 }], 400, 'invalid_request'],
+    ['too much', [{ revision: 'a'.repeat(70_000) }], 413, 'body_too_large'],
+  ])('refuses %s', async (_name, [body, headers], status, code) => {
+    expect((await ask(plain, RELOAD, body, headers)).coded).toEqual([status, code])
     expect(plain.lines('configTaken')).toHaveLength(1)
   })
 
   it('is for pages of this listener, under all its names', async () => {
-    const gateway = await gatewayWith('listen: "127.0.0.1:0", hosts: [admin.example]')
-    const own = `127.0.0.1:${gateway.adminPort}`
+    const { adminPort } = await gatewayWith('listen: "127.0.0.1:0", hosts: [admin.example]')
+    const own = `127.0.0.1:${adminPort}`
     for (const [origin, host, status] of [
       [`http://${own}`, own, 200],
       ['https://admin.example', 'admin.example', 200],
       ['https://admin.example', own, 200],
       [`https://${own}`, own, 403],
-    ] as const)
-      expect((await ask(gateway, { ...from(origin), host })).status).toBe(status)
+    ] as const) {
+      const head = `POST /api/reload HTTP/1.1\r\nHost: ${host}\r\nOrigin: ${origin}\r\n\r\n`
+      const { responses } = await rawExchange(adminPort, head, { responses: 1 })
+      expect(responses[0]?.status).toBe(status)
+    }
   })
 })
 
 describe('the token of the admin API', () => {
-  const bearer = (token: string): Call => ({ fields: [`Authorization: Bearer ${token}`] })
+  const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
 
   it('is asked for before anything is told, and a reload may change it', async () => {
     const gateway = await gatewayWith(`listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)}`)
-    for (const call of [{}, bearer(`${TOKEN}x`), { path: '/api/none' }]) {
-      const refused = await ask(gateway, call)
-      expect(coded(refused)).toEqual([401, 'invalid_token'])
-      expect(refused.header('www-authenticate')).toBe('Bearer')
+    for (const [call, headers] of [
+      [RELOAD, {}],
+      [RELOAD, bearer(`${TOKEN}x`)],
+      ['POST /api/none', {}],
+    ] as const) {
+      const refused = await ask(gateway, call, undefined, headers)
+      expect(refused.coded).toEqual([401, 'invalid_token'])
+      expect(refused.headers.get('www-authenticate')).toBe('Bearer')
     }
-    const page = async (path: string, headers = {}) =>
-      (await fetch(`http://127.0.0.1:${gateway.adminPort}${path}`, { headers })).status
+    const page = async (path: string, headers = {}, method = 'GET') =>
+      (await fetch(`http://127.0.0.1:${gateway.adminPort}${path}`, { method, headers })).status
     for (const path of ['/healthz', '/readyz']) expect([200, 503]).toContain(await page(path))
     expect(await page('/metrics')).toBe(401)
-    expect(await page('/metrics', { authorization: `Bearer ${TOKEN}` })).toBe(200)
+    expect(await page('/metrics', bearer(TOKEN))).toBe(200)
     gateway.change({
       admin: `admin: { listen: "127.0.0.1:0", openMetrics: true, tokenSha256: ${sha256('the-next')} }`,
     })
-    expect((await ask(gateway, bearer(TOKEN))).status).toBe(200)
-    expect((await ask(gateway, bearer(TOKEN))).status).toBe(401)
+    expect((await ask(gateway, RELOAD, undefined, bearer(TOKEN))).status).toBe(200)
+    expect((await ask(gateway, RELOAD, undefined, bearer(TOKEN))).status).toBe(401)
     expect(await page('/metrics')).toBe(200)
-    expect(
-      (await ask(gateway, { ...bearer('the-next'), method: 'HEAD', path: '/api/config' })).status,
-    ).toBe(200)
+    expect(await page('/api/config', bearer('the-next'), 'HEAD')).toBe(200)
     await gateway.stop()
     const who = `token ${sha256(TOKEN).slice(0, 8)}`
     expect(gateway.lines('audit')[0]).toMatchObject({ who, outcome: 'taken' })
@@ -190,14 +163,11 @@ describe('GET /api/config', () => {
         sha256('acme') +
         ' }] }]',
     })
-    const answer = await ask(gateway, {
-      method: 'GET',
-      path: '/api/config',
-      fields: [`Authorization: Bearer ${TOKEN}`],
+    const { body } = await ask(gateway, 'GET /api/config', undefined, {
+      authorization: `Bearer ${TOKEN}`,
     })
-    const shown = answer.body.toString()
-    expect(shown).not.toMatch(/[0-9a-f]{64}|pass-of-redis|sha256/i)
-    expect(bodyOf(answer)).toMatchObject({
+    expect(JSON.stringify(body)).not.toMatch(/[0-9a-f]{64}|pass-of-redis|sha256/i)
+    expect(body).toMatchObject({
       clientCount: 1,
       config: {
         store: {
@@ -234,7 +204,7 @@ describe('GET /api/keys', () => {
   - { id: bolt, plan: free, keys: [${key('bolt-old', ', expires: 2020-01-01')}] }
 `,
     })
-    const get = async (query = '') => ask(gateway, { method: 'GET', path: `/api/keys${query}` })
+    const get = (query: string) => ask(gateway, `GET /api/keys${query}`)
     const shown = (id: string, expires: string | null) => ({
       id,
       expires,
@@ -258,15 +228,16 @@ describe('GET /api/keys', () => {
       ['?expiring=1h', []],
       ['?client=acme&expiring=30d', soonOnly],
     ] as const)
-      expect(bodyOf(await get(query)), query).toMatchObject({ clients, cursor: null })
+      expect((await get(query)).body, query).toMatchObject({ clients, cursor: null })
     for (const query of ['?cursor=-1', '?cursor=1e3', '?expiring=soon', '?client=', '?plan=pro'])
-      expect(coded(await get(query)), query).toEqual([400, 'invalid_request'])
+      expect((await get(query)).coded, query).toEqual([400, 'invalid_request'])
   })
 })
 
 describe('what a gateway says of its parts', () => {
   it('is that of one process where there is one', async () => {
-    const get = async (path: string) => bodyOf(await ask(plain, { method: 'GET', path }))
+    const get = async (path: string) => (await ask(plain, `GET ${path}`)).body
+    expect(await get('/api/reload')).toMatchObject({ status: 405, code: 'method_not_allowed' })
     expect(await get('/api/store')).toMatchObject({ kind: 'embedded', where: null, state: 'up' })
     expect(await get('/api/backends')).toMatchObject({
       scope: 'gateway',
@@ -293,6 +264,6 @@ describe('what a gateway says of its parts', () => {
 })
 
 it('docs/admin-openapi.yaml is sound', () => {
-  expect(openApiFaults(document.root)).toEqual([])
-  expect(document.exampleFaults()).toEqual([])
+  expect(openApiFaults(adminDocument.root)).toEqual([])
+  expect(adminDocument.exampleFaults()).toEqual([])
 })

@@ -1,6 +1,6 @@
 /** Large answers of the admin listener, and those without an end: what a reader costs that is slow, stalls or leaves. */
 import { once } from 'node:events'
-import { createServer, get } from 'node:http'
+import { createServer, get, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -36,9 +36,7 @@ describe('a table', () => {
   it('is given to who asks for it by name', () => {
     const wants = (accept?: string) => wantsCsv({ headers: { accept } } as never)
     expect(['text/csv', 'application/json, text/csv;q=0.5'].map(wants)).toEqual([true, true])
-    expect([undefined, '*/*', 'text/csvx', 'application/json'].map(wants)).toEqual(
-      Array(4).fill(false),
-    )
+    expect([undefined, '*/*', 'text/csvx', 'application/json'].some(wants)).toBe(false)
   })
 })
 
@@ -87,10 +85,8 @@ describe('a body that is made as it is read', () => {
       throw new Error('the store is away')
     }
     const { port, ended } = await serve(streaming(broken))
-    const [answer] = (await once(get({ port, host: '127.0.0.1' }), 'response')) as [
-      AsyncIterable<Buffer>,
-    ]
-    await expect(text(answer)).rejects.toThrow('aborted')
+    const [answer] = await once(get({ port, host: '127.0.0.1' }), 'response')
+    await expect(text(answer as IncomingMessage)).rejects.toThrow('aborted')
     expect(ended.map(String)).toEqual(['Error: the store is away', 'over'])
   })
 })

@@ -2,26 +2,20 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { hostname } from 'node:os'
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest'
-import {
-  startAdminServer,
-  type AdminServer,
-  type AdminServerOptions,
-} from '../../src/admin/server.ts'
-import { parseConfigText } from '../../src/config/clients/load.ts'
-import { configText } from '../support/gateway.ts'
+import { startAdminServer } from '../../src/admin/server.ts'
+import type { AdminServer, AdminServerOptions } from '../../src/admin/server.ts'
 import { rawExchange } from '../support/raw-client.ts'
+import { readBlocks } from '../support/serving.ts'
 
 const open: AdminServer[] = []
 afterEach(async () => {
   await Promise.all(open.splice(0).map((server) => server.close()))
 })
 
-const unasked = () => Promise.reject(new Error('is not asked for'))
-const config = (admin: string) =>
-  parseConfigText(configText({ upstreams: ['http://127.0.0.1:1'], blocks: { admin } }), {
-    file: 'gateway.yaml',
-    env: {},
-  })
+const having = (admin: string) => ({
+  config: readBlocks(['http://127.0.0.1:1'], { admin: `admin: { ${admin} }` }),
+  reload: () => Promise.reject(new Error('is not asked for')),
+})
 
 const silent = { audit: () => {}, auditRefused: () => {}, adminFailed: () => {} }
 
@@ -30,7 +24,7 @@ async function start(more: Partial<AdminServerOptions> = {}): Promise<string> {
   const options: Partial<AdminServerOptions> = {
     listen: { host: '127.0.0.1', port: 0 },
     identity: undefined,
-    reloads: { config: config('admin: {}'), reload: unasked },
+    reloads: having(''),
     log: silent,
     renderMetrics: () => Promise.resolve('a 1\n'),
     readiness: () => ({ checks: [{ name: 'config', ok: true }] }),
@@ -57,10 +51,7 @@ describe('the admin listener', () => {
   it('makes the metrics for callers without a credential once a second at most, whoever asks', async () => {
     let made = 0
     const url = await start({
-      reloads: {
-        config: config(`admin: { openMetrics: true, tokenSha256: ${'0'.repeat(64)} }`),
-        reload: unasked,
-      },
+      reloads: having(`openMetrics: true, tokenSha256: ${'0'.repeat(64)}`),
       renderMetrics: () => Promise.resolve(`${++made}`),
     })
     const beganMs = performance.now()
@@ -149,8 +140,7 @@ describe('the Host of a request to the admin listener', () => {
     ['[::2]', 403],
     ['evil.example', 403, '/metrics'],
   ])('%j is answered with %i', async (host, status, path?: string) => {
-    const admin = 'admin: { hosts: [Metrics.example, "[fd00::1]"] }'
-    const url = await start({ reloads: { config: config(admin), reload: unasked } })
+    const url = await start({ reloads: having('hosts: [Metrics.example, "[fd00::1]"]') })
     expect(await statusWithHost(url, host, path)).toBe(status)
   })
 

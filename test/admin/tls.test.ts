@@ -1,8 +1,11 @@
 /** The admin listener over TLS: certificates of operators in place of a token, and what a reload changes of all that. */
+import { once } from 'node:events'
 import { copyFileSync, readFileSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
 import { request } from 'node:https'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import type { TLSSocket } from 'node:tls'
 import { describe, expect, it } from 'vitest'
 import { configText, sha256, startTestGateway } from '../support/gateway.ts'
@@ -40,30 +43,21 @@ interface Ask {
 }
 
 /** Status, body, and the name in the certificate of the listener. */
-function ask(path: string, { as, method = 'GET', token }: Ask = {}) {
-  return new Promise<{ status: number | undefined; body: string; shown: unknown }>(
-    (resolve, reject) => {
-      const options = {
-        host: '127.0.0.1',
-        port: gateway.adminPort,
-        path,
-        method,
-        agent: false,
-        ca: readFileSync(certificates.ca),
-        checkServerIdentity: () => undefined,
-        ...(as && { cert: readFileSync(as.cert), key: readFileSync(as.key) }),
-        headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-      } as const
-      request(options, (response) => {
-        const shown = (response.socket as TLSSocket).getPeerCertificate().subject
-        let body = ''
-        response.on('data', (chunk: Buffer) => (body += chunk.toString()))
-        response.on('end', () => resolve({ status: response.statusCode, body, shown: shown.CN }))
-      })
-        .on('error', reject)
-        .end()
-    },
-  )
+async function ask(path: string, { as, method = 'GET', token }: Ask = {}) {
+  const sent = request({
+    host: '127.0.0.1',
+    port: gateway.adminPort,
+    path,
+    method,
+    agent: false,
+    ca: readFileSync(certificates.ca),
+    checkServerIdentity: () => undefined,
+    ...(as && { cert: readFileSync(as.cert), key: readFileSync(as.key) }),
+    headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+  })
+  const [response] = (await once(sent.end(), 'response')) as [IncomingMessage]
+  const { subject } = (response.socket as TLSSocket).getPeerCertificate()
+  return { status: response.statusCode, body: await text(response), shown: subject.CN }
 }
 
 const status = async (...asked: Parameters<typeof ask>) => (await ask(...asked)).status
@@ -113,7 +107,7 @@ describe('admin.tls', () => {
     const socket = connect(gateway.adminPort, '127.0.0.1')
     socket.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')
     socket.resume()
-    await new Promise((resolve) => socket.once('close', resolve))
+    await once(socket, 'close')
     expect(await status('/healthz')).toBe(200)
   })
 
@@ -144,7 +138,7 @@ describe('admin.tls', () => {
     const stopping = await startTestGateway({ upstreams, blocks: blocks(withOperators) })
     const socket = connect(stopping.adminPort, '127.0.0.1')
     socket.on('error', () => undefined)
-    await new Promise((resolve) => socket.once('connect', resolve))
+    await once(socket, 'connect')
     const startedMs = ownMs()
     await stopping.stop()
     // A second; a handshake would have five.

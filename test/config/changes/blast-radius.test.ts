@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
-import {
-  blastRadius,
-  shortened,
-  type BlastRadius,
-} from '../../../src/config/changes/blast-radius.ts'
+import { blastRadius, shortened } from '../../../src/config/changes/blast-radius.ts'
+import type { BlastRadius } from '../../../src/config/changes/blast-radius.ts'
 import { inWords, plannedInWords } from '../../../src/config/changes/radius-in-words.ts'
 
 const digest = (character: string): string => character.repeat(64)

@@ -14,6 +14,7 @@ import type { WrittenClient } from '../../../src/config/config.ts'
 import { readYaml } from '../../../src/config/document.ts'
 import { readEntry } from '../../../src/config/parse.ts'
 import { valueAt } from '../../../src/config/tree.ts'
+import { weighted, type Drawn } from '../../support/drawn.ts'
 import { words } from '../../support/words.ts'
 import { planConfigs, plans } from './files.ts'
 
@@ -24,12 +25,8 @@ const a = sha('a')
 const fromTable = (client: WrittenClient) => {
   const scratch = new Scratch(Object.keys(plans), JSON.stringify(client).length)
   scratch.add(client, 1)
-  return [
-    ...new ClientTable(
-      scratch.finish(() => undefined),
-      planConfigs,
-    ),
-  ]
+  const table = scratch.finish(() => undefined)
+  return [...new ClientTable(table, planConfigs)]
 }
 
 /** What is taken in plain form; undefined: it is left to the schema. */
@@ -49,8 +46,7 @@ export function judged(text: string) {
 
 export const oneOf = (...texts: string[]) => fc.constantFrom(...texts)
 /** Mostly what is right, so that whole clients often are; sometimes what is not, or nearly. */
-const mostly = <T>(right: fc.Arbitrary<T>, odd: fc.Arbitrary<T>) =>
-  fc.oneof({ weight: 20, arbitrary: right }, { weight: 1, arbitrary: odd })
+const mostly = <T>(right: fc.Arbitrary<T>, odd: fc.Arbitrary<T>) => weighted([20, right], [1, odd])
 export const anId = mostly(
   fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,12}$/),
   fc.oneof(
@@ -103,25 +99,25 @@ const group = fc.record({
     fc.tuple(fc.nat(400), oneOf(...'" \\ , : { } [ ] - # x'.split(' '), ' ', '\n', '\r')),
   ),
 })
-type Drawn = typeof group extends fc.Arbitrary<infer T> ? T : never
+type Client = Drawn<typeof group>
 
-const slipped = (text: string, slip: Drawn['slip']): string => {
+const slipped = (text: string, slip: Client['slip']): string => {
   if (slip === undefined) return text
   const at = slip[0] % (text.length + 1)
   return text.slice(0, at) + slip[1] + text.slice(at)
 }
 
-const jsonOf = ({ id, of: { plan, limits }, keys, gap, slip }: Drawn): string => {
+const jsonOf = ({ id, of: { plan, limits }, keys, gap, slip }: Client): string => {
   const q = (text: string) => `"${text}"`
   const fields = [`${gap}"id":${gap}${q(id)}`, `"plan":${q(plan)}${gap}`]
   if (limits) fields.push(`"limits":{"perMinute":${limits[0]},${gap}"perDay":${limits[1]}}`)
-  const keyOf = ({ id, sha256, expires }: NonNullable<Drawn['keys']>[number]) =>
+  const keyOf = ({ id, sha256, expires }: NonNullable<Client['keys']>[number]) =>
     `{"sha256":${q(sha256)},"id":${q(id)}${expires ? `,"expires":${q(expires)}` : ''}${gap}}`
   if (keys) fields.unshift(`"keys":[${gap}${keys.map(keyOf).join(`${gap},`)}]`)
   return slipped(`{${fields.join(',')}}${gap}`, slip).replaceAll('\n', ' ')
 }
 
-const yamlOf = ({ id, of: { plan, limits }, keys, gap, slip }: Drawn): string => {
+const yamlOf = ({ id, of: { plan, limits }, keys, gap, slip }: Client): string => {
   const lines = [`- id: ${id}`, `${' '.repeat(2)}plan: ${plan}`, `${gap}# ${plan}`]
   if (limits) lines.push(`  limits: { perMinute: ${limits[0]}, perDay: ${limits[1]} }`)
   if (keys && keys.length > 0) lines.push('  keys:')
@@ -140,12 +136,12 @@ const exactly = (text: string): unknown => {
 
 /** Nothing would be shown where too little is plain. */
 function agree(
-  textOf: (drawn: Drawn) => string,
+  textOf: (drawn: Client) => string,
   [plain, exact]: readonly ((text: string) => unknown)[],
   how: { numRuns: number; seed?: number },
 ): void {
   let taken = 0
-  const agrees = (drawn: Drawn): void => {
+  const agrees = (drawn: Client): void => {
     const text = textOf(drawn)
     const found = plain?.(text)
     if (found === undefined) return

@@ -8,14 +8,9 @@ import { expect } from 'vitest'
 import type { Explanation } from '../../../src/insight/api/explain.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import { explain } from '../../../src/server/gateway/explaining.ts'
-import { parseConfigText } from '../../../src/config/clients/load.ts'
-import {
-  configText,
-  keys,
-  sha256,
-  startTestGateway,
-  type TestGateway,
-} from '../../support/gateway.ts'
+import { weighted, type Drawn } from '../../support/drawn.ts'
+import { keys, sha256, startTestGateway, type TestGateway } from '../../support/gateway.ts'
+import { readBlocks } from '../../support/serving.ts'
 import { words } from '../../support/words.ts'
 
 const REQUESTS = 40
@@ -49,10 +44,7 @@ const configuration = fc.record({
 })
 /** The first one mostly, so that most requests come as far as to the last stages. */
 const mostly = <One>(...[usual, ...others]: readonly One[]) =>
-  fc.oneof(
-    { weight: 9, arbitrary: fc.constant(usual as One) },
-    { weight: 5, arbitrary: fc.constantFrom(...others) },
-  )
+  weighted([9, fc.constant(usual as One)], [5, fc.constantFrom(...others)])
 const asked = fc.record({
   method: mostly('GET', 'POST', 'HEAD', 'DELETE', 'OPTIONS', 'TRACE'),
   target: mostly(...words(`/pets /pets/7 /none /../x /%zz /${'a'.repeat(70)} // /pets?q=1`)),
@@ -72,7 +64,7 @@ const asked = fc.record({
     Array.from({ length: 24 }, (_, at) => `X-${at}`),
   ),
 })
-type Asked = typeof asked extends fc.Arbitrary<infer One> ? One : never
+type Asked = Drawn<typeof asked>
 
 const valueOf = { pro: keys.pro, free: keys.free, business: keys.business, expired: keys.expired }
 function headersOf({ credential, more }: Asked): string[] {
@@ -138,10 +130,7 @@ function compare(
   seen.set(key, (seen.get(key) ?? 0) + 1)
 }
 
-async function check(
-  by: typeof configuration extends fc.Arbitrary<infer One> ? One : never,
-  requests: readonly Asked[],
-) {
+async function check(by: Drawn<typeof configuration>, requests: readonly Asked[]) {
   const upstreams = [`http://127.0.0.1:${(backend.address() as AddressInfo).port}`]
   const [pro, free] = by.plans
   const blocks = {
@@ -156,7 +145,7 @@ async function check(
     ...(by.cors !== '' && { cors: by.cors }),
     routes: `routes:\n  - { name: list, match: GET /pets${by.routes[0]} }\n  - { name: one, match: "GET /pets/{petId}"${by.routes[1]} }`,
   }
-  const config = parseConfigText(configText({ upstreams, blocks }), { file: 'test.yaml', env: {} })
+  const config = readBlocks(upstreams, blocks)
   const gateway = await startTestGateway({ upstreams, blocks })
   try {
     const imposed = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/bans/banned`, {

@@ -1,8 +1,11 @@
 /** Who asks most, who is nearest the limits, and who is refused, with time as an argument. */
 import { describe, expect, it } from 'vitest'
-import { SeenClients, type SeenQuery } from '../../../src/insight/live/seen-clients.ts'
+import {
+  RecentRefusals,
+  SeenClients,
+  type SeenQuery,
+} from '../../../src/insight/live/seen-clients.ts'
 import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
-import { RecentRefusals } from '../../../src/insight/live/seen-clients.ts'
 import { TopClients } from '../../../src/insight/live/top.ts'
 import { row } from './rows.ts'
 
@@ -60,10 +63,8 @@ describe('the top list', () => {
 
   it('lets nobody go of a few thousand in a second, which would be to sort again and again', () => {
     const top = new TopClients()
-    top.add(
-      0,
-      Array.from({ length: 5_000 }, (_, number) => row(`c-${number}`)),
-    )
+    const rows = Array.from({ length: 5_000 }, (_, number) => row(`c-${number}`))
+    top.add(0, rows)
     expect(top.top('requests', 10_000).error).toBe(0)
     const callers = new DeprecatedCallers()
     for (let number = 0; number < 5_000; number++) callers.called('a', `c-${number}`, '', 0)

@@ -1,11 +1,10 @@
 /** Whom another configuration would refuse at once, by what the store has counted. */
 import { expect, it } from 'vitest'
-import { parseConfigText } from '../../../src/config/clients/load.ts'
 import type { Config } from '../../../src/config/config.ts'
 import { blastRadius } from '../../../src/config/changes/blast-radius.ts'
 import type { Counters } from '../../../src/state/counters.ts'
 import { overNow } from '../../../src/insight/usage/over-now.ts'
-import { configText } from '../../support/gateway.ts'
+import { readBlocks } from '../../support/serving.ts'
 
 type LimitsById = Readonly<Record<string, readonly [perMinute: number, perDay: number]>>
 
@@ -14,11 +13,8 @@ const configOf = (limits: LimitsById, blocks: Record<string, string> = {}): Conf
     ([id, [perMinute, perDay]]) =>
       `- { id: ${id}, plan: enterprise, limits: { perMinute: ${perMinute}, perDay: ${perDay} }, keys: [] }`,
   )
-  const text = configText({
-    upstreams: ['http://127.0.0.1:9'],
-    blocks: { clients: `clients:\n${clients.join('\n')}`, ...blocks },
-  })
-  return parseConfigText(text, { file: 'test.yaml', env: {} })
+  const own = { clients: `clients:\n${clients.join('\n')}`, ...blocks }
+  return readBlocks(['http://127.0.0.1:9'], own)
 }
 
 /** By the numbers of minute and day that are in the id. */
@@ -49,28 +45,20 @@ const many = (count: number, perMinute: number): LimitsById =>
   )
 
 it('counts who has used as much as a lowered limit or more, in a window that is lowered', async () => {
-  const before: LimitsById = {
-    'above-m9-d9': [10, 100],
-    'at-m5-d5': [10, 100],
-    'below-m4-d4': [10, 100],
-    'day-m0-d50': [10, 100],
-    'day-m0-d49': [10, 100],
+  const limits: Record<string, Record<'was' | 'is', readonly [number, number]>> = {
+    'above-m9-d9': { was: [10, 100], is: [5, 100] },
+    'at-m5-d5': { was: [10, 100], is: [5, 100] },
+    'below-m4-d4': { was: [10, 100], is: [5, 100] },
+    'day-m0-d50': { was: [10, 100], is: [10, 50] },
+    'day-m0-d49': { was: [10, 100], is: [10, 50] },
     // Of the minute it has used all; that was so before.
-    'full-m10-d20': [10, 100],
-    'raised-m10-d99': [10, 100],
-    'same-m10-d100': [10, 100],
+    'full-m10-d20': { was: [10, 100], is: [10, 50] },
+    'raised-m10-d99': { was: [10, 100], is: [20, 200] },
+    'same-m10-d100': { was: [10, 100], is: [10, 100] },
   }
-  const after: LimitsById = {
-    'above-m9-d9': [5, 100],
-    'at-m5-d5': [5, 100],
-    'below-m4-d4': [5, 100],
-    'day-m0-d50': [10, 50],
-    'day-m0-d49': [10, 50],
-    'full-m10-d20': [10, 50],
-    'raised-m10-d99': [20, 200],
-    'same-m10-d100': [10, 100],
-  }
-  const over = await asked(configOf(before), configOf(after))
+  const by = (which: 'was' | 'is') =>
+    configOf(Object.fromEntries(Object.entries(limits).map(([id, one]) => [id, one[which]])))
+  const over = await asked(by('was'), by('is'))
   expect(over).toEqual({
     asOf: expect.any(String) as string,
     scope: 'store',
