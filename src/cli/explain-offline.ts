@@ -4,12 +4,8 @@ import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
 import { findRequests, type FoundRequest } from '../tools/log-files/find-request.ts'
 import { numberOf, textOf } from '../tools/log-files/lines.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
-import {
-  headerPairs,
-  printExplanation,
-  requestLine,
-  type AskedExplanation,
-} from './operator/explain.ts'
+import { headerPairs, printExplanation, requestLine } from './operator/explain.ts'
+import type { AskedExplanation } from './operator/explain.ts'
 import { isJwtForm, readBearer } from '../core/rules/credentials.ts'
 import { isRefusal, refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
 import { Fault, usageFault } from './terminal/fault.ts'

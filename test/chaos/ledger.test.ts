@@ -1,15 +1,7 @@
 /** A run in which all is right, and what is planted into it must be found; and what a run plans. */
 import { describe, expect, it } from 'vitest'
-import {
-  faultKinds,
-  type Answered,
-  type ChaosRequest,
-  type Fault,
-  type FaultKind,
-  type Outcome,
-  type Run,
-  type Sighting,
-} from './events.ts'
+import { faultKinds } from './events.ts'
+import type { Answered, ChaosRequest, Fault, FaultKind, Outcome, Run, Sighting } from './events.ts'
 import { chargedIn, compare } from './ledger.ts'
 import { felt, latencies } from './latency.ts'
 import { notShown } from './report.ts'

@@ -2,18 +2,8 @@
 import * as fc from 'fast-check'
 import { weighted, type Drawn } from '../support/drawn.ts'
 import * as words from './client-words.ts'
-import {
-  anyNumber,
-  chunked,
-  cut,
-  cutsAtMost,
-  framingMutations,
-  oneOrTwo,
-  pick,
-  type FramedDraft,
-  type Mutation,
-  type Step,
-} from './grammar.ts'
+import { anyNumber, chunked, cut, cutsAtMost, framingMutations, oneOrTwo, pick } from './grammar.ts'
+import type { FramedDraft, Mutation, Step } from './grammar.ts'
 
 /** One request before it is written down; mutations change it in place. */
 interface Draft extends FramedDraft {

@@ -3,12 +3,8 @@ import { afterAll, expect, it } from 'vitest'
 import { portOf } from '../../bench/load-order.ts'
 import { askProbe } from '../../bench/metrics.ts'
 import { endAllProcesses, withProcesses } from '../../bench/processes.ts'
-import {
-  bareProxySubject,
-  gatewaySubject,
-  startBackend,
-  type Subject,
-} from '../../bench/subjects.ts'
+import { bareProxySubject, gatewaySubject, startBackend } from '../../bench/subjects.ts'
+import type { Subject } from '../../bench/subjects.ts'
 import { openAsker, requestHead } from '../../bench/wire.ts'
 import { ampleClients, requestPath } from '../../bench/workload.ts'
 

@@ -7,14 +7,8 @@ import { beforeAll, expect, it } from 'vitest'
 import { askAdmin } from '../support/admin-client.ts'
 import { ensurePackage } from '../support/debian-package.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import {
-  clientsBlock,
-  configFile,
-  eventually,
-  gatewayHere,
-  startRawBackend,
-  type Gateway,
-} from './gateways.ts'
+import { clientsBlock, configFile, eventually, gatewayHere, startRawBackend } from './gateways.ts'
+import type { Gateway } from './gateways.ts'
 
 /** Debian's own, which sees Debian's packages; another on PATH may not. */
 const PYTHON = '/usr/bin/python3'

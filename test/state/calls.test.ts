@@ -3,13 +3,8 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createAnonymousLimiter } from '../../src/core/credentials/anonymous-limiter.ts'
 import { createAddressCounter } from '../../src/state/memory/addresses.ts'
-import {
-  answerCalls,
-  IpcCalls,
-  type AnswerBatch,
-  type CallBatch,
-  type CallHandlers,
-} from '../../src/state/calls.ts'
+import { answerCalls, IpcCalls } from '../../src/state/calls.ts'
+import type { AnswerBatch, CallBatch, CallHandlers } from '../../src/state/calls.ts'
 import type { BanRecord } from '../../src/state/bans.ts'
 import { StoreUnavailable } from '../../src/state/contract.ts'
 import { createSharedAddressCounter, openSupervisorState } from '../../src/state/supervisor/home.ts'

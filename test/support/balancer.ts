@@ -1,15 +1,9 @@
 /** Backends and a balancer with the defaults of the configuration. */
 import type { ConnectionOptions } from 'node:tls'
-import {
-  createBackends,
-  type Backend,
-  type BackendOptions,
-} from '../../src/core/backends/backend.ts'
-import {
-  Balancer,
-  type BackendObserver,
-  type BalancerOptions,
-} from '../../src/core/backends/balancer.ts'
+import { createBackends } from '../../src/core/backends/backend.ts'
+import type { Backend, BackendOptions } from '../../src/core/backends/backend.ts'
+import { Balancer } from '../../src/core/backends/balancer.ts'
+import type { BackendObserver, BalancerOptions } from '../../src/core/backends/balancer.ts'
 import { Retries } from '../../src/core/forwarding/retries.ts'
 
 export const eject: BackendOptions['eject'] = {

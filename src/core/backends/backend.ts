@@ -2,11 +2,8 @@
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { Config } from '../../config/config.ts'
-import {
-  backendFailureKinds,
-  type BackendFailureKind,
-  type FailedAttempt,
-} from '../rules/backend-failure.ts'
+import { backendFailureKinds } from '../rules/backend-failure.ts'
+import type { BackendFailureKind, FailedAttempt } from '../rules/backend-failure.ts'
 import { attemptBounds, HistogramSeries } from './histogram-series.ts'
 import { Standing } from './standing.ts'
 

@@ -3,13 +3,8 @@ import type { ServerEvents } from '../http/server-parts.ts'
 import { VIA } from '../rules/field-names.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { peekAnonymous } from './authenticate.ts'
-import {
-  NO_HEADERS,
-  type Charges,
-  type Exchange,
-  type PipelineParts,
-  type Policy,
-} from './exchange.ts'
+import { NO_HEADERS } from './exchange.ts'
+import type { Charges, Exchange, PipelineParts, Policy } from './exchange.ts'
 import { giveUp } from './take-quota.ts'
 
 /** A refused body up to this size is read and dropped, so that the connection can be used again. */

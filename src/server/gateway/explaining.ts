@@ -3,12 +3,8 @@ import type { Explanation } from '../../insight/api/explain.ts'
 import type { Config } from '../../config/config.ts'
 import { createKeyRing } from '../../core/credentials/callers.ts'
 import { explanationOf } from '../../insight/explain/explanation.ts'
-import {
-  knownThen,
-  questionThen,
-  withRecord,
-  type PastRequest,
-} from '../../insight/explain/past.ts'
+import { knownThen, questionThen, withRecord } from '../../insight/explain/past.ts'
+import type { PastRequest } from '../../insight/explain/past.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
 import { STAND_IN, walkThrough, type Walked } from '../../insight/explain/walk.ts'
 import type { BanRecord } from '../../state/bans.ts'

@@ -4,13 +4,8 @@ import { BanBook } from '../../core/bans/ban-book.ts'
 import type { Config } from '../../config/config.ts'
 import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { TurnsOfClients } from '../../core/pipeline/take-turn.ts'
-import {
-  afterLook,
-  LOOK_EVERY_MS,
-  NO_LOAD,
-  type Look,
-  type Shed,
-} from '../../core/rules/overload.ts'
+import { afterLook, LOOK_EVERY_MS, NO_LOAD } from '../../core/rules/overload.ts'
+import type { Look, Shed } from '../../core/rules/overload.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'

@@ -5,12 +5,8 @@ import type { Balancer } from '../../core/backends/balancer.ts'
 import { healthOf, type BackendHealth } from '../../core/backends/backend.ts'
 import { releaseClients } from '../../config/clients/release.ts'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import {
-  createSecondSampler,
-  processNow,
-  type ProcessNow,
-  type Second,
-} from '../../insight/live/second.ts'
+import { createSecondSampler, processNow } from '../../insight/live/second.ts'
+import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
 import type { StoreHealth } from '../../state/contract.ts'
 import type { CallHandlers } from '../../state/calls.ts'

@@ -6,11 +6,8 @@ import { BackendChecks } from '../../core/backends/checks.ts'
 import type { Config } from '../../config/config.ts'
 import { DirectAttempt } from '../../core/forwarding/direct.ts'
 import { Engine } from '../../core/forwarding/engine.ts'
-import {
-  ForwardedRequest,
-  Handshake,
-  type UpgradeSink,
-} from '../../core/forwarding/http-proxy-3.ts'
+import { ForwardedRequest, Handshake } from '../../core/forwarding/http-proxy-3.ts'
+import type { UpgradeSink } from '../../core/forwarding/http-proxy-3.ts'
 import { Retries } from '../../core/forwarding/retries.ts'
 import type { LastingParts } from './lasting-parts.ts'
 import { readBackendTls } from './tls-files.ts'

@@ -13,15 +13,8 @@ import type { Prepared } from '../gateway/reloader.ts'
 import { Serving } from '../gateway/serving.ts'
 import { createOutageReport, openSharedStore, type StoreParts } from '../gateway/stores.ts'
 import { createConfigReader } from './client-pipe.ts'
-import {
-  CLIENTS_FD,
-  LISTEN_FD,
-  LOG_FD,
-  type StartMessage,
-  type ToSupervisor,
-  type ToWorker,
-  type WorkerQuestions,
-} from './messages.ts'
+import { CLIENTS_FD, LISTEN_FD, LOG_FD } from './messages.ts'
+import type { StartMessage, ToSupervisor, ToWorker, WorkerQuestions } from './messages.ts'
 
 /** The IPC channel as src/main.ts gives it. */
 export interface SupervisorChannel {

@@ -1,12 +1,7 @@
 /** The authority shared by all hosts, and what operators do to its counters: Lua scripts on one hash per client. */
 import { readFileSync } from 'node:fs'
-import {
-  perWindow,
-  windowNames,
-  windows,
-  type PerWindow,
-  type WindowName,
-} from '../../config/time.ts'
+import { perWindow, windowNames, windows } from '../../config/time.ts'
+import type { PerWindow, WindowName } from '../../config/time.ts'
 import { StoreUnavailable } from '../contract.ts'
 import type { ClientCounters, CounterStore } from '../counters.ts'
 import type { ScriptReply } from './connections.ts'

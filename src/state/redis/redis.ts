@@ -8,13 +8,8 @@ import { nameOf, nameServers } from '../../config/hosts.ts'
 import { StoreUnavailable } from '../contract.ts'
 import { bounded } from '../timers.ts'
 import { StoreBreaker } from './breaker.ts'
-import {
-  createConnections,
-  defineScript,
-  slotOf,
-  type RedisOptions,
-  type RedisScript,
-} from './connections.ts'
+import { createConnections, defineScript, slotOf } from './connections.ts'
+import type { RedisOptions, RedisScript } from './connections.ts'
 import {
   areSentinelsAway,
   describeFault,

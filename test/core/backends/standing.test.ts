@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { healthOf, type Backend } from '../../../src/core/backends/backend.ts'
-import {
-  Standing,
-  type CheckOptions,
-  type EjectOptions,
-} from '../../../src/core/backends/standing.ts'
+import { Standing } from '../../../src/core/backends/standing.ts'
+import type { CheckOptions, EjectOptions } from '../../../src/core/backends/standing.ts'
 import { eject } from '../../support/balancer.ts'
 
 interface Row {

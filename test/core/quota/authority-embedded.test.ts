@@ -3,10 +3,8 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { openSqliteFile, type SqliteFile } from '../../../src/state/sqlite/file.ts'
 import { openSqliteState } from '../../../src/state/sqlite/home.ts'
-import {
-  createEmbeddedAuthority,
-  type EmbeddedAuthority,
-} from '../../../src/state/memory/authority.ts'
+import { createEmbeddedAuthority } from '../../../src/state/memory/authority.ts'
+import type { EmbeddedAuthority } from '../../../src/state/memory/authority.ts'
 import { StoreUnavailable } from '../../../src/state/contract.ts'
 import { Journal, type Row } from '../../../src/state/sqlite/quota-journal.ts'
 import type { Statement, TakeRequest } from '../../../src/state/quota.ts'

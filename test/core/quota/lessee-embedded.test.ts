@@ -2,14 +2,8 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { createEmbeddedAuthority } from '../../../src/state/memory/authority.ts'
 import type { Lessee } from '../../../src/core/quota/lessee.ts'
 import type { TakeRequest } from '../../../src/state/quota.ts'
-import {
-  admitted,
-  atOnce,
-  createTestLessee,
-  createTimeline,
-  refused,
-  type Timeline,
-} from './lessee-harness.ts'
+import { admitted, atOnce, createTestLessee, createTimeline, refused } from './lessee-harness.ts'
+import type { Timeline } from './lessee-harness.ts'
 
 const limits = { perMinute: 3, perDay: 5 }
 const MINUTE_END_S = Date.UTC(2100, 6, 1, 8, 31) / 1000

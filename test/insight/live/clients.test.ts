@@ -1,10 +1,7 @@
 /** Who asks most, who is nearest the limits, and who is refused, with time as an argument. */
 import { describe, expect, it } from 'vitest'
-import {
-  RecentRefusals,
-  SeenClients,
-  type SeenQuery,
-} from '../../../src/insight/live/seen-clients.ts'
+import { RecentRefusals, SeenClients } from '../../../src/insight/live/seen-clients.ts'
+import type { SeenQuery } from '../../../src/insight/live/seen-clients.ts'
 import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
 import { TopClients } from '../../../src/insight/live/top.ts'
 import { row } from './rows.ts'

@@ -4,13 +4,8 @@ import { describe, expect, it } from 'vitest'
 import { startCatalogue } from '../../../src/tools/catalogue/server.ts'
 import { gatewayTo, rawBackend } from '../../support/backed.ts'
 import { atEnd } from '../../support/ending.ts'
-import {
-  keys,
-  minuteWithAtLeast,
-  sha256,
-  startTestGateway,
-  type TestGateway,
-} from '../../support/gateway.ts'
+import { keys, minuteWithAtLeast, sha256, startTestGateway } from '../../support/gateway.ts'
+import type { TestGateway } from '../../support/gateway.ts'
 import { answer } from '../../support/raw-backend.ts'
 import { parseResponses, rawExchange, type ParsedResponse } from '../../support/raw-client.ts'
 import { temporaryFolder } from '../../support/processes.ts'

@@ -6,12 +6,8 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { gatewayTo } from '../../support/backed.ts'
 import { atEnd } from '../../support/ending.ts'
-import {
-  keys,
-  startTestGateway,
-  type GatewayInit,
-  type TestGateway,
-} from '../../support/gateway.ts'
+import { keys, startTestGateway } from '../../support/gateway.ts'
+import type { GatewayInit, TestGateway } from '../../support/gateway.ts'
 import { listening } from '../../support/listening.ts'
 import { startCollector, type CollectedSpan } from '../../support/otlp.ts'
 import { sharedRedis } from '../../support/redis-server.ts'

@@ -18,15 +18,8 @@ import {
   startTollgate,
   type GatewayProcess,
 } from '../../process/gateways.ts'
-import {
-  ask,
-  codes,
-  metricPage,
-  workerBlocks,
-  workerPids,
-  workersThatAnswered,
-  type WorkerAnswer,
-} from './workers.ts'
+import { ask, codes, metricPage, workerBlocks, workerPids, workersThatAnswered } from './workers.ts'
+import type { WorkerAnswer } from './workers.ts'
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 100_000 }
 

@@ -5,15 +5,8 @@ import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
 import { temporaryFile } from '../../support/processes.ts'
-import {
-  again,
-  clientsBlock,
-  eventually,
-  tally,
-  times,
-  type GatewayProcess,
-  type TestClient,
-} from '../../process/gateways.ts'
+import { again, clientsBlock, eventually, tally, times } from '../../process/gateways.ts'
+import type { GatewayProcess, TestClient } from '../../process/gateways.ts'
 
 export interface WorkerAnswer {
   readonly status: number

@@ -7,11 +7,8 @@ import { DatabaseSync } from 'node:sqlite'
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { FileEvent } from '../../../src/state/sqlite/thread.ts'
 import { temporaryFile, temporaryFolder } from '../../support/processes.ts'
-import {
-  openSqliteFile,
-  type OnFileEvent,
-  type SqliteFile,
-} from '../../../src/state/sqlite/file.ts'
+import { openSqliteFile } from '../../../src/state/sqlite/file.ts'
+import type { OnFileEvent, SqliteFile } from '../../../src/state/sqlite/file.ts'
 
 let folder: string
 let file: string
