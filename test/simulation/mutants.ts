@@ -54,15 +54,15 @@ export function loaded(mutant?: Mutant): Quota {
     cpSync(join(project, path), join(root, path), { recursive: true })
   writeFileSync(join(root, 'package.json'), '{"type":"module"}')
   if (mutant !== undefined) {
-    const file = join(root, 'src', mutant.file)
-    writeFileSync(file, mutated(readFileSync(file, 'utf8'), mutant))
+    writeFileSync(join(root, 'src', mutant.file), mutated(mutant))
   }
   const load = createRequire(import.meta.url)
   return (load(join(root, shipped)) as { shipped: Quota }).shipped
 }
 
-function mutated(text: string, { name, file, from, to }: Mutant): string {
-  const parts = text.split(from)
+/** The text of its file, with the rule broken. */
+export function mutated({ name, file, from, to }: Mutant): string {
+  const parts = readFileSync(join(project, 'src', file), 'utf8').split(from)
   if (parts.length !== 2)
     throw new Error(
       `the mutant "${name}" must be brought up to date: src/${file} has this text ${parts.length - 1} times, not once: ${from}`,

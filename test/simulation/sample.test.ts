@@ -1,7 +1,7 @@
 /** A sample of what `npm run proof` searches whole: the same in each run, and enough to catch a mutant of each kind. */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { found, mutants } from './mutants.ts'
+import { found, mutants, mutated } from './mutants.ts'
 import { properties, type Property } from './properties.ts'
 import { shipped } from './shipped.ts'
 
@@ -20,6 +20,10 @@ describe('what is broken is found:', () => {
 
   it.each(sampled)('$name', async (mutant) => {
     expect(await found(mutant), 'no invariant was broken').toBeDefined()
+  })
+
+  it('in the code as it is today', () => {
+    for (const mutant of mutants) expect(mutated(mutant)).toContain(mutant.to)
   })
 
   it('of each kind that there is', () => {
