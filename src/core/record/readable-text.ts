@@ -39,9 +39,8 @@ export function createReadableText({ colour }: { colour: boolean }): (lines: str
 
 /** Puts the event with its short fields on one line, and long fields on lines of their own. */
 function describe(fields: Fields, styled: (style: Style, text: string) => string): string {
-  const { event, message, problems, stack, blastRadius, left, ...others } = fields
-  if (event === 'access')
-    return `${styled('cyan', accessInWords(others, left))} ${styled('dim', inPairs(others))}`
+  const { event, message, problems, stack, blastRadius, ...others } = fields
+  if (event === 'access') return describeAccess(others, styled)
   const first = [event, ...(message === undefined ? [] : [message])].map(String).join(' ')
   const lines = [
     `${styled('cyan', first)} ${inPairs(others)}`.trimEnd(),
@@ -52,20 +51,12 @@ function describe(fields: Fields, styled: (style: Style, text: string) => string
   return lines.join('\n    ')
 }
 /** What is looked for first, such as `GET /v1/pets 200 4 ms acme 59/60`; the pairs behind it have the rest. */
-function accessInWords(others: Fields, left: unknown) {
-  const { method, path, target, status, totalMs, client } = others
-  const parts = [
-    method,
-    path ?? target,
-    status,
-    `${Number(Number(totalMs).toPrecision(2))} ms`,
-    client,
-    left,
-  ]
-  return parts
-    .filter((part) => part !== undefined)
-    .map(shown)
-    .join(' ')
+function describeAccess(fields: Fields, styled: (style: Style, text: string) => string): string {
+  const { method, path, target, status, totalMs, client, left, ...others } = fields
+  const took = `${Number(Number(totalMs).toPrecision(2))} ms`
+  const first = [method, path ?? target, status, took, client, left]
+  const words = first.filter((part) => part !== undefined).map(shown)
+  return `${styled('cyan', words.join(' '))} ${styled('dim', inPairs(others))}`
 }
 
 const inPairs = (fields: Fields): string =>

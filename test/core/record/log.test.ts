@@ -303,7 +303,7 @@ describe('text for reading along', () => {
     log.relay('{"level":"warn","time":"2026\n')
     expect(lines[0]).toMatch(clock)
     expect(lines[0]?.replace(clock, '')).toMatch(
-      /^INFO: GET \/v1\/pets 200 [\d.]+ ms acme 299\/300 id=0123456789abcdef client=acme .*status=200 .*dayLeft=9999\n$/,
+      /^INFO: GET \/v1\/pets 200 [\d.]+ ms acme 299\/300 id=0123456789abcdef key=.*dayLeft=9999\n$/,
     )
     expect(lines[1]).toContain(' acme 12/300 today id=')
     expect(lines[2]).toMatch(/^\[\d\d:\d\d:31\.123\] WARN: keyBanned worker=1\n$/)
