@@ -29,8 +29,8 @@ const warnOfClients = ({ clients, jwt }: Config, nowMs: number, warn: Refuse): v
   const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
   if (ending > 0) {
     const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
-    const remedy = 'see `tollgate keys list --expiring 30d`, then `tollgate keys rotate`'
-    warn(['clients'], `${fault}; ${remedy}`, 'key')
+    const seen = 'see `tollgate keys list --config FILE --expiring 30d`'
+    warn(['clients'], `${fault}; ${seen}, and rotate those that nothing replaces yet`, 'key')
   }
 }
 
