@@ -144,9 +144,9 @@ const keys: Declaration = (program, { once }) => {
     .action(once(async () => (await import('./keys.ts')).keysRevokeCommand))
   group
     .command('list')
-    .description('list the keys of a configuration or of a running gateway, and when they expire')
-    .addOption(new NeededOption('--config <file>', 'of this configuration', 'admin'))
-    .option('--admin <url>', 'of the gateway with this admin listener', adminUrl)
+    .description('the keys of a running gateway, or of a configuration, and when they end')
+    .option('--config <file>', 'those of this configuration, and ask no gateway')
+    .option('--admin <url>', 'its admin listener (default: as for the other commands)', adminUrl)
     .option('--expiring <duration>', 'only keys that expire within this time, such as 30d')
     .option('--client <id>', 'only keys of this client')
     .option('--json', 'as JSON')

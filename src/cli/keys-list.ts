@@ -4,6 +4,7 @@ import type { Environment } from '../config/environment.ts'
 import { clientId, duration } from '../config/scalars.ts'
 import { EXPIRING_MS } from '../config/clients/warnings.ts'
 import { clientsOf } from './operator/admin-keys.ts'
+import { gatewayOf } from './operator/asking.ts'
 import type { Output, Texts } from './edge.ts'
 import { lookOf } from './terminal/look.ts'
 import { table } from './terminal/table.ts'
@@ -34,12 +35,12 @@ export async function keysListCommand(
   const { env, print, complain } = output
   const withinMs = readOption('expiring', withinDuration, expiring)
   readOption('client', clientId, client)
-  if ((file === undefined) === (admin === undefined))
+  if (file !== undefined && admin !== undefined)
     throw new Fault('usage', '--config and --admin: give one of them')
   const holders =
-    admin === undefined
-      ? await configured(file ?? '', env, client)
-      : clientsOf({ admin, env }, client ? { client } : expiring ? { expiring } : {})
+    file === undefined
+      ? clientsOf(gatewayOf(output, { admin }), client ? { client } : expiring ? { expiring } : {})
+      : await configured(file, env, client)
   let count = 0
   const keys = listed(holders, { withinMs, onHolder: () => count++ })
   const lines = json ? jsonOf(keys) : table(columnsAt(Date.now()), keys, lookOf(output))

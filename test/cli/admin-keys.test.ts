@@ -51,10 +51,14 @@ describe('tollgate keys list --admin', () => {
     expect(await of('c1')).toEqual({ code: 0, out: [], said: [] })
   })
 
-  it('is refused with both of a file and a gateway, or none', async () => {
-    const refused = { code: 'usage', message: '--config and --admin: give one of them' }
-    for (const options of [{}, { admin, config: 'a.yaml' }])
-      await expect(run((output) => keysListCommand(output, options))).rejects.toMatchObject(refused)
+  it('asks the gateway that the environment names, and is refused with a file and an option', async () => {
+    const of = (named: string, options: object = { expiring: '30d' }) =>
+      run((edge) =>
+        keysListCommand({ ...edge, env: { ...edge.env, TOLLGATE_ADMIN: named } }, options),
+      )
+    expect((await of(admin)).out).toHaveLength(1)
+    await expect(of('localhost:1')).rejects.toThrow('TOLLGATE_ADMIN is localhost:1')
+    await expect(of('', { admin, config: 'a.yaml' })).rejects.toThrow('give one of them')
   })
 
   it('fails where the gateway does not let it in', async () => {

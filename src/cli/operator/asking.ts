@@ -15,7 +15,7 @@ import { adminUrl, loadHttp, TOKEN_HELP } from '../program.ts'
 import type * as Tls from './admin-tls.ts'
 
 export interface Asking {
-  readonly admin?: string
+  readonly admin?: string | undefined
   readonly json?: boolean
 }
 
@@ -33,11 +33,15 @@ export const asking = (parent: Command, usage: string, description: string): Com
   parent
     .command(usage)
     .description(description)
-    .option('--admin <url>', `its admin listener (default: ${DEFAULT_ADMIN})`, adminUrl)
+    .option('--admin <url>', `its admin listener (default: $${ADMIN} or ${DEFAULT_URL})`, adminUrl)
     .option('--json', 'as JSON')
     .addHelpText('after', TOKEN_HELP)
 
-export const gatewayOf = ({ env }: Output, { admin = DEFAULT_ADMIN }: Asking) => ({ admin, env })
+export function gatewayOf({ env }: Pick<Output, 'env'>, { admin }: Asking): AdminOf {
+  const found = admin ?? (env[ADMIN] || DEFAULT_URL)
+  if (/^https?:/.test(found) && URL.canParse(found)) return { admin: found, env }
+  throw new Fault('usage', `${ADMIN} is ${found}`, { remedy: 'write http://HOST:PORT' })
+}
 
 /** A command that shows one answer of the admin API as a list. */
 export const listing =
@@ -78,7 +82,8 @@ export async function printView<Row>(
   if (next !== undefined && output.screen !== undefined) output.complain(next)
 }
 
-export const DEFAULT_ADMIN = 'http://127.0.0.1:9090'
+const DEFAULT_URL = 'http://127.0.0.1:9090'
+const ADMIN = 'TOLLGATE_ADMIN'
 const TOKEN = 'TOLLGATE_ADMIN_TOKEN'
 /** Deadline of an answer: a gateway reads its files, and asks each of its workers. */
 const ANSWER_WITHIN_MS = 60_000
@@ -198,5 +203,5 @@ const remedies: ReadonlyMap<string, string> = new Map([
   ],
   ['not_found', 'name the admin listener of a gateway: --admin URL'],
   ['unknown_client', 'see which there are: tollgate clients'],
-  ['unknown_key', 'see which there are: tollgate keys list --admin URL'],
+  ['unknown_key', 'see which there are: tollgate keys list'],
 ])

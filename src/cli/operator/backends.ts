@@ -16,6 +16,8 @@ const backendsCommand = listing<Backends, Backends['backends'][number]>(
   () => '/api/backends',
   ({ backends }, nowMs) => {
     const away = (at: string | null) => at && duration(Math.abs(Date.parse(at) - nowMs), 1)
+    const tryOf = (at: string) =>
+      Date.parse(at) > nowMs ? `next try in ${away(at)}` : 'the next request tries it'
     return {
       rows: backends,
       none: 'The configuration names no backend.',
@@ -29,7 +31,7 @@ const backendsCommand = listing<Backends, Backends['backends'][number]>(
         text(
           'WHY',
           ({ cause, nextTry }) =>
-            [cause, nextTry && `next try in ${away(nextTry)}`].filter((part) => part).join('; '),
+            [cause, nextTry && tryOf(nextTry)].filter((part) => part).join('; '),
           { plain: ({ cause }) => cause },
         ),
       ],

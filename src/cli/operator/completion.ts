@@ -2,7 +2,7 @@
 import type { Argument, Command, Option } from 'commander'
 import type { Bans } from '../../admin/bans/operations.ts'
 import type { ClientsPage } from '../../admin/clients/operations.ts'
-import { ask, DEFAULT_ADMIN } from './asking.ts'
+import { ask, gatewayOf } from './asking.ts'
 import type { Output } from '../edge.ts'
 import { chosen, loadHttp, type Declaration } from '../program.ts'
 
@@ -27,7 +27,7 @@ async function completeCommand(
   if (program === null) return
   const words = line.split(/\s+/).slice(1)
   const typed = words.pop() ?? ''
-  const { command, asked, operands, admin = DEFAULT_ADMIN } = placeAfter(program, words)
+  const { command, asked, operands, admin } = placeAfter(program, words)
   const help = command.createHelp()
   const found: Candidate[] = []
   if (asked === undefined && typed.startsWith('-'))
@@ -68,7 +68,7 @@ type Candidate = readonly [word: string, meaning: string]
 async function valuesOf(
   asked: Option | Argument,
   command: Command,
-  { start, ...gateway }: { readonly admin: string; readonly env: Output['env']; start: string },
+  { start, env, admin }: Pick<Output, 'env'> & { start: string; admin: string | undefined },
 ): Promise<Candidate[]> {
   if (asked.argChoices !== undefined) return asked.argChoices.map((word) => [word, ''])
   const [, name] = /\b(client|key-id)\b/.exec('flags' in asked ? asked.flags : asked.name()) ?? []
@@ -77,6 +77,7 @@ async function valuesOf(
   loadHttp()
   const call = { signal: AbortSignal.timeout(WITHIN_MS) }
   try {
+    const gateway = gatewayOf({ env }, { admin })
     if (command.name() === 'lift') {
       const { bans } = await ask<Bans>(gateway, '/api/bans', call)
       return bans.map(({ key, client, reason }) => [key, reason ?? client ?? ''])
