@@ -71,14 +71,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 4_057,
-  tools: 4_510,
-  server: 3_298,
-  admin: 5_487,
-  insight: 3_195,
-  core: 13_820,
-  state: 4_597,
-  config: 4_128,
+  cli: 3_983,
+  tools: 4_477,
+  server: 3_248,
+  admin: 5_490,
+  insight: 3_122,
+  core: 13_740,
+  state: 4_568,
+  config: 4_113,
 }
 
 describe('the wings', () => {
