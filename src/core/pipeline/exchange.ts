@@ -40,8 +40,15 @@ export interface PipelineParts extends Charges {
   readonly tunnels: Tunnels
   readonly tally: Tally
   readonly recent: RecentDecisions
+  readonly deprecated: DeprecatedCalled
   /** Written by the front door alone. */
   isDraining: boolean
+}
+
+/** Counts calls of deprecated routes. */
+export interface DeprecatedCalled {
+  /** userAgent: as it was sent. */
+  called(route: string, client: string, userAgent: string | undefined, nowMs: number): void
 }
 
 export interface Arrival {

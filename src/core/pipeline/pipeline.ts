@@ -84,7 +84,7 @@ function accept(
 function record(parts: PipelineParts, exchange: Exchange): void {
   exchange.recorded = true
   exchange.goOn()
-  const { log, metrics, tally, tracing, recent } = parts
+  const { log, metrics, tally, tracing, recent, deprecated } = parts
   const endedMs = performance.now()
   const nowMs = Date.now()
   const totalMs = endedMs - exchange.startedMs
@@ -97,7 +97,7 @@ function record(parts: PipelineParts, exchange: Exchange): void {
     tally.done(caller, isTunnel ? undefined : totalMs, exchange.refusal?.code)
     if (route?.deprecated === true) {
       const agent = fieldOf(exchange.request.rawHeaders, 'user-agent')
-      tally.deprecated.called(route.name, caller.clientId, agent, nowMs)
+      deprecated.called(route.name, caller.clientId, agent, nowMs)
     }
   }
   const times = { nowMs, totalMs, gatewayMs, backendMs }

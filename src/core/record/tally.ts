@@ -3,7 +3,6 @@ import type { Admission, QuotaView } from '../../state/quota.ts'
 import { DAY_MS, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
-import { DeprecatedCallers } from './deprecated-callers.ts'
 
 export interface SeenUse {
   /** Includes what other processes were granted, spent or not. */
@@ -86,7 +85,6 @@ export class Tally {
   #rows = new Map<string, TallyRow>()
   /** Rows of keys that have another now: of another day, client or plan. */
   #earlier: TallyRow[] = []
-  readonly deprecated = new DeprecatedCallers()
   /** Charges and refusals not counted for lack of room. Written by #add. */
   lost = 0
 

@@ -5,7 +5,7 @@ import { Events } from './events.ts'
 import { SeenClients } from './seen-clients.ts'
 import type { Second } from './second.ts'
 import { Seconds } from './seconds.ts'
-import { DeprecatedCallers } from '../../core/record/deprecated-callers.ts'
+import { DeprecatedCallers } from './deprecated-callers.ts'
 import { ShadowCounts } from './shadow-counts.ts'
 import { TopClients } from './top.ts'
 

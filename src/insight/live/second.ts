@@ -4,8 +4,8 @@ import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
 import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
 import type { Decision, RecentDecisions } from '../../core/record/recent.ts'
-import type { DeprecatedCalls } from '../../core/record/deprecated-callers.ts'
 import { rowNumbers, TallyRow, type Tally } from '../../core/record/tally.ts'
+import type { DeprecatedCallers, DeprecatedCalls } from './deprecated-callers.ts'
 import { sums } from './seconds.ts'
 
 /** Outcomes of requests to one backend; plain data. */
@@ -71,8 +71,9 @@ export function everySecond(onSecond: (second: number) => void, lateMs = 0): () 
 /** Takes what happened since the last call. at: the second it is reported as. */
 export function createSecondSampler(
   metrics: Metrics,
-  tally: Pick<Tally, 'take' | 'deprecated'>,
+  tally: Pick<Tally, 'take'>,
   recent: Pick<RecentDecisions, 'take'>,
+  deprecated: Pick<DeprecatedCallers, 'take'>,
 ): (at: number) => Second {
   const grown = createGrowth()
   const grownSeries = (all: readonly HistogramSeries[]): number[] =>
@@ -101,7 +102,7 @@ export function createSecondSampler(
       }),
       rows: tally.take(),
       decisions: recent.take(),
-      deprecated: tally.deprecated.take(),
+      deprecated: deprecated.take(),
     }
   }
 }

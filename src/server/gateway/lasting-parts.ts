@@ -13,6 +13,7 @@ import type { ConfigNames, Metrics } from '../../core/record/metrics.ts'
 import { Tracing } from '../../core/record/tracing.ts'
 import { UniqueTimestamps } from '../../core/record/access-record.ts'
 import { RecentDecisions } from '../../core/record/recent.ts'
+import { DeprecatedCallers } from '../../insight/live/deprecated-callers.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import { createSteadyClock } from '../../core/rules/steady-clock.ts'
 import { Shadow } from '../../core/record/shadow.ts'
@@ -62,6 +63,7 @@ export function createLastingParts(options: LastingPartsOptions) {
     tally,
     shadow: createShadow(options, tally),
     recent: new RecentDecisions(options.number ?? 1),
+    deprecated: new DeprecatedCallers(),
     bans,
     load,
     /** Applies another configuration. Never throws. */

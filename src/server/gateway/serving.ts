@@ -53,13 +53,13 @@ export class Serving implements WorkerLink {
     this.parts = createLastingParts(options)
     this.#revision = new Revision(config, this.parts)
     this.#revision.upstream.checks.start()
-    const { tally, recent, bans } = this.parts
+    const { tally, recent, deprecated, bans } = this.parts
     metrics.watchBackends(() => this.balancer)
     metrics.watchBans(() => bans.runningCount)
     metrics.watchUsage(() => tally.lost)
     metrics.watchLog(log.lostLines)
     metrics.watchLogFault(() => Number(log.fault() !== undefined))
-    this.takeSecond = createSecondSampler(metrics, tally, recent)
+    this.takeSecond = createSecondSampler(metrics, tally, recent, deprecated)
     this.#door = new FrontDoor(config, this.#revision.policy, this.parts)
   }
 

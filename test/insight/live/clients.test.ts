@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { RecentRefusals, SeenClients } from '../../../src/insight/live/seen-clients.ts'
 import type { SeenQuery } from '../../../src/insight/live/seen-clients.ts'
-import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
+import { DeprecatedCallers } from '../../../src/insight/live/deprecated-callers.ts'
 import { TopClients } from '../../../src/insight/live/top.ts'
 import { row } from './rows.ts'
 

@@ -1,6 +1,6 @@
 /** What the latest seconds were, summed over processes, with time as an argument. */
 import { describe, expect, it } from 'vitest'
-import { DeprecatedCallers } from '../../../src/core/record/deprecated-callers.ts'
+import { DeprecatedCallers } from '../../../src/insight/live/deprecated-callers.ts'
 import { createSecondSampler, packSecond, unpackSecond } from '../../../src/insight/live/second.ts'
 import { quantileMs, Seconds } from '../../../src/insight/live/seconds.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
@@ -12,8 +12,8 @@ const record = { route: 'a', backendMs: 20 }
 describe('one process', () => {
   const names = { routes: ['a', 'b'], plans: ['pro'] }
   const metrics = createMetrics({ ...names, version: '1' })
-  const tally = { take: () => [row('c')], deprecated: new DeprecatedCallers() }
-  const take = createSecondSampler(metrics, tally, { take: () => [] })
+  const tally = { take: () => [row('c')] }
+  const take = createSecondSampler(metrics, tally, { take: () => [] }, new DeprecatedCallers())
 
   it('tells what was added since the second before, and what is in flight', () => {
     for (let count = 0; count < 4; count++) metrics.requests.started()
