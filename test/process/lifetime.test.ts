@@ -173,7 +173,7 @@ describe.concurrent('a terminal', () => {
     await eventually('the listener', () => address.test(terminal.text()))
     const url = `${address.exec(terminal.text())?.[1]}/pets`
     expect((await decided(() => call(url, keys.pro))).status).toBe(200)
-    await eventually('the access line', () => terminal.text().includes('status=200'))
+    await eventually('the access line', () => terminal.text().includes('/pets 200 '))
     // eslint-disable-next-line no-control-regex
     const plain = terminal.text().replace(/\u001b\[\d+m/g, '')
     expect(terminal.text()).not.toBe(plain)

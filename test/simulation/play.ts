@@ -1,4 +1,5 @@
 /** Plays a schedule against an implementation of the quota; throws at the first broken invariant. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { MINUTE_MS } from '../../src/config/time.ts'
 import type { Lost, Totals } from './ledger.ts'
 import type { Load, Schedule } from './schedule.ts'
@@ -30,8 +31,15 @@ export const play = (
 export const playWorkers = (quota: Quota, schedule: Schedule): Promise<Played> =>
   playAndEnd(createWorkersWorld(quota, schedule), schedule)
 
-export const playAndEnd = (world: World, schedule: Schedule): Promise<Played> =>
-  playIn(world, schedule).finally(world.endTimers)
+export async function playAndEnd(world: World, schedule: Schedule): Promise<Played> {
+  try {
+    return await playIn(world, schedule)
+  } finally {
+    world.endTimers()
+    // Whoever else runs in this process has his turn between two schedules.
+    await nextTurn()
+  }
+}
 
 async function playIn(world: World, { steps }: Schedule): Promise<Played> {
   for (const { load, lasts, event } of steps) {

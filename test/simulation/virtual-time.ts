@@ -69,10 +69,12 @@ export function createVirtualTime(chance: Pick<Chance, 'next'>) {
   return time
 }
 
-/** The turn of Node's event loop, whatever a simulation makes of its timers. */
-const nextTurn = setImmediate
-/** Lets every promise that can settle do so, however long the chain. */
-export const settled = (): Promise<void> => new Promise((resolve) => nextTurn(resolve))
+/**
+ * Lets every promise that can settle do so, however long the chain, within this turn of Node's event loop: what other tests have
+ * left running in this process would take the timers of the simulation for Node's own, and change what it plays.
+ */
+const settled = (): Promise<void> =>
+  new Promise((resolve) => queueMicrotask(() => process.nextTick(resolve)))
 
 export interface Arrivals {
   nextAtMs(): number
