@@ -76,8 +76,8 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_250,
   admin: 5_490,
   insight: 3_239,
-  core: 13_629,
-  state: 4_568,
+  core: 13_626,
+  state: 4_570,
   config: 4_113,
 }
 

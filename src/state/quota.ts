@@ -117,7 +117,8 @@ export type Beats = ReadonlyMap<string, number>
 
 /** The owner of the counters. A call throws while the store is away, and rejects if it is late or fails, never for lack of quota. */
 export interface Authority {
-  /** The embedded authority answers at once, unless it has to wait for its disk; a remote one answers with a promise. */
+  /** It is in this process, and answers at once unless it has to wait for its disk; another one answers with a promise. */
+  readonly isEmbedded?: boolean
   take(request: TakeRequest): TakeReply | Promise<TakeReply>
   /** Takes the beat of one process and returns those of all. Absent where only one process can ask. */
   beat?(beat: Beat): Promise<Beats>

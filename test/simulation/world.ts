@@ -293,6 +293,7 @@ export function createWorld(
   const link = (process: SimulatedProcess): Authority => {
     if (schedule.authority === 'embedded')
       return {
+        isEmbedded: true,
         take: (request) => {
           ledger.sent(process.witness, request)
           const reply = carryOut(request)

@@ -66,8 +66,6 @@ interface SentCall {
 }
 
 export class LeaseCalls {
-  /** The authority is in this process and answers at once, except where it has to wait for its disk. Written by #send. */
-  isImmediate = false
   /** No notice is missed after the reply to a call with a higher number; Infinity: they may be missed. Written by follow. */
   followedFrom = 0
   /** The leases in the states uncertain and restating, of all clients. Written by Lease. */
@@ -137,7 +135,6 @@ export class LeaseCalls {
     }
     try {
       const reply = authority.take(request)
-      this.isImmediate ||= !(reply instanceof Promise)
       if (returns) for (const window of lease.windows) window.returnUnspent()
       return { request, reply, sentMs }
     } catch {
@@ -146,7 +143,7 @@ export class LeaseCalls {
   }
 
   #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {
-    if (!ahead || this.#options.lease === 'off' || this.isImmediate) return need
+    if (!ahead || this.#options.lease === 'off' || this.#options.authority.isEmbedded) return need
     pace.measure(nowMs)
     // A minute that has ended leaves the whole length of the next one.
     const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : MINUTE_MS

@@ -132,7 +132,7 @@ export class Lessee {
 
   /** Returns the client's standing without asking another process; undefined where this one does not know it. */
   known(id: string, limits: Limits): QuotaView | undefined {
-    if (this.#calls.isImmediate) {
+    if (this.#options.authority.isEmbedded) {
       const view = this.peek(id, limits)
       return view instanceof Promise ? undefined : view
     }
@@ -147,7 +147,7 @@ export class Lessee {
     const lease = this.#leases.get(id)
     if (lease === undefined) return
     for (const window of lease.windows) window.refund(admission[window.kind.name])
-    if (this.#calls.isImmediate && !lease.isCalling) this.#calls.call(lease, RETURNING)
+    if (this.#options.authority.isEmbedded && !lease.isCalling) this.#calls.call(lease, RETURNING)
     else this.#watch(lease)
   }
 
@@ -261,7 +261,7 @@ export class Lessee {
   #recoverLoss(): void {
     const isHandled = this.#options.clock.nowMs() < this.#restatedMs + RESTATES_EVERY_MS
     // An embedded authority loses single clients only, so the others need not be restated.
-    if (!isHandled && !this.#calls.isImmediate) this.#restateAll()
+    if (!isHandled && !this.#options.authority.isEmbedded) this.#restateAll()
   }
 
   #resume(): void {

@@ -67,6 +67,7 @@ export function createEmbeddedAuthority(options: MemoryOptions & { readonly keep
     return keeper?.carriedOut(client, request.limits)?.then(() => reply) ?? reply
   }
   return {
+    isEmbedded: true,
     /** Takes the rows that an earlier process has left; called before the first call, if at all. */
     restore(rows: readonly Row[]): void {
       for (const row of rows) add(row.client, row)

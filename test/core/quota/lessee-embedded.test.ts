@@ -47,6 +47,15 @@ describe('a lessee of the embedded authority', () => {
     })
   })
 
+  it('knows where a client stands, although its first answer waited for the disk', async () => {
+    const authority = createEmbeddedAuthority({ clock: timeline.clock })
+    const late = { ...authority, take: async (request: TakeRequest) => authority.take(request) }
+    const other = createTestLessee(late, timeline)
+    expect(other.known('acme', limits)).toBeUndefined()
+    await timeline.pass(1)
+    expect(other.known('acme', limits)).toMatchObject({ minute: { remaining: 3 } })
+  })
+
   it('opens again with the next minute, and holds the day against both', async () => {
     for (let n = 0; n < 3; n++) admitted(take())
     refused(take())

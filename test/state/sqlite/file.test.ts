@@ -161,7 +161,7 @@ describe('a store.file that is gone', () => {
   beforeEach(() => void events.splice(0))
   const gone: [string, () => void][] = [
     ['removed', () => rmSync(file)],
-    ['removed with its write-ahead log', () => ['', '-wal'].map((part) => rmSync(file + part))],
+    ['removed with its write-ahead log', () => ['-wal', ''].map((part) => rmSync(file + part))],
     ['removed with its folder', () => rmSync(folder, { recursive: true })],
   ]
 
