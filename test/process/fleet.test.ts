@@ -106,7 +106,14 @@ it('is answered by any of them for all', async () => {
 })
 
 it('gives nothing away to an address that an outsider has written, and believes nothing it says', async () => {
-  const planted = await startRawBackend({ host: '0.0.0.0', respond: () => answer(200, '{}') })
+  const planted = await startRawBackend({
+    host: '0.0.0.0',
+    // Node.js ends a connection to another protocol that nobody has asked for, and reports nothing.
+    respond: ({ target }) =>
+      target === '/api/shadow'
+        ? answer(101, '', 'Connection: upgrade', 'Upgrade: other')
+        : answer(200, '{}'),
+  })
   const key = `${redis.prefix}:gateways`
   const [id = ''] = redis.cli('HKEYS', key).split('\n')
   const proven = redis.cli('HGET', key, id)
@@ -121,6 +128,7 @@ it('gives nothing away to an address that an outsider has written, and believes 
   // One that stands before a gateway itself sees what that one is asked.
   const third = await gatewayHere(fileOf(planted.port, lured))
   await said('GET /api/top', ({ gateways }) => gateways.silent.includes(at(planted.port)))
+  expect((await ask('GET /api/shadow')).gateways.silent).toContain(at(planted.port))
   const [seen] = planted.requests
   expect(seen?.headers.join()).not.toMatch(/authorization|bearer|cookie/i)
   const question = seen?.header('tollgate-fleet') ?? ''

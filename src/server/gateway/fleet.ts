@@ -183,7 +183,7 @@ export class Fleet implements FleetNeeds {
       const asked = request(address, options).end()
       // Errors after the head belong to the answer.
       asked.on('error', () => undefined)
-      const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+      const [answer] = (await once(asked, 'response', { signal })) as [IncomingMessage]
       if (Number(answer.headers['content-length'] ?? Infinity) > ANSWER_BYTES) answer.destroy()
       const body = await buffer(answer)
       const isTrue = isProof(answer.headers[FIELD], key, 'answer', nonce, digestOf(body))
