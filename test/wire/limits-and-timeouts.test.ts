@@ -1,5 +1,5 @@
 /** Sizes and times that a request may take: what passes them is refused and closed, for free, before any backend has seen it. */
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { expectLogged, expectOnlyRefusal, request, SMALL_LIMITS, openWire } from './wire.ts'
 
@@ -88,14 +88,22 @@ describe('a body', () => {
   })
 })
 
-it('a request that came in time is answered, though the process stood still before it could read it', async () => {
-  const { connect } = await openWire(quick)
-  const client = await connect()
-  await sleep(50)
-  client.send(get())
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000)
-  expect((await client.waitForResponses(1)).statuses).toEqual([200])
-})
+it.each([
+  ['request', '', get()],
+  ['body', post('Content-Length: 2', '{'), '}'],
+])(
+  'a %s that came in time is answered, though the process stood still before it could read it',
+  async (_, before, rest) => {
+    const { connect } = await openWire(quick)
+    const client = await connect(before)
+    await sleep(50)
+    // From here on timers have their turn before anything is read.
+    await turn()
+    client.send(rest)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100)
+    expect((await client.waitForResponses(1)).statuses).toEqual([200])
+  },
+)
 
 describe.concurrent('a client that is too slow', () => {
   it.for<[string, string]>([

@@ -24,7 +24,7 @@ export class SlowClients {
 
   constructor(parts: PipelineParts) {
     this.#parts = parts
-    this.#timer = setInterval(() => this.#look(), LOOK_EVERY_MS).unref()
+    this.#timer = setInterval(() => setImmediate(() => this.#look()), LOOK_EVERY_MS).unref()
   }
 
   close(): void {
@@ -64,7 +64,7 @@ export class SlowClients {
   }
 }
 
-/** Whether the body takes too long to arrive. */
+/** Whether the body takes too long to arrive. What came while the process stood still is read before a look. */
 function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
   return hasBody && !request.complete && nowMs - startedMs > terms.server.timeouts.requestMs
 }
