@@ -48,10 +48,10 @@ export async function startGateway(
     version,
     entry,
     log,
-    // A gateway that others reach by https asks them as commands do.
-    ...(config.admin.advertise?.startsWith('https:') === true && {
-      adminTls: (await import('./operator/admin-tls.ts')).tlsOf(env),
-    }),
+    ...(config.store.redis !== undefined &&
+      config.admin.tokenSha256 !== undefined && {
+        adminTls: (await import('./operator/admin-tls.ts')).tlsOf(env),
+      }),
     load: async () => note(await loadUsableConfig(file, env, { isServing: true })),
   }
   // A supervisor serves no requests, and one process supervises nobody.

@@ -15,6 +15,7 @@ import {
   gatewayHere,
   gatewayProcess,
   startRawBackend,
+  startTollgate,
   storeOn,
 } from './gateways.ts'
 import { answer } from '../support/raw-backend.ts'
@@ -141,4 +142,12 @@ it('gives nothing away to an address that an outsider has written, and believes 
     expect((await passedOn(third.adminOrigin, path)).status).toBe(401)
   await third.stop()
   await said('GET /api/top', ({ gateways }) => !gateways.silent.includes(at(planted.port)))
+})
+
+it('believes others as commands do, whether it is asked itself or not', async () => {
+  const admin = `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)} }`
+  const file = configFile(backend.url, { admin, store: storeOn(redis) })
+  const env = { TOLLGATE_ADMIN_CA: '/nowhere.pem' }
+  const { code, stderr } = await startTollgate(['start', '--config', file], { env }).finished
+  expect([code, stderr]).toEqual([1, expect.stringContaining('TOLLGATE_ADMIN_CA: /nowhere.pem')])
 })

@@ -1,4 +1,4 @@
-/** The certificate that a command shows to an admin listener, and the authorities that it trusts: PEM files that environment variables name. */
+/** The certificate that a command, or a gateway that asks others, shows to an admin listener, and the authorities that it trusts: PEM files that environment variables name. */
 import type { Environment } from '../../config/environment.ts'
 import { readNamedFiles } from '../../server/gateway/tls-files.ts'
 import { Fault } from '../terminal/fault.ts'
