@@ -45,7 +45,7 @@ const refusals: readonly (readonly [pattern: RegExp, what: string, word?: string
 export const serverFault = (code: 'NO_MASTER' | 'NO_TLS' | 'TLS_ONLY'): Error =>
   Object.assign(new Error(code), { code })
 
-/** Ours, and the library's where a connection is given up as its peer is silent. */
+/** A call had no answer in time, or a connection is given up as its peer is silent. */
 const TIMED_OUT = 'Socket timeout'
 
 export const timedOut = (): Error => new Error(TIMED_OUT)
