@@ -77,7 +77,7 @@ const budgets: Readonly<Record<string, number>> = {
   admin: 5_490,
   insight: 3_239,
   core: 13_626,
-  state: 4_570,
+  state: 4_571,
   config: 4_113,
 }
 

@@ -131,8 +131,9 @@ export function openSubscribers(
       void sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', servers.name).then(
         (reply) => {
           const [host, port] = (reply ?? []) as string[]
-          if (named === undefined) named = `${host}:${port}`
-          else if (host !== undefined && named !== `${host}:${port}`) leaveFor(host, port)
+          if (host === undefined) return
+          named ??= `${host}:${port}`
+          if (named !== `${host}:${port}`) leaveFor(host, port)
         },
         () => undefined,
       ),
