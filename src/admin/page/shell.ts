@@ -147,8 +147,7 @@ export function Attention({ isWhole }: { isWhole: boolean }) {
   const box = useRef<HTMLElement>(null)
   const shown = useRef([] as readonly Line[])
   if (live.overview === null) return html`<section id="attention" aria-label="Needs attention" />`
-  const rank = ({ severity }: Line) => (severity === 'bad' ? 0 : 1)
-  const attention = live.overview.attention.toSorted((one, other) => rank(one) - rank(other))
+  const { attention } = live.overview
   const isHeld = box.current?.contains(document.activeElement) || box.current?.matches(':hover')
   const things = thingsOf(attention)
   // Nothing moves under a pointer or the focus, though its text may change.

@@ -89,14 +89,18 @@ const line = (
   { since = null, subject = null }: Partial<Pick<Attention, 'since' | 'subject'>> = {},
 ): Attention => ({ kind, severity, text, since, subject })
 
-/** Worst first. */
+const worstFirst = (lines: readonly Attention[]): Attention[] =>
+  ['bad', 'warn'].flatMap((wanted) => lines.filter(({ severity }) => severity === wanted))
+
+/** Worst first; who is refused has room, whatever else is wrong. */
 export function attention(parts: OverviewParts, nowMs: number): Attention[] {
   const lines = (of: (parts: OverviewParts, nowMs: number) => Attention[]) => of(parts, nowMs)
   const before = [storeLines, backendLines, reloadLines, staleLines].flatMap(lines)
   const after = [unsavedLines, logLines, certificateLines, keyLines].flatMap(lines)
-  const room = Math.max(1, SHOWN - before.length - after.length)
-  const clients = clientLines(parts, nowMs).slice(0, room)
-  return [...before, ...clients, ...after].slice(0, SHOWN)
+  const clients = clientLines(parts, nowMs)
+  const others = worstFirst([...before, ...after]).slice(0, SHOWN - Math.min(1, clients.length))
+  const kept = new Set([...others, ...clients.slice(0, SHOWN - others.length)])
+  return worstFirst([...before, ...clients, ...after].filter((one) => kept.has(one)))
 }
 
 const clock = (since: string | null | undefined): string =>

@@ -22,7 +22,4 @@ function plus<Value>(one: Value, other: Value): Value {
 
 /** Returns the time since which all of them count. */
 export const latestOf = (parts: readonly { readonly since: string }[]): string =>
-  parts
-    .map(({ since }) => since)
-    .toSorted()
-    .at(-1) ?? ''
+  parts.reduce((latest, { since }) => (since > latest ? since : latest), '')
