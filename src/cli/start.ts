@@ -48,10 +48,10 @@ export async function startGateway(
     version,
     entry,
     log,
-    ...(config.store.redis !== undefined &&
-      config.admin.tokenSha256 !== undefined && {
-        adminTls: (await import('./operator/admin-tls.ts')).tlsOf(env),
-      }),
+    // It asks the others of its store as commands do, be it asked by them or not.
+    ...(config.store.redis !== undefined && {
+      adminTls: (await import('./operator/admin-tls.ts')).tlsOf(env),
+    }),
     load: async () => note(await loadUsableConfig(file, env, { isServing: true })),
   }
   // A supervisor serves no requests, and one process supervises nobody.

@@ -144,9 +144,8 @@ it('gives nothing away to an address that an outsider has written, and believes 
   await said('GET /api/top', ({ gateways }) => !gateways.silent.includes(at(planted.port)))
 })
 
-it('believes others as commands do, whether it is asked itself or not', async () => {
-  const admin = `admin: { listen: "127.0.0.1:0", tokenSha256: ${sha256(TOKEN)} }`
-  const file = configFile(backend.url, { admin, store: storeOn(redis) })
+it('believes the others over https as commands do, also where they cannot ask it', async () => {
+  const file = configFile(backend.url, { store: storeOn(redis) })
   const env = { TOLLGATE_ADMIN_CA: '/nowhere.pem' }
   const { code, stderr } = await startTollgate(['start', '--config', file], { env }).finished
   expect([code, stderr]).toEqual([1, expect.stringContaining('TOLLGATE_ADMIN_CA: /nowhere.pem')])
