@@ -32,6 +32,9 @@ const stateText = ({ state: word, since }: { state: keyof typeof kinds; since: s
 
 const stateCell = (row: Parameters<typeof stateText>[0]) => state(kinds[row.state], stateText(row))
 
+const tryText = ({ nextTry: at }: Backend) =>
+  at !== null && Date.parse(at) <= now() ? 'with the next request' : timeText(at, 'relative')
+
 const backendListing: Listing<Backend> = {
   caption: 'Backends',
   idOf: ({ name }) => name,
@@ -40,7 +43,7 @@ const backendListing: Listing<Backend> = {
     ['Backend', ({ name }) => name, 'title wide'],
     ['State', stateCell, 'wide'],
     ['Why', ({ cause }) => cause ?? UNKNOWN, 'wide'],
-    ['Next try', ({ nextTry }) => timeText(nextTry, 'relative')],
+    ['Next try', tryText],
     ['Requests/s, 10 s', ({ requestsPerSecond }) => rate(requestsPerSecond), 'number'],
     ['Failures/s, 10 s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
     ['p99, 10 s', ({ p99Ms }) => latency(p99Ms), 'number'],
