@@ -177,7 +177,11 @@ const nearest = clientListing(
 
 function Nearest() {
   const { answer, note } = useAnswer<ClientsPage>('/api/clients?sort=nearest')
-  const rows = answer?.clients.filter(({ share }) => share !== 0).slice(0, NEAREST)
+  // The gateway orders them by what it has seen, which may be more, or less, than what the store has.
+  const rows = answer?.clients
+    .filter(({ share }) => share !== 0)
+    .sort((one, other) => (other.share ?? 0) - (one.share ?? 0))
+    .slice(0, NEAREST)
   return section(
     nearest.caption,
     note,
