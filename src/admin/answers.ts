@@ -68,7 +68,7 @@ const kinds = {
   unknown_key: kind(404, 'No client of the configuration has a key of this id.'),
   unknown_request: kind(
     404,
-    'No request of this id is among the latest that this gateway keeps in memory; look in its log: tollgate explain ID --log FILE --config FILE.',
+    'No request of this id is among the latest that are kept in memory; look in the log of the gateway that answered it: tollgate explain ID --log FILE --config FILE.',
   ),
   method_not_allowed: refusalKinds.method_not_allowed,
   files_changed: kind(
