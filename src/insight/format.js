@@ -139,4 +139,4 @@ export function gatewaysText({ answered, silent }) {
 
 /** @param {string} gateway */
 export const silentText = (gateway) =>
-  `${gateway} ${gateway.includes(':') ? 'did not answer' : 'proves no admin.advertise'}`
+  `${gateway} ${gateway.includes(':') ? 'did not answer' : 'has no admin.advertise, or another token'}`
