@@ -2,6 +2,7 @@
 import { hostname } from 'node:os'
 import { describe, expect, it } from 'vitest'
 import { shownConfig } from '../../src/admin/config/operations.ts'
+import { systemOperations } from '../../src/admin/system/operations.ts'
 import { openApiFaults } from '../server/gateway/openapi-form.ts'
 import { adminDocument, askAdmin } from '../support/admin-client.ts'
 import { configText, sha256, startTestGateway, type TestGateway } from '../support/gateway.ts'
@@ -259,6 +260,26 @@ describe('what a gateway says of its parts', () => {
         stage: 'announce',
       },
       requests: 0,
+    })
+  })
+
+  it('is, of a backend, that of the gateway to which it looks worst', async () => {
+    const name = 'http://127.0.0.1:9'
+    const rates = { requestsPerSecond: 0.5, failuresPerSecond: 0, p99Ms: null }
+    const here = { name, state: 'down', fault: 'a time-out', since: undefined, isUsable: true }
+    const there = { name, state: 'ejected', since: null, cause: 'five', nextTry: null, ...rates }
+    const gateways = { answered: ['one', 'two'], silent: [] }
+    const needs = {
+      state: { backends: () => [here] },
+      live: { changes: { backendSinceMs: () => undefined }, seconds: { backend: () => rates } },
+      reloads: { config: { upstream: { urls: [name] } } },
+      fleet: { ask: () => Promise.resolve({ parts: [{ backends: [there] }], gateways }) },
+    }
+    const [backends] = systemOperations
+    const answer = await backends?.handle(needs as never, { request: {} } as never)
+    expect(JSON.parse(answer?.body as string)).toMatchObject({
+      scope: 'store',
+      backends: [{ state: 'ejected', cause: 'five (seen by two)', requestsPerSecond: 1 }],
     })
   })
 })

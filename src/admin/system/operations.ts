@@ -39,7 +39,8 @@ function backendsOf({ state, live, reloads }: ApiNeeds) {
   return { ...seen('gateway'), backends }
 }
 
-const severity = { up: 0, unknown: 1, ejected: 2, down: 3 }
+/** One that is down rests, or is asked all the same; one that is ejected gets no requests. */
+const severity = { up: 0, unknown: 1, down: 2, ejected: 3 }
 
 /** Rates add up; all else is of the gateway to which the backend looks worst, which the cause names. */
 function mergeBackends(parts: readonly BackendsPart[], names: readonly string[]) {
