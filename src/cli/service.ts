@@ -3,8 +3,9 @@ import type { ListenAddress } from '../config/config.ts'
 import { nameOf } from '../config/hosts.ts'
 import { ConfigError } from '../config/problems.ts'
 import { createLog, type Log } from '../core/record/log.ts'
-import { FAILED, OK, REFUSED, type Edge } from './edge.ts'
+import { FAILED, OK, type Edge } from './edge.ts'
 import { createServiceManager, type ServiceManager } from './service-manager.ts'
+import { exitCodeOf, type Fault } from './terminal/fault.ts'
 
 export interface Running {
   /** Drains and closes everything; resolves when nothing is left to wait for. */
@@ -71,12 +72,11 @@ export class Service {
   #refuse(error: unknown): number {
     // A key press goes to all processes at once, also to workers without handlers yet: a start that it ends has not failed.
     if (this.#endingSinceMs !== undefined) return OK
-    if (error instanceof ConfigError) {
-      this.#log.configRefused({ problems: error.format() })
-      return REFUSED
-    }
-    this.#log.startFailed(error as Error)
-    return FAILED
+    const { message, why } = error as Error & Partial<Fault>
+    const remedy = why?.remedy === undefined ? '' : `; ${why.remedy}`
+    if (error instanceof ConfigError) this.#log.configRefused({ problems: error.format() })
+    else this.#log.startFailed({ message: message + remedy })
+    return exitCodeOf(error)
   }
 
   #onSignal(signal: NodeJS.Signals | 'orphaned'): void {

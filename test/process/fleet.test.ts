@@ -148,5 +148,6 @@ it('believes the others over https as commands do, also where they cannot ask it
   const file = configFile(backend.url, { store: storeOn(redis) })
   const env = { TOLLGATE_ADMIN_CA: '/nowhere.pem' }
   const { code, stderr } = await startTollgate(['start', '--config', file], { env }).finished
-  expect([code, stderr]).toEqual([1, expect.stringContaining('TOLLGATE_ADMIN_CA: /nowhere.pem')])
+  const fault = /TOLLGATE_ADMIN_CA: .nowhere.pem cannot be read \(ENOENT\); check its name/
+  expect([code, stderr]).toEqual([2, expect.stringMatching(fault)])
 })
