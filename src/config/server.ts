@@ -121,7 +121,7 @@ const checkAdvertise = (tree: Group, refuse: Refuse): void => {
     refuse(path, 'needs admin.tokenSha256, by which gateways know each other; set one in all')
   if (textAt(tree, 'store', 'redis') === '')
     refuse(path, 'needs store.redis, where gateways find each other; name it, or remove this')
-  if (isLoopback(new URL(advertised).hostname))
+  if (/\/(?:0\.0\.0\.0|\[::])(?::|$)/.test(advertised) || isLoopback(new URL(advertised).hostname))
     refuse(path, 'leads others to themselves; write the address by which they reach this listener')
 }
 
