@@ -20,7 +20,7 @@ const configCommand = (output: Output, options: Asking & { readonly diff?: boole
     ? diffCommand(output, options)
     : askAndPrint<Effective>(output, options, ['/api/config'], async ({ written, clientCount }) => {
         for (const line of await linesOf(written)) output.print(line)
-        const next = `And ${plural(clientCount, 'client')}: tollgate clients; with what the files have by now: tollgate config --diff`
+        const next = `And ${plural(clientCount, 'client')}: tollgate clients; what a reload of the files would change: tollgate config --diff`
         if (output.screen !== undefined) output.complain(next)
       })
 
