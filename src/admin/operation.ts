@@ -141,7 +141,9 @@ export const lookAtAll = <Part extends Seen>(
     const { parts, gateways } = await needs.fleet.ask(call.request.url ?? path)
     // They are of the same shape, or the fleet would not know them.
     const all: readonly [Part, ...Part[]] = [own, ...(parts as readonly Part[])]
-    const missing = all.flatMap((part) => part.missing ?? [])
+    const missing = all.flatMap((part, at) =>
+      (part.missing ?? []).map((what) => (at === 0 ? what : `${gateways.answered[at]}: ${what}`)),
+    )
     return json(200, {
       ...merge(all, gateways.answered),
       scope: parts.length > 0 && gateways.silent.length === 0 ? 'store' : 'gateway',

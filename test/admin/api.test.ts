@@ -269,16 +269,18 @@ describe('what a gateway says of its parts', () => {
     const here = { name, state: 'down', fault: 'a time-out', since: undefined, isUsable: true }
     const there = { name, state: 'ejected', since: null, cause: 'five', nextTry: null, ...rates }
     const gateways = { answered: ['one', 'two'], silent: [] }
+    const missing = ['worker 2 did not answer']
     const needs = {
       state: { backends: () => [here] },
       live: { changes: { backendSinceMs: () => undefined }, seconds: { backend: () => rates } },
       reloads: { config: { upstream: { urls: [name] } } },
-      fleet: { ask: () => Promise.resolve({ parts: [{ backends: [there] }], gateways }) },
+      fleet: { ask: () => Promise.resolve({ parts: [{ backends: [there], missing }], gateways }) },
     }
     const [backends] = systemOperations
     const answer = await backends?.handle(needs as never, { request: {} } as never)
     expect(JSON.parse(answer?.body as string)).toMatchObject({
       scope: 'store',
+      missing: ['two: worker 2 did not answer'],
       backends: [{ state: 'ejected', cause: 'five (seen by two)', requestsPerSecond: 1 }],
     })
   })
