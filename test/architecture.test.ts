@@ -76,7 +76,7 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_250,
   admin: 5_490,
   insight: 3_239,
-  core: 13_626,
+  core: 13_628,
   state: 4_571,
   config: 4_113,
 }

@@ -34,6 +34,8 @@ export function checkBan(
   return answer.refusal
 }
 
+const causes = { strikes: 'It went on after 429 answers.', operator: 'An operator banned it.' }
+
 function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number) {
   const { clientId, limits } = caller
   const { untilMs } = ban
@@ -48,7 +50,7 @@ function answerBan(lessee: Lessee, caller: Caller, ban: BanRecord, nowMs: number
     goodUntilMs: Math.min(nextSecondMs, untilMs - (banSeconds - 1) * 1000),
     headers: banHeaders(caller, endsAtSeconds(ban), view),
     refusal: refuse('api_key_banned', {
-      detail: `Retry in ${retryAfterSeconds} s.`,
+      detail: `${causes[ban.by ?? 'strikes']} Retry in ${retryAfterSeconds} s.`,
       retryAfterSeconds,
       limited: { reason: ban.by ?? 'strikes' },
     }),

@@ -26,7 +26,7 @@ export const refusalKinds = {
   uri_too_long: kind(414, 'The request target is too long.'),
   rate_limit_exceeded: kind(429, 'The request quota is used up.'),
   concurrency_limit_exceeded: kind(429, 'Too many requests of this client at once.'),
-  api_key_banned: kind(429, 'This API key is banned for continuing after 429 answers.'),
+  api_key_banned: kind(429, 'This API key is banned.'),
   headers_too_large: kind(431, 'The request headers are too large or too many.'),
   method_not_implemented: kind(501, 'This method is not supported.'),
   bad_gateway: kind(

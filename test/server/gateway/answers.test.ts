@@ -202,14 +202,17 @@ it('a 429 for an address, for strikes and for a ban by hand says in fields why, 
   await refused(keys.free, 'rate_limit_exceeded', { window: 'minute', limit: 1 })
   const isBanned = async () => (await gateway.ask('/v1/pets', { key: keys.free })).code
   await expect.poll(isBanned).toBe('api_key_banned')
-  await refused(keys.free, 'api_key_banned', { reason: 'strikes' })
+  const why = (text: string) => expect.stringContaining(`banned. ${text} Retry in `) as string
+  const message = why('It went on after 429 answers.')
+  await refused(keys.free, 'api_key_banned', { reason: 'strikes', message })
   const ban = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/bans/pro-1`, {
     method: 'PUT',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ for: '1h', reason: 'what stays inside' }),
   })
   expect(ban.ok).toBe(true)
-  await refused(keys.pro, 'api_key_banned', { reason: 'operator' })
+  const byHand = { reason: 'operator', message: why('An operator banned it.') }
+  await refused(keys.pro, 'api_key_banned', byHand)
 })
 
 // A client library of an older draft reads NaN where the structured pair is sent.
