@@ -62,7 +62,9 @@ it('workers have all clients of a file: from the start, through a reload, and on
 
   /** Whether the round is given up; on a machine on which reading takes ten seconds both have been replaced before it begins. */
   const isGivenUp = async (round: number): Promise<boolean> => {
-    const [frozen = NaN, dead = NaN] = [...workerPids(gateway).values()].filter(isAlive)
+    const living = () => [...workerPids(gateway).values()].filter(isAlive)
+    await eventually('both workers', () => living().length === 2)
+    const [frozen = NaN, dead = NaN] = living()
     write(round)
     const taken = count('configTaken')
     for (const pid of [frozen, dead]) process.kill(pid, 'SIGSTOP')
