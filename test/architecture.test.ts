@@ -71,14 +71,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 3_983,
+  cli: 3_990,
   tools: 4_477,
   server: 3_250,
   admin: 5_490,
   insight: 3_239,
   core: 13_628,
   state: 4_571,
-  config: 4_113,
+  config: 4_116,
 }
 
 describe('the wings', () => {

@@ -44,8 +44,13 @@ export async function keysListCommand(
   let count = 0
   const keys = listed(holders, { withinMs, onHolder: () => count++ })
   const lines = json ? jsonOf(keys) : table(columnsAt(Date.now()), keys, lookOf(output))
-  for await (const line of lines) print(line)
+  let printed = 0
+  for await (const line of lines) {
+    print(line)
+    printed++
+  }
   if (client !== undefined && count === 0) complain(`# There is no client ${client}.`)
+  else if (printed === 0) complain(expiring ? `No key ends within ${expiring}.` : 'No keys.')
 }
 
 async function configured(file: string, env: Environment, client: string | undefined) {

@@ -48,7 +48,7 @@ describe('tollgate keys list --admin', () => {
     const of = (client: string) =>
       run((output) => keysListCommand(output, { admin, client, expiring: '30d' }))
     expect(await of('zz')).toEqual({ code: 0, out: [], said: ['# There is no client zz.'] })
-    expect(await of('c1')).toEqual({ code: 0, out: [], said: [] })
+    expect(await of('c1')).toEqual({ code: 0, out: [], said: ['No key ends within 30d.'] })
   })
 
   it('asks the gateway that the environment names, and is refused with a file and an option', async () => {

@@ -150,7 +150,7 @@ async function callAdmin(gateway: AdminOf, path: string, call: Call) {
     const asked = request(url, options).end(body && JSON.stringify(body))
     // Errors after the head belong to the answer.
     asked.on('error', () => undefined)
-    const [answer] = (await once(asked, 'response')) as [IncomingMessage]
+    const [answer] = (await once(asked, 'response', { signal })) as [IncomingMessage]
     return answer
   } catch (error) {
     throw unreachable(gateway, error as NodeJS.ErrnoException, tls)

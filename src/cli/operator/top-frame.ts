@@ -46,7 +46,9 @@ const cut = (line: string, { columns }: Look): string =>
 /** What needs attention, worst first, as the page has it. */
 const wrongIn = ({ overview, silentSinceMs }: TopState, look: Look): string[] =>
   (silentSinceMs === undefined ? overview.attention : []).map(({ severity, text }) =>
-    look.paint(severity === 'bad' ? 'red' : 'yellow', cut(`! ${safe(text)}`, look)),
+    severity === 'bad'
+      ? look.paint('red', cut(`!! ${safe(text)}`, look))
+      : look.paint('yellow', cut(`! ${safe(text)}`, look)),
   )
 
 function headOf({ overview, store, tick, top, silentSinceMs }: TopState): string {

@@ -1,5 +1,5 @@
 /** What a configuration changes for whom, as lines of text. */
-import { limitKeys } from '../time.ts'
+import { windows } from '../time.ts'
 import type { BlastRadius, ChangedLimits } from './blast-radius.ts'
 
 /** Names shown of a list; the rest is counted. */
@@ -89,9 +89,12 @@ const clientsInWords = (many: number): string => `${inDigits(many)} client${many
 
 /** Such as `perDay 1,000 to 500`: the windows that change. */
 const changeInWords = ({ from, to }: ChangedLimits): string =>
-  limitKeys
-    .filter((key) => from[key] !== to[key])
-    .map((key) => `${key} ${inDigits(from[key])} to ${inDigits(to[key])}`)
+  windows
+    .filter(({ limit }) => from[limit] !== to[limit])
+    .map(({ limit, most }) => {
+      const shown = (value: number) => (value < most ? inDigits(value) : 'unlimited')
+      return `${limit} ${shown(from[limit])} to ${shown(to[limit])}`
+    })
     .join(', ')
 
 const keyInWords = ({ key, client }: { key: string; client: string }): string =>

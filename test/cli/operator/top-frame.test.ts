@@ -58,7 +58,7 @@ describe('a frame of top', () => {
   it('has the gateway, its rates, the clients and the keys', async () => {
     expect(await frame()).toEqual([
       'gw-1  4 workers  redis up  rev 3f9c21  14:07:31Z  this gateway alone',
-      '! The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
+      '!! The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
       '! bolt (pro) is refused: day quota used up, 31/s since 13:58:00Z',
       '1,204/s  refused 37/s (minute 4 day 31 ban 2)  p99 gateway 0.9 ms backend 31 ms',
       'CLIENT  REQ/S  REFUSED/S         MINUTE                   DAY    MEAN    MAX',

@@ -122,15 +122,18 @@ describe('the blast radius of a new configuration', () => {
 describe('the blast radius in words', async () => {
   const ids = Array.from({ length: 12 }, (_, at) => `c${at}`)
   const listed = ids.map((id) => `  - { id: ${id}, plan: free }\n`).join('')
-  const many = first.replace('clients:\n', `clients:\n${listed}`)
-  const lower = many.replace('perMinute: 60, perDay: 1000 ', 'perMinute: 60, perDay: 500 ')
+  const most = 'perMinute: 60, perDay: 1000000000000 '
+  const many = first
+    .replace('clients:\n', `clients:\n${listed}`)
+    .replace('perMinute: 60, perDay: 1000 ', most)
+  const lower = many.replace(most, 'perMinute: 60, perDay: 500 ')
   const radius = await blastRadius(config(many), config(lower))
   const locationOf = (plan: string) => (plan === 'free' ? 'new.yaml:2' : undefined)
 
   it('has a row for each plan and change, and names those who are nearest first', async () => {
     const [, ...lines] = inWords(radius, { locationOf, nearest: ['acme', 'c11', 'other'] })
     expect(lines).toEqual([
-      'v free  perDay 1,000 to 500  13 clients  new.yaml:2',
+      'v free  perDay unlimited to 500  13 clients  new.yaml:2',
       '    acme, c11, c0, c1, c2, c3, c4, c5, c6, c7, and 3 more',
       '~ 1 setting: plans.free',
     ])
@@ -140,7 +143,7 @@ describe('the blast radius in words', async () => {
     const { length } = radius.limits.lowered
     const cut = shortened({ ...radius, counts: { 'limits.lowered': length } }, 2)
     expect(inWords(cut).slice(1, 4)).toEqual([
-      'v free  perDay 1,000 to 500  2 clients',
+      'v free  perDay unlimited to 500  2 clients',
       '    c0, c1',
       'v and 11 clients more, not listed',
     ])
