@@ -5,9 +5,14 @@ import type { Config, RedisConfig } from './config.ts'
 /** RFC 3986 3.2.2: an IPv6 address stands in brackets. */
 const hostForUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)
 
+const bareOf = (host: string): string => host.replace(/^\[(.*)\]$/, '$1').toLowerCase()
+
+/** Whether it stands for every interface, so that nobody can call it by this name. Brackets are allowed. */
+export const isEverywhere = (host: string): boolean => ['0.0.0.0', '::'].includes(bareOf(host))
+
 /** Whether only this machine can reach the host: 127.0.0.0/8, ::1 or localhost. Brackets are allowed. */
 export const isLoopback = (host: string): boolean => {
-  const bare = host.replace(/^\[(.*)\]$/, '$1').toLowerCase()
+  const bare = bareOf(host)
   return bare === 'localhost' || bare === '::1' || (isIPv4(bare) && bare.startsWith('127.'))
 }
 

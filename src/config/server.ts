@@ -2,7 +2,7 @@
 import { basePath, host, listenAddress, network, origin, type HostPort } from './addresses.ts'
 import { DEFAULT_CONNECTIONS } from './config.ts'
 import { asFiles, group, inBytes, inMs, list } from './groups.ts'
-import { isLoopback } from './hosts.ts'
+import { isEverywhere, isLoopback } from './hosts.ts'
 import type { Refuse } from './problems.ts'
 import { choice, duration, flag, integer, line, size, tokenDigest, workers } from './scalars.ts'
 import { has, isLonger, listAt, readAt, textAt, type Group } from './tree.ts'
@@ -83,9 +83,8 @@ export const admin = group({
 }).prefault({})
 
 const sameHost = (a: HostPort, b: HostPort): boolean => {
-  const everywhere = (host: string) => host === '0.0.0.0' || host === '::'
   const local = (host: string) => (host === 'localhost' ? '127.0.0.1' : host)
-  return everywhere(a.host) || everywhere(b.host) || local(a.host) === local(b.host)
+  return isEverywhere(a.host) || isEverywhere(b.host) || local(a.host) === local(b.host)
 }
 
 export const checkServer = (tree: Group, refuse: Refuse): void => {
@@ -121,7 +120,8 @@ const checkAdvertise = (tree: Group, refuse: Refuse): void => {
     refuse(path, 'needs admin.tokenSha256, by which gateways know each other; set one in all')
   if (textAt(tree, 'store', 'redis') === '')
     refuse(path, 'needs store.redis, where gateways find each other; name it, or remove this')
-  if (/\/(?:0\.0\.0\.0|\[::])(?::|$)/.test(advertised) || isLoopback(new URL(advertised).hostname))
+  const { hostname } = new URL(advertised)
+  if (isEverywhere(hostname) || isLoopback(hostname))
     refuse(path, 'leads others to themselves; write the address by which they reach this listener')
 }
 

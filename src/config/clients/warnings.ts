@@ -1,9 +1,7 @@
 /** Warnings about a valid configuration that most likely means something else; they never refuse it. */
-import { isLoopback } from '../hosts.ts'
+import { isEverywhere, isLoopback } from '../hosts.ts'
 import type { Config, ListenAddress } from '../config.ts'
 import { problemsOf, type PathProblem, type Refuse } from '../problems.ts'
-
-const isEverywhere = (host: string): boolean => host === '0.0.0.0' || host === '::'
 
 /** Keys that end within this time are reported, early enough to be replaced in peace. */
 export const EXPIRING_MS = 30 * 24 * 60 * 60 * 1000

@@ -40,15 +40,12 @@ export interface PipelineParts extends Charges {
   readonly tunnels: Tunnels
   readonly tally: Tally
   readonly recent: RecentDecisions
-  readonly deprecated: DeprecatedCalled
+  /** Counts calls of deprecated routes. userAgent: as it was sent. */
+  readonly deprecated: {
+    called(route: string, client: string, userAgent: string | undefined, nowMs: number): void
+  }
   /** Written by the front door alone. */
   isDraining: boolean
-}
-
-/** Counts calls of deprecated routes. */
-export interface DeprecatedCalled {
-  /** userAgent: as it was sent. */
-  called(route: string, client: string, userAgent: string | undefined, nowMs: number): void
 }
 
 export interface Arrival {

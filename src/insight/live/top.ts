@@ -77,8 +77,9 @@ export class TopClients {
         addTo(sum, counted)
         sums.set(client, sum)
       }
+    const order = orders[by]
     const all = Array.from(sums, ([client, sum]) => ({ client, ...rowOf(sum) }))
-    all.sort((one, other) => orders[by](other) - orders[by](one))
+    all.sort((one, other) => order(other) - order(one))
     return {
       by,
       windowMs: slices.length === 0 ? windowMs : (end - (slices[0]?.from ?? end)) * 1000,
