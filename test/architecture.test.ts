@@ -75,7 +75,7 @@ const budgets: Readonly<Record<string, number>> = {
   tools: 4_477,
   server: 3_250,
   admin: 5_490,
-  insight: 3_240,
+  insight: 3_244,
   core: 13_625,
   state: 4_571,
   config: 4_119,

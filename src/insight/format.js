@@ -90,6 +90,10 @@ export function relative(atMs, nowMs) {
   return atMs < nowMs ? `${duration(awayMs, 1)} ago` : `in ${duration(awayMs, 1)}`
 }
 
+/** When it is tried again: in 41 s, or once that is past with the next request @param {number} atMs @param {number} nowMs */
+export const tryText = (atMs, nowMs) =>
+  atMs > nowMs ? relative(atMs, nowMs) : 'with the next request'
+
 /** The greatest limits that a configuration takes, which nobody reaches. */
 const greatest = { minute: 1_000_000_000, day: 1_000_000_000_000 }
 

@@ -2,9 +2,11 @@
 import { describe, expect, it } from 'vitest'
 import { checkCommand } from '../../src/cli/check.ts'
 import { keysListCommand } from '../../src/cli/keys-list.ts'
+import { ask } from '../../src/cli/operator/asking.ts'
 import { listener } from '../support/command-line.ts'
 import { configText, sha256, startTestGateway } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
+import { answer, startRawBackend } from '../support/raw-backend.ts'
 
 const upstreams = ['http://127.0.0.1:9']
 const TOKEN = 'an-operators-token'
@@ -59,6 +61,13 @@ describe('tollgate keys list --admin', () => {
     expect((await of(admin)).out).toHaveLength(1)
     await expect(of('localhost:1')).rejects.toThrow('TOLLGATE_ADMIN is localhost:1')
     await expect(of('', { admin, config: 'a.yaml' })).rejects.toThrow('give one of them')
+  })
+
+  it('waits no longer than it may for what answers with another protocol', async () => {
+    const respond = () => answer(101, '', 'Connection: upgrade', 'Upgrade: other')
+    const { url } = await startRawBackend({ respond })
+    const asked = ask({ admin: url, env: {} }, '/', { signal: AbortSignal.timeout(100) })
+    await expect(asked).rejects.toThrow(`cannot reach the gateway at ${url}`)
   })
 
   it('fails where the gateway does not let it in', async () => {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { ordinal } from '../../src/insight/explain/findings.ts'
-import { count } from '../../src/insight/format.js'
+import { count, tryText } from '../../src/insight/format.js'
 
 it('writes whole numbers and their order as Intl does in English, without its data', () => {
   const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 })
@@ -10,4 +10,8 @@ it('writes whole numbers and their order as Intl does in English, without its da
   const rules = new Intl.PluralRules('en', { type: 'ordinal' })
   for (let number = 1; number <= 1_124; number++)
     expect(ordinal(number)).toBe(`${whole.format(number)}${ends.get(rules.select(number))}`)
+})
+
+it('says when something is tried again, also where that is past', () => {
+  expect([41_000, 0].map((atMs) => tryText(atMs, 0))).toEqual(['in 41 s', 'with the next request'])
 })

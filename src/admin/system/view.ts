@@ -1,5 +1,5 @@
 /** State of backends, the store and the gateway's own processes. */
-import { bytes, count, duration, latency, rate, UNKNOWN } from '../../insight/format.js'
+import { bytes, count, duration, latency, rate, tryText, UNKNOWN } from '../../insight/format.js'
 import { live, now } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { html, section, state, timeText, useAnswer, useLive, type Kind } from '../page/ui.ts'
@@ -32,8 +32,8 @@ const stateText = ({ state: word, since }: { state: keyof typeof kinds; since: s
 
 const stateCell = (row: Parameters<typeof stateText>[0]) => state(kinds[row.state], stateText(row))
 
-const tryText = ({ nextTry: at }: Backend) =>
-  at !== null && Date.parse(at) <= now() ? 'with the next request' : timeText(at, 'relative')
+const tryCell = ({ nextTry: at }: Backend) =>
+  at === null ? UNKNOWN : tryText(Date.parse(at), now())
 
 const backendListing: Listing<Backend> = {
   caption: 'Backends',
@@ -43,7 +43,7 @@ const backendListing: Listing<Backend> = {
     ['Backend', ({ name }) => name, 'title wide'],
     ['State', stateCell, 'wide'],
     ['Why', ({ cause }) => cause ?? UNKNOWN, 'wide'],
-    ['Next try', tryText],
+    ['Next try', tryCell],
     ['Requests/s, 10 s', ({ requestsPerSecond }) => rate(requestsPerSecond), 'number'],
     ['Failures/s, 10 s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
     ['p99, 10 s', ({ p99Ms }) => latency(p99Ms), 'number'],

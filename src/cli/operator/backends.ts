@@ -1,7 +1,7 @@
 /** `tollgate backends`: shows the state of each backend, since when, and why. */
 import type { Backends } from '../../admin/system/operations.ts'
 import { id, number, text } from '../../tools/columns.ts'
-import { duration, latency, rate } from '../../insight/format.js'
+import { duration, latency, tryText, rate } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'
 import { asking, listing } from './asking.ts'
 
@@ -16,8 +16,7 @@ const backendsCommand = listing<Backends, Backends['backends'][number]>(
   () => '/api/backends',
   ({ backends }, nowMs) => {
     const away = (at: string | null) => at && duration(Math.abs(Date.parse(at) - nowMs), 1)
-    const tryOf = (at: string) =>
-      Date.parse(at) > nowMs ? `next try in ${away(at)}` : 'the next request tries it'
+    const tryOf = (at: string) => `next try ${tryText(Date.parse(at), nowMs)}`
     return {
       rows: backends,
       none: 'The configuration names no backend.',
