@@ -202,11 +202,9 @@ export class Balancer {
   #choose(asker: Asker, permits: number): Backend | undefined {
     const { backends } = this
     const { connections, balance } = this.#options
-    const areWell = backends.every(isWell)
+    const areWell = this.#standings.every(({ isWell }) => isWell)
     const nowMs = areWell ? 0 : performance.now()
-    const level = areWell
-      ? 0
-      : Math.min(...backends.map(({ standing }) => levelOf(standing, nowMs)))
+    const level = areWell ? 0 : Math.min(...this.#standings.map((one) => levelOf(one, nowMs)))
     let best: Backend | undefined
     let bestRank = Infinity
     const turn = this.#turn
@@ -286,8 +284,6 @@ class Line {
  */
 const mayTake = (permits: number, free: number, connections: number): boolean =>
   8 * free > connections || 4 * permits < free
-
-const isWell = ({ standing }: Backend): boolean => standing.isWell
 
 const levelOf = (standing: Standing, nowMs: number): number => {
   if (standing.isOut(nowMs)) return 2

@@ -9,13 +9,6 @@ export const restMs = 1_000
 
 const notChecked = 'not checked yet'
 
-export interface ClientFailure {
-  readonly cause: string
-  readonly clientId: string
-  /** The failure was an answer, such as 503, which costs the client less than a timeout. */
-  readonly isAnswer: boolean
-}
-
 export class Standing {
   /** Requests or checks have failed so often that the backend is reported as down; it need not be ejected (`atMost`). */
   isDown = false
@@ -103,10 +96,11 @@ export class Standing {
    * A client's request has failed, perhaps because of the request itself. The backend goes down when all of this holds: it has
    * answered nobody for a second; `failures` requests have failed since it came back; within `eject.within` it has served no
    * client whose latest request has not failed, and has failed `failures` clients, or all that were active at any backend.
-   * all: the standings of all backends, this one's included.
+   * isAnswer: the failure was an answer, such as 503, which costs the client less than a timeout. all: the standings of all backends,
+   * this one's included.
    */
   failed(
-    { cause, clientId, isAnswer }: ClientFailure,
+    { cause, clientId, isAnswer }: { cause: string; clientId: string; isAnswer: boolean },
     all: readonly Standing[],
     nowMs: number,
   ): void {
@@ -241,14 +235,9 @@ export class Standing {
 /** Clients that have an entry of their own; all others share one. */
 const MOST_CLIENTS = 64
 
-interface Latest {
-  hasFailed: boolean
-  atMs: number
-}
-
 /** Keeps each client's latest result at one backend. A client counts once, however many requests it sends. */
 class ClientOutcomes {
-  readonly #latest = new Map<string, Latest>()
+  readonly #latest = new Map<string, { hasFailed: boolean; atMs: number }>()
   /** Time at which a client without an entry was last served. */
   #othersServedMs = -Infinity
 
@@ -268,15 +257,10 @@ class ClientOutcomes {
   }
 
   failed(clientId: string, nowMs: number, sinceMs: number): void {
-    const latest = this.#latest.get(clientId)
-    if (latest !== undefined) {
-      latest.hasFailed = true
-      latest.atMs = nowMs
-      return
-    }
-    if (this.#latest.size >= MOST_CLIENTS)
+    const isKnown = this.#latest.has(clientId)
+    if (!isKnown && this.#latest.size >= MOST_CLIENTS)
       for (const [id, { atMs }] of this.#latest) if (atMs < sinceMs) this.#latest.delete(id)
-    if (this.#latest.size < MOST_CLIENTS)
+    if (isKnown || this.#latest.size < MOST_CLIENTS)
       this.#latest.set(clientId, { hasFailed: true, atMs: nowMs })
   }
 
