@@ -1,11 +1,6 @@
 /** Writes the head of a message field by field, and refuses it where a name or a value is invalid; writes chunks of a body. */
 import type { Socket } from 'node:net'
-import { kinds, TOKEN, VALUE } from './field-lines.ts'
-
-const LF = 0x0a
-const CR = 0x0d
-const SPACE = 0x20
-const COLON = 0x3a
+import { COLON, CR, kinds, LF, SPACE, TOKEN, VALUE } from './field-lines.ts'
 
 /** Heads share a block until it is full. A client that does not read keeps one in memory, which is less than the kernel holds for it. */
 const BLOCK_BYTES = 16 * 1024

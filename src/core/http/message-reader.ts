@@ -1,13 +1,12 @@
 /** Parses the bytes of a connection into HTTP/1.1 messages (RFC 9112), requests or answers; knows nothing of sockets. */
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
+import { CR, LF } from './field-lines.ts'
 
 /** What next() has found. more: further bytes are needed. */
 export type Found = 'more' | 'head' | 'piece' | 'end' | 'fault'
 
 type State = 'head' | 'body' | 'chunk line' | 'chunk' | 'chunk end' | 'trailers' | 'end' | 'stopped'
 
-const LF = 0x0a
-const CR = 0x0d
 const NOTHING = Buffer.alloc(0)
 const LEAST_BLOCK_BYTES = 1_024
 /** Limit of chunks in one piece: what a connection takes of a turn of the event loop is checked after each piece. */
