@@ -23,11 +23,6 @@ const OWN_AT_LEAST = 4
 const INCOMPLETE = refuse('invalid_request', { cause: 'the connection ended before the request' })
 const LATE = refuse('request_timeout', { cause: 'the head did not arrive in time' })
 
-const UNREAD = { method: '', httpVersion: '1.1' } as const
-
-/** head: a request is awaited. body: its body is being read. answer: it is complete. over: nothing more is parsed. */
-type Phase = 'head' | 'body' | 'answer' | 'over'
-
 export class Http1Connection implements ProtocolConnection {
   readonly socket: Socket
   readonly share = new Share()
@@ -36,7 +31,8 @@ export class Http1Connection implements ProtocolConnection {
   readonly parts: ServerParts
   readonly #isSecured: boolean
   readonly #reader: MessageReader<Http1Request>
-  #phase: Phase = 'head'
+  /** head: a request is awaited. body: its body is being read. answer: it is complete. over: nothing more is parsed. */
+  #phase: 'head' | 'body' | 'answer' | 'over' = 'head'
   #request: Http1Request | undefined
   #response: Http1Response | undefined
   /** The body's stream wants more. */
@@ -279,7 +275,7 @@ export class Http1Connection implements ProtocolConnection {
     this.#stop()
     this.#deadlineMs = performance.now() + LINGER_MS
     if (!isInBody) {
-      this.#response = new Http1Response(this, UNREAD, false)
+      this.#response = new Http1Response(this, { method: '', httpVersion: '1.1' }, false)
       events.unreadable(this.client, this.#response, refusal, seen)
     } else if (this.#response === undefined) this.#linger()
     // A refused request whose body breaks off has had its answer.

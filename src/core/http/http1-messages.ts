@@ -6,9 +6,6 @@ import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
 import type { Http1Request } from './request-head.ts'
 
-/** How the end of an answer's body is shown (RFC 9112 6.3). */
-type AnswerFraming = 'none' | 'length' | 'chunked' | 'close'
-
 /** Longest body that is copied behind its head and sent with it; above it the copy costs more than it saves. */
 const MAX_JOINED_BYTES = 4_096
 const NO_BODY = Buffer.alloc(0)
@@ -27,7 +24,8 @@ export class Http1Response implements OutgoingResponse {
   readonly #connection: Http1Connection
   readonly #isHead: boolean
   readonly #isOld: boolean
-  #framing: AnswerFraming = 'none'
+  /** How the end of the body is shown (RFC 9112 6.3). */
+  #framing: 'none' | 'length' | 'chunked' | 'close' = 'none'
   #onClose: (() => void) | undefined
   #onDrain: (() => void) | undefined
 

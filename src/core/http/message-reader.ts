@@ -244,8 +244,9 @@ export class MessageReader<Head> {
     }
     if (end === undefined)
       return this.#hasLoneLineEnd(searchedBytes) ? this.#fail(BAD_CHUNK) : 'more'
-    const size = chunkSize(this.#bytes.toString('latin1', at, end + 2))
-    if (size === undefined) return this.#fail(BAD_CHUNK)
+    const digits = sizeLine.exec(this.#bytes.toString('latin1', at, end + 2))?.[1]
+    if (digits === undefined) return this.#fail(BAD_CHUNK)
+    const size = Number.parseInt(digits, 16)
     this.#missingBytes = size === 0 ? this.maxHeadBytes : size
     return this.#moveTo(end + 2, size === 0 ? 'trailers' : 'chunk')
   }
@@ -291,12 +292,6 @@ const tchar = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]"
 const quoted = '"(?:[\\t \\x21\\x23-\\x5b\\x5d-\\x7e\\x80-\\xff]|\\\\[\\t\\x20-\\x7e\\x80-\\xff])*"'
 const extensions = `(?:;${tchar}+(?:=(?:${tchar}+|${quoted}))?)*`
 const sizeLine = new RegExp(`^([0-9A-Fa-f]{1,12})${extensions}\\r\\n$`)
-
-/** Returns the chunk's size in bytes; undefined: the line is invalid. line: latin1, with its line end. */
-function chunkSize(line: string): number | undefined {
-  const digits = sizeLine.exec(line)?.[1]
-  return digits === undefined ? undefined : Number.parseInt(digits, 16)
-}
 
 const fieldLine = new RegExp(`^${tchar}+:[\\t\\x20-\\x7e\\x80-\\xff]*$`)
 
