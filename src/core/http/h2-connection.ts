@@ -63,8 +63,10 @@ export class Http2Connection implements ProtocolConnection {
       stream.on('error', () => {})
       this.#arrived(new StreamRequest(stream, this, rawHeaders))
     })
-    session.on('error', (error) => {
-      if (isForbidden(error)) this.endFor('frames')
+    session.on('error', ({ code }: NodeJS.ErrnoException) => {
+      // Frames that the peer sent have these codes; a lost or aborted connection is no abuse.
+      if (code === 'ERR_HTTP2_ERROR' || code === 'ERR_HTTP2_TOO_MANY_INVALID_FRAMES')
+        this.endFor('frames')
     })
     // A peer that has ended its side may still read.
     socket.once('end', () => session.close())
@@ -238,8 +240,3 @@ function optionsOf(limits: Config['server']['limits'], isShared: boolean): Serve
 }
 
 const MANY = 2 ** 32 - 1
-
-/** Reports whether the error comes from frames that the peer sent; a lost or aborted connection is no abuse. */
-function isForbidden({ code }: NodeJS.ErrnoException): boolean {
-  return code === 'ERR_HTTP2_ERROR' || code === 'ERR_HTTP2_TOO_MANY_INVALID_FRAMES'
-}

@@ -18,20 +18,12 @@ const UNREAD_BODY_BYTES = 65_535
 /** Bytes of acknowledging frames for each byte of an answer. */
 const ACKNOWLEDGED_SHARE = 1 / 16
 
-export interface Http2Use {
-  readonly ageMs: number
-  readonly streams: number
-  readonly bodies: number
-  /** Bytes of bodies received. */
-  readonly bodyBytes: number
-  readonly writtenBytes: number
-}
-
-/** headBytes: size of the largest head of a request. */
+/** bodyBytes: of bodies received. headBytes: size of the largest head of a request. */
 export function allowedBytes(
-  { ageMs, streams, bodies, bodyBytes, writtenBytes }: Http2Use,
+  use: Readonly<Record<'ageMs' | 'streams' | 'bodies' | 'bodyBytes' | 'writtenBytes', number>>,
   headBytes: number,
 ): number {
+  const { ageMs, streams, bodies, bodyBytes, writtenBytes } = use
   return (
     AT_ONCE_BYTES +
     (A_SECOND_BYTES * ageMs) / 1000 +
