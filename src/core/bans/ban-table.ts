@@ -58,6 +58,8 @@ export class BanTable {
   readonly #options: BanTableOptions
   /** Running and ended bans, as the next ban of the key depends on them. Written by merge and #forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
+  /** All bans that this process knows, ended ones included. */
+  readonly all: ReadonlyMap<string, BanRecord> = this.#bans
   /** Resolves when the store has been read for the first time. */
   readonly #loaded = Promise.withResolvers<void>()
   readonly #rounds: NodeJS.Timeout
@@ -86,11 +88,6 @@ export class BanTable {
   /** The store's Unix time in ms. */
   get nowMs(): number {
     return this.clock.nowMs()
-  }
-
-  /** All bans that this process knows, ended ones included. */
-  get all(): ReadonlyMap<string, BanRecord> {
-    return this.#bans
   }
 
   /** The ban of the key that runs, now or at this Unix time in ms. */

@@ -33,8 +33,8 @@ export interface LeaseCallsOptions {
   readonly processId: string
   /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used only until the first reply of the authority. */
   readonly clock: { nowMs(): number; epochMs(): number }
-  /** auto: asks for tokens ahead of need, unless the authority is in this process. */
-  readonly lease: 'auto' | 'off'
+  /** auto, the default: asks for tokens ahead of need, unless the authority is in this process. off: one call per request. */
+  readonly lease?: 'auto' | 'off'
   readonly timers: Timers
   readonly outage: Outage
   readonly observe?: Partial<QuotaObserver> | undefined

@@ -30,15 +30,13 @@ const DRAIN_AT_MOST_MS = 2000
 
 export interface LesseeOptions extends Pick<
   LeaseCallsOptions,
-  'authority' | 'processId' | 'clock' | 'observe' | 'onClockBack' | 'onTime'
+  'authority' | 'processId' | 'clock' | 'lease' | 'observe' | 'onClockBack' | 'onTime'
 > {
   /** Mode of decision while the authority is away. */
   readonly outage: OutageMode
   /** How many processes share the limits until the authority has named them, and the number of this one, from 1. Default 1. */
   readonly processes?: number
   readonly number?: number | undefined
-  /** auto: holds tokens ahead of need, unless the authority is in this process. off: one call per request. */
-  readonly lease?: 'auto' | 'off'
   readonly timers?: Timers
   /** Number of clients beyond which those not seen lately are forgotten. Default 100,000. */
   readonly maxClients?: number
@@ -76,7 +74,6 @@ export class Lessee {
     this.#calls = new LeaseCalls({
       ...options,
       timers,
-      lease: options.lease ?? 'auto',
       outage: this.#outage,
       onAnswered: (lease) => this.#watch(lease),
       onLoss: () => this.#recoverLoss(),
