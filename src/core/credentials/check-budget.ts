@@ -1,15 +1,13 @@
 /** Bounds how many false signatures of an address are checked: a check takes up to a millisecond, and making up a signature takes nothing. */
 import { keepLatest } from '../../state/memory/recency-table.ts'
 
-/** False signatures that are checked per address. */
-const PER_SECOND = 100
+/** Time in which one more false signature of an address may be checked. */
+const EACH_MS = 10
 /** How many false signatures may come at once after a pause. */
 const AT_ONCE = 100
 /** Addresses remembered; the oldest is forgotten. */
 const MAX_ADDRESSES = 10_000
 const MAX_PROVEN = 10_000
-
-const EACH_MS = 1_000 / PER_SECOND
 
 /** Who a token comes from: an address, and the client that the token names. */
 export interface Sender {

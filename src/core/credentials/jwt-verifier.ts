@@ -46,13 +46,12 @@ interface Question {
 }
 
 const maxRemembered = 10_000
-// Signatures are checked on Node's pool of four threads, two of which stay free for files, names and compression. At 0.1 ms (ES256) to
-// 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
-const gateLimits = { running: 2, waiting: 1024 }
 
 export class JwtVerifier extends KeySource<JwtObserver> {
   readonly #underway = new Map<string, Promise<TokenStatement | Refusal>>()
-  readonly #gate = createWorkGate(gateLimits)
+  // Signatures are checked on Node's pool of four threads, two of which stay free for files, names and compression. At 0.1 ms (ES256)
+  // to 1.3 ms (ES512) each, all lines together are 50 to 700 ms of work.
+  readonly #gate = createWorkGate({ running: 2, waiting: 1024 })
   readonly #checks = new CheckBudget()
 
   /**
