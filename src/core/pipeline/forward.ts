@@ -139,7 +139,9 @@ class Forwarded extends Carried {
     exchange.status = status
     this.#bodyBytes = passed.bodyBytes
     this.#head = passed.headers
-    flushSoon(this)
+    // The head is sent in this turn of the event loop even if its body takes longer; a body that is there is sent in the same write.
+    // One immediate serves all heads of the turn, as each costs as much as a stage.
+    if (unflushed.push(this) === 1) setImmediate(flushAll)
   }
 
   flush(): void {
@@ -188,14 +190,6 @@ class Forwarded extends Carried {
     this.#wrote = true
     super.refuse(failure)
   }
-}
-
-/**
- * Sends the head in this turn of the event loop even if its body takes longer; a body that is there is sent in the same
- * write. One immediate serves all heads of the turn, as each costs as much as a stage.
- */
-function flushSoon(sink: Forwarded): void {
-  if (unflushed.push(sink) === 1) setImmediate(flushAll)
 }
 
 function flushAll(): void {

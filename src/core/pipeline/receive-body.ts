@@ -4,10 +4,8 @@ import type { ReceivedBody } from '../forwarding/engine.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Exchange } from './exchange.ts'
 
-type Received = Refusal | undefined
-
 /** Leaves what it reads in the exchange; returns undefined at once when there is nothing to read. */
-export function receiveBody(exchange: Exchange): Promise<Received> | undefined {
+export function receiveBody(exchange: Exchange): Promise<Refusal | undefined> | undefined {
   if (!exchange.hasBody || exchange.isOver) return undefined
   if (exchange.framing.expectsContinue) exchange.response.writeContinue()
   const { body } = exchange.request
@@ -21,7 +19,7 @@ async function receive(
   body: Readable,
   bufferedBytes: number,
   mostBytes: number,
-): Promise<Received> {
+): Promise<Refusal | undefined> {
   // Bytes that came in one packet with the head are there once the parser's turn is over.
   await parserTurn
   // read() without a size returns the first piece alone, from Node.js 26 on.

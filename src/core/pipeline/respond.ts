@@ -98,15 +98,13 @@ export async function refuseUnparsed(
   parts.log.clientError({ id, address, code: refusal.cause ?? '', target })
   const { key } = policy.clientAddress(address, undefined)
   const quotaHeaders = await peekAnonymous(policy, key)
-  const corsHeaders = policy.cors?.answerHeaders(originIn(seen)) ?? NO_HEADERS
+  // The Origin, if it has come. A wrong reading does no harm: only a page of an allowed origin can make use of it.
+  const origin = /\r\nOrigin:[ \t]*(\S+)[ \t]*\r\n/i.exec(seen)?.[1]
+  const corsHeaders = policy.cors?.answerHeaders(origin) ?? NO_HEADERS
   const { body, headers } = refusal.answer
   const own = gatewayHeaders({ id, quotaHeaders, corsHeaders, terms: policy.terms, connection })
   response.send(refusalKinds[refusal.code].status, [...own, 'Via', VIA, ...headers], body)
 }
-
-/** The Origin, if it has come. A wrong reading does no harm: only a page of an allowed origin can make use of it. */
-const originIn = (head: string): string | undefined =>
-  /\r\nOrigin:[ \t]*(\S+)[ \t]*\r\n/i.exec(head)?.[1]
 
 /** Gives up what is under way for a request and answers with a refusal; an answer that has been started is cut off. */
 export function giveUpWith(charges: Charges, exchange: Exchange, refusal: Refusal): void {

@@ -15,16 +15,11 @@ export const LONGEST_WAIT_MS = 250
 const SHORTEST_LINE = 32
 const CLIENTS_KEPT = 1_000
 
-interface Waiting {
-  readonly limit: number
-  decide(isTaken: boolean): void
-}
-
 export class ClientTurns {
   /** Number of requests under way. Written here only. */
   taken = 0
   /** Requests that wait, the first to come first. */
-  readonly #line: Waiting[] = []
+  readonly #line: { readonly limit: number; decide(isTaken: boolean): void }[] = []
 
   /** Returns a promise when the request has to wait, and false at once when the line is full. */
   take(limit: number): boolean | Promise<boolean> {
@@ -73,14 +68,12 @@ export class TurnsOfClients {
   }
 }
 
-type Turn = Refusal | undefined
-
 /** The turn ends with the exchange. A refusal here is no strike, as no 429 came before it. */
 export function takeTurn(
   { turns }: Policy,
   exchange: Exchange,
   caller: Caller,
-): Turn | Promise<Turn> {
+): Refusal | undefined | Promise<Refusal | undefined> {
   if (exchange.isOver) return undefined
   const client = turns.of(caller.clientId)
   const taken = client.take(caller.concurrent)
