@@ -6,15 +6,6 @@ import type { AttemptHandle, AttemptSink, Engine, ForwardJob } from './engine.ts
 import { readOn } from './request-body.ts'
 import type { Retries } from './retries.ts'
 
-const saturated: BackendFailure = {
-  kind: 'saturated',
-  cause: 'too many requests wait for a backend',
-}
-const overdue: BackendFailure = {
-  kind: 'connect_timeout',
-  cause: "no connection became free within upstream.timeouts.response or the route's",
-}
-
 export interface Forwarder {
   readonly balancer: Balancer
   readonly retries: Retries
@@ -105,7 +96,8 @@ export abstract class Forwarding implements AttemptSink, Waiter {
   }
 
   onOverdue(): void {
-    this.#fail(overdue)
+    const cause = "no connection became free within upstream.timeouts.response or the route's"
+    this.#fail({ kind: 'connect_timeout', cause })
   }
 
   head(status: number, _headers: string[]): void {
@@ -134,7 +126,8 @@ export abstract class Forwarding implements AttemptSink, Waiter {
     if (backend !== undefined) return this.#send(backend)
     // A request that has used up its response timeout does not wait again.
     if (this.#failed?.kind === 'response_timeout') return this.#fail(this.#failed)
-    if (!balancer.wait(this)) this.#fail(saturated)
+    if (!balancer.wait(this))
+      this.#fail({ kind: 'saturated', cause: 'too many requests wait for a backend' })
   }
 
   #repeat(failed: FailedAttempt, failedAt: Backend | undefined): void {

@@ -11,10 +11,9 @@ import type { ConnectionPool } from './pool.ts'
 import { RequestBody, type BodyError } from './request-body.ts'
 
 /** Plain connections share one buffer: each read is parsed or copied before the callback returns. */
-const readBytes = 64 * 1024
-const sharedBuffer = Buffer.allocUnsafeSlow(readBytes)
+const sharedBuffer = Buffer.allocUnsafeSlow(64 * 1024)
 /** Bytes of an answer read in one turn of the event loop: libuv would read up to 32 times, and a few large answers would delay all others. */
-const TURN_BYTES = readBytes
+const TURN_BYTES = sharedBuffer.length
 
 class DirectConnection extends Connection<DirectAttempt> {
   readonly #reader = new AnswerReader(maxAnswerHeadBytes)

@@ -141,7 +141,9 @@ export class Handshake extends ProxiedAttempt<UpgradeSink> {
 
   #onSwitched({ rawHeaders }: IncomingMessage, head: Buffer): void {
     const { offer } = this.sink
-    const fault = handshakeFault(offer, acceptOf(offer.key), rawHeaders)
+    // RFC 6455 4.2.2.
+    const accept = hash('sha1', `${offer.key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
+    const fault = handshakeFault(offer, accept, rawHeaders)
     if (fault !== undefined) return this.fail('broken', fault)
     this.sink.head(101, rawHeaders)
     const { connection } = this
@@ -152,11 +154,6 @@ export class Handshake extends ProxiedAttempt<UpgradeSink> {
     if (head.length > 0) backend.unshift(head)
     this.sink.switched(backend)
   }
-}
-
-/** Computes Sec-WebSocket-Accept (RFC 6455 4.2.2). */
-function acceptOf(key: string): string {
-  return hash('sha1', `${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`, 'base64')
 }
 
 /**

@@ -15,8 +15,7 @@ const forgottenMs = 10_000
 const maxClients = 256
 
 export class Retries {
-  readonly #attempts: number
-  readonly #share: number
+  readonly #retry: Config['upstream']['retry']
   readonly #hasOthers: boolean
   /** Largest number of repeats in a burst. */
   readonly #burst: number
@@ -29,8 +28,7 @@ export class Retries {
 
   constructor(upstream: Pick<Config['upstream'], 'retry' | 'connections' | 'urls'>) {
     const { retry, connections, urls } = upstream
-    this.#attempts = retry.attempts
-    this.#share = retry.budget
+    this.#retry = retry
     this.#hasOthers = urls.length > 1
     // One backend that dies can fail this many requests at once.
     this.#burst = retry.budget === 0 ? 0 : Math.max(connections, minPerSecond)
@@ -51,7 +49,7 @@ export class Retries {
     if (!mayRepeat(method, failed)) return false
     if (repeated > 0 && failed.phase === 'sent')
       keepLatest(this.#failedRepeats, clientId, nowMs, maxClients)
-    if (repeated >= this.#attempts) return false
+    if (repeated >= this.#retry.attempts) return false
     // A stale connection allows a repeat even at the only backend; other failures do not.
     if (isStale(failed)) return true
     return this.#hasOthers && this.#mayRepeatAgain(clientId, nowMs) && this.#spend(nowMs)
@@ -68,7 +66,7 @@ export class Retries {
 
   #spend(nowMs: number): boolean {
     const seconds = (nowMs - this.#updatedMs) / 1000
-    const earned = this.#begun * this.#share + seconds * minPerSecond
+    const earned = this.#begun * this.#retry.budget + seconds * minPerSecond
     this.#budget = Math.min(this.#burst, this.#budget + earned)
     this.#begun = 0
     this.#updatedMs = nowMs
