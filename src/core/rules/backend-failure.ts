@@ -23,20 +23,13 @@ export type BackendFailureKind = keyof typeof backendFailureCodes
 
 export const backendFailureKinds = Object.keys(backendFailureCodes) as BackendFailureKind[]
 
-const connectTimeoutCodes = new Set(['ECONNECT_TIMEOUT', 'ETIMEDOUT'])
-
 /**
  * The kind of a failure of the connection, from the error's code (or name, where it has no code).
  * sent: a connection had been made and the request was on its way.
  */
 export function backendFailureKind(code: string, sent: boolean): BackendFailureKind {
   if (sent) return 'broken'
-  return connectTimeoutCodes.has(code) ? 'connect_timeout' : 'unreachable'
-}
-
-/** Whether no backend has seen any of the request, so that its charge is handed back. */
-export function neverReached(kind: BackendFailureKind): boolean {
-  return kind === 'unreachable' || kind === 'connect_timeout' || kind === 'saturated'
+  return code === 'ECONNECT_TIMEOUT' || code === 'ETIMEDOUT' ? 'connect_timeout' : 'unreachable'
 }
 
 // RFC 9110 section 9.2.2
@@ -71,8 +64,10 @@ export const answered = {
   answerBegun: true,
 } as const
 
+/** Whether no connection was made: no backend has seen any of the request, so that its charge is handed back. */
 export function couldNotConnect({ phase, kind }: Pick<FailedAttempt, 'phase' | 'kind'>): boolean {
-  return phase === 'connecting' && neverReached(kind)
+  const isUnsent = kind === 'unreachable' || kind === 'connect_timeout' || kind === 'saturated'
+  return phase === 'connecting' && isUnsent
 }
 
 /** Whether the backend had already closed the connection that the request was sent on (RFC 9112 section 9.3.1): nobody is to blame. */
@@ -82,7 +77,7 @@ export function isStale({ kind, phase, reusedConnection, answerBegun }: FailedAt
 
 /** Whether the backend is to blame: it could not be reached, was silent, or broke its answer or its connection. */
 export function speaksAgainstBackend(failed: FailedAttempt): boolean {
-  if (failed.phase === 'connecting') return neverReached(failed.kind)
+  if (failed.phase === 'connecting') return couldNotConnect(failed)
   return failed.kind === 'response_timeout' || (failed.kind === 'broken' && !isStale(failed))
 }
 
