@@ -24,9 +24,9 @@ export const storeBounds = [
 export class HistogramSeries {
   /** Upper bounds in seconds, ascending; values above the last one count in +Inf only. */
   readonly bounds: readonly number[]
-  /** Number of values in each interval between bounds; the last interval is above all bounds. Written by observe only. */
+  /** Number of values in each interval between bounds; the last interval is above all bounds. Both are written by observe only. */
   readonly counts: Float64Array
-  #sumSeconds = 0
+  sumSeconds = 0
 
   constructor(bounds: readonly number[]) {
     this.bounds = bounds
@@ -39,13 +39,6 @@ export class HistogramSeries {
     let slot = 0
     while (slot < this.bounds.length && value > (this.bounds[slot] ?? 0)) slot++
     this.counts[slot] = (this.counts[slot] ?? 0) + 1
-    this.#sumSeconds += value
-  }
-
-  /** Returns cumulative counts, one per bound and the last for +Inf, and the sum in seconds. */
-  read(): { readonly cumulative: readonly number[]; readonly sumSeconds: number } {
-    let running = 0
-    const cumulative = Array.from(this.counts, (count) => (running += count))
-    return { cumulative, sumSeconds: this.#sumSeconds }
+    this.sumSeconds += value
   }
 }

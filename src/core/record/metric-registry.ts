@@ -106,16 +106,16 @@ export const zeros = <const Name extends string>(names: readonly Name[]): Record
   Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>
 
 function histogramSamples(name: string, labels: Labels, series: HistogramSeries): Sample[] {
-  const { cumulative, sumSeconds } = series.read()
-  const buckets = cumulative.map((value, slot) => ({
+  let count = 0
+  const buckets = Array.from(series.counts, (more, slot) => ({
     metricName: `${name}_bucket`,
     labels: { ...labels, le: series.bounds[slot] ?? '+Inf' },
-    value,
+    value: (count += more),
   }))
   return [
     ...buckets,
-    { metricName: `${name}_sum`, labels, value: sumSeconds },
-    { metricName: `${name}_count`, labels, value: cumulative.at(-1) ?? 0 },
+    { metricName: `${name}_sum`, labels, value: series.sumSeconds },
+    { metricName: `${name}_count`, labels, value: count },
   ]
 }
 

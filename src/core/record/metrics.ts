@@ -16,20 +16,12 @@ import { tunnelEnds } from '../rules/websocket.ts'
 import { by, MetricRegistry, sample, zeros } from './metric-registry.ts'
 import { RequestSeries, type ConfigNames } from './request-series.ts'
 
-export type { ConfigNames }
-
 export type Metrics = ReturnType<typeof createMetrics>
 
-/** The part of a balancer that metrics read. */
-export type BackendsView = Pick<Balancer, 'backends' | 'waiting'>
-
-export interface MetricsOptions extends ConfigNames {
-  readonly version: string
-  /** Default: a registry for these metrics alone. */
-  readonly registry?: MetricRegistry
-}
-
-export function createMetrics(options: MetricsOptions) {
+/** registry: by default one for these metrics alone. */
+export function createMetrics(
+  options: ConfigNames & { readonly version: string; readonly registry?: MetricRegistry },
+) {
   const { version, registry = new MetricRegistry(), ...names } = options
   return {
     requests: new RequestSeries(registry, names),
@@ -90,7 +82,7 @@ function connectionMetrics(registry: MetricRegistry) {
 
 function backendMetrics(registry: MetricRegistry) {
   /** Returns undefined as long as there is no balancer. */
-  let view: () => BackendsView | undefined = () => undefined
+  let view: () => Pick<Balancer, 'backends' | 'waiting'> | undefined = () => undefined
   const backends = () => view()?.backends ?? []
   registry.gauge(
     'min',
@@ -120,7 +112,7 @@ function backendMetrics(registry: MetricRegistry) {
   )
   return {
     backends,
-    watchBackends: (of: () => BackendsView) => void (view = of),
+    watchBackends: (of: typeof view) => void (view = of),
     backendFailed: registry.countBy(
       'tollgate_backend_failures_total',
       'Requests that failed at the backend.',

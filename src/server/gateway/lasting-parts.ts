@@ -9,7 +9,7 @@ import type { Look, Shed } from '../../core/rules/overload.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { newSecret, type SecretOfDay } from '../../core/http/ticket-secret.ts'
 import type { Log } from '../../core/record/log.ts'
-import type { ConfigNames, Metrics } from '../../core/record/metrics.ts'
+import type { Metrics } from '../../core/record/metrics.ts'
 import { Tracing } from '../../core/record/tracing.ts'
 import { UniqueTimestamps } from '../../core/record/access-record.ts'
 import { RecentDecisions } from '../../core/record/recent.ts'
@@ -145,7 +145,7 @@ function createBans(
 }
 
 /** Names of a configuration that bound the labels of metrics. */
-export const configNames = (config: Config): ConfigNames => ({
+export const configNames = (config: Config) => ({
   plans: [...config.plans.keys()],
   routes: config.routes.map(({ name }) => name),
 })
