@@ -56,9 +56,7 @@ export class SlowClients {
   }
 
   #paceOf(message: object, bytes: number, rateBytes: number): Pace {
-    const known = this.#paces.get(message)
-    if (known !== undefined) return known
-    const pace = new Pace(bytes, rateBytes)
+    const pace = this.#paces.get(message) ?? new Pace(bytes, rateBytes)
     this.#paces.set(message, pace)
     return pace
   }

@@ -44,7 +44,10 @@ export class Shadow {
   /** Returns undefined where no plan has shadow limits. */
   judgeFor(plans: ReadonlyMap<string, PlanConfig>): JudgeByShadow | undefined {
     if (![...plans.values()].some(({ shadow }) => shadow !== undefined)) return undefined
-    const lessee = (this.#lessee ??= this.#open())
+    const { openLessee, authority } = this.#options
+    // No beats are sent: one more process that shares the limits would halve what is admitted while the store is away.
+    const { beat: _, ...silent } = authority
+    const lessee = (this.#lessee ??= openLessee({ authority: silent, outage: 'closed' }))
     return (caller, live) => {
       const limits = plans.get(caller.plan)?.shadow
       if (limits === undefined) return undefined
@@ -56,12 +59,6 @@ export class Shadow {
       else void this.#noteLater(caller, decision, live)
       return { refund: () => void handBack(lessee, id, decision) }
     }
-  }
-
-  /** The lessee sends no beats: as one more process that shares the limits it would halve what is admitted while the store is away. */
-  #open(): Lessee {
-    const { beat: _, ...authority } = this.#options.authority
-    return this.#options.openLessee({ authority, outage: 'closed' })
   }
 
   /** Returns everything held; takes at most two seconds. */

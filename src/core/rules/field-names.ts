@@ -1,12 +1,5 @@
 /** Recognises header field names, look-alikes included, without lower-casing or hashing every name of a request. */
 
-interface Pattern<Kind> {
-  readonly text: string
-  /** Names may continue after the text. */
-  readonly family: boolean
-  readonly kind: Kind
-}
-
 /**
  * kinds: lower-case names, or families such as `x-client-*`, each with its kind; the result is undefined for others.
  * A name matches in any case, and with any mark in the place of a hyphen: CGI and its heirs (RFC 3875 4.1.18) hand
@@ -15,13 +8,14 @@ interface Pattern<Kind> {
 export function fieldNames<const Kind extends string>(
   kinds: Readonly<Record<string, Kind>>,
 ): (name: string) => Kind | undefined {
-  const byFirstLetter: (Pattern<Kind>[] | undefined)[] = Array.from({ length: 128 })
-  for (const [key, kind] of Object.entries(kinds)) {
+  const patterns = Object.entries(kinds).map(([key, kind]) => {
+    // Names of a family may continue after its text.
     const family = key.endsWith('*')
-    const text = family ? key.slice(0, -1) : key
-    const bucket = (byFirstLetter[text.charCodeAt(0)] ??= [])
-    bucket.push({ text, family, kind })
-  }
+    return { text: family ? key.slice(0, -1) : key, family, kind }
+  })
+  const byFirstLetter = Array.from({ length: 128 }, (_, letter) =>
+    patterns.filter(({ text }) => text.charCodeAt(0) === letter),
+  )
   return (name) => {
     const bucket = byFirstLetter[name.charCodeAt(0) | 0x20]
     if (bucket === undefined) return undefined
