@@ -29,10 +29,6 @@ export function countOutcome(outcomes: Outcomes, outcome: Outcome): void {
   else outcomes[outcome === 'abandoned' ? outcome : outcome.kind]++
 }
 
-export type BackendTls = Required<
-  Pick<ConnectionOptions, 'servername' | 'rejectUnauthorized' | 'secureContext'>
->
-
 export interface Backend {
   /** The origin names the backend in log, metrics and readiness. */
   readonly name: string
@@ -42,7 +38,7 @@ export interface Backend {
   /** Value of the Host field: the host, and the port unless it is the scheme's default. */
   readonly hostHeader: string
   /** TLS options of each connection; undefined: connections use no TLS. */
-  readonly tls: BackendTls | undefined
+  readonly tls: ReturnType<typeof backendTls> | undefined
   /** Permits in use: one for each request and tunnel under way. Written by the balancer. */
   inUse: number
   /** The health of the machine; all configurations that name the machine share it. */
@@ -86,7 +82,7 @@ export function createBackends(
   })
 }
 
-function backendTls(host: string, tls: ConnectionOptions): BackendTls {
+function backendTls(host: string, tls: ConnectionOptions) {
   return {
     // An address is no server name (RFC 6066 section 3): none is sent.
     servername: tls.servername ?? (isIP(host) === 0 ? host : ''),

@@ -105,9 +105,8 @@ export class Balancer {
     const { attemptSeconds, standing } = backend
     attemptSeconds.observe((nowMs - startedMs) / 1000)
     if (isAnswer && !isGatewayFault(outcome)) {
-      if (standing.isClear) standing.answered(clientId, nowMs)
-      else this.#judge(backend, (atMs) => standing.answered(clientId, atMs))
-      return
+      if (standing.isClear) return standing.answered(clientId, nowMs)
+      return this.#judge(backend, (atMs) => standing.answered(clientId, atMs))
     }
     const failure = { cause: isAnswer ? `answers ${outcome}` : outcome.cause, clientId, isAnswer }
     this.#judge(backend, (atMs) => standing.failed(failure, this.#standings, atMs))

@@ -1,7 +1,7 @@
 /** Counts requests without a valid credential per client address, and says where an address stands. */
 import { MINUTE_MS } from '../../config/time.ts'
 import type { WindowView } from '../../state/quota.ts'
-import type { AddressCounter, CountedAddress } from '../../state/memory/addresses.ts'
+import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { whenKnown } from '../rules/when-known.ts'
 
 /** The running minute of an address; it ends at the same time for all of them. */
@@ -19,25 +19,23 @@ export function createAnonymousLimiter(options: {
   readonly now?: () => number
 }) {
   const { perMinute, counter, now = Date.now } = options
-  const view = ({ window, total }: CountedAddress, exceeded: boolean): AnonymousView => {
-    const endMs = (window + 1) * MINUTE_MS
-    return {
-      limit: perMinute,
-      remaining: Math.max(perMinute - total, 0),
-      resetAtSeconds: endMs / 1000,
-      // The minute may have ended on the way from the counter.
-      resetAfterSeconds: Math.max(Math.ceil((endMs - now()) / 1000), 1),
-      exceeded,
-    }
-  }
-  const charged = (counted: CountedAddress) => view(counted, counted.total > perMinute)
-  const seen = (counted: CountedAddress) => view(counted, counted.total >= perMinute)
+  const add = (address: string, points: 0 | 1) =>
+    whenKnown(counter.add({ address, points, limit: perMinute }), ({ window, total }) => {
+      const endMs = (window + 1) * MINUTE_MS
+      const view: AnonymousView = {
+        limit: perMinute,
+        remaining: Math.max(perMinute - total, 0),
+        resetAtSeconds: endMs / 1000,
+        // The minute may have ended on the way from the counter.
+        resetAfterSeconds: Math.max(Math.ceil((endMs - now()) / 1000), 1),
+        exceeded: points === 1 ? total > perMinute : total >= perMinute,
+      }
+      return view
+    })
   return {
     /** Charges one request to the address (any text that names it). Never throws or rejects. */
-    count: (address: string) =>
-      whenKnown(counter.add({ address, points: 1, limit: perMinute }), charged),
+    count: (address: string) => add(address, 1),
     /** Returns where the address stands, charging nothing. Never throws or rejects. */
-    peek: (address: string) =>
-      whenKnown(counter.add({ address, points: 0, limit: perMinute }), seen),
+    peek: (address: string) => add(address, 0),
   }
 }

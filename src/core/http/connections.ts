@@ -38,9 +38,6 @@ export interface ProtocolConnection extends Sharer {
   destroy(): void
 }
 
-/** busy: a request is under way. recent: one began since the last look. */
-export type Use = 'busy' | 'recent' | 'idle'
-
 /** An accepted connection, which is counted until it closes. Written by Connections, unless a member names another writer. */
 export class ClientConnection {
   /** The accepted socket, below TLS. */
@@ -70,8 +67,8 @@ export class ClientConnection {
     this.addressKey = addressKey
   }
 
-  /** A finished request counts as recent in one look only. */
-  look(): Use {
+  /** busy: a request is under way. recent: one has begun since the last look, so that a finished one counts in one look only. */
+  look(): 'busy' | 'recent' | 'idle' {
     if (this.pending > 0) return 'busy'
     const use = this.isUsed ? 'recent' : 'idle'
     this.isUsed = false
