@@ -38,16 +38,21 @@ export class SlowClients {
     // This is a copy, since ended exchanges leave the list.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       const { request, response, responseBytes } = exchange
-      const rateBytes = exchange.terms.server.limits.minimumRateBytes
-      if (isLate(exchange, nowMs))
+      const { limits, timeouts } = exchange.terms.server
+      const rateBytes = limits.minimumRateBytes
+      const isBodyDue = exchange.hasBody && !request.complete
+      // What came while the process stood still is read before a look.
+      if (isBodyDue && nowMs - exchange.startedMs > timeouts.requestMs)
         refuseSlow(this.#parts, exchange, 'the body did not arrive in time')
       else if (rateBytes === 0) continue
-      else if (isAnswerBlocked(exchange)) {
+      // The client has to read on; tunnels do not count.
+      else if (exchange.status !== 101 && response.writableLength > 0) {
         // The kernel has taken this much of the answer's body.
         const taken = Math.max(0, responseBytes - response.writableLength)
         const pace = this.#paceOf(response, response.takenBytes - taken, rateBytes)
         if (pace.isTooSlow(response.takenBytes, rateBytes, waitedMs)) cutOff(this.#parts, exchange)
-      } else if (isBodyWanted(exchange)) {
+      } else if (isBodyDue && request.body?.readableFlowing === true) {
+        // The client has to send on, as nothing holds it back.
         const pace = this.#paceOf(request, request.receivedBytes, rateBytes)
         if (pace.isTooSlow(request.receivedBytes, rateBytes, waitedMs))
           refuseSlow(this.#parts, exchange, 'sends below the minimum rate')
@@ -60,21 +65,6 @@ export class SlowClients {
     this.#paces.set(message, pace)
     return pace
   }
-}
-
-/** Whether the body takes too long to arrive. What came while the process stood still is read before a look. */
-function isLate({ request, hasBody, startedMs, terms }: Exchange, nowMs: number): boolean {
-  return hasBody && !request.complete && nowMs - startedMs > terms.server.timeouts.requestMs
-}
-
-/** Whether the client has to read on; tunnels do not count. */
-function isAnswerBlocked({ response, status }: Exchange): boolean {
-  return status !== 101 && response.writableLength > 0
-}
-
-/** Whether the client has to send on: nothing holds it back. */
-function isBodyWanted({ request, hasBody }: Exchange): boolean {
-  return hasBody && !request.complete && request.body?.readableFlowing === true
 }
 
 function refuseSlow(parts: PipelineParts, exchange: Exchange, cause: string): void {
