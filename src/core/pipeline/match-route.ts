@@ -1,6 +1,6 @@
 /** match-route finds the route of a sound target; its refusal is passed on, to be answered after authentication. answer-preflight follows it. */
 import { fieldOf, isFieldName } from '../rules/field-names.ts'
-import { isMethod } from '../rules/framing.ts'
+import { METHODS } from '../rules/framing.ts'
 import { OVERLOADED } from '../rules/overload.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { UNMATCHED } from '../rules/routes.ts'
@@ -47,7 +47,7 @@ export function answerPreflight(
   if (load.shed !== 'nothing') return OVERLOADED
   const methods = table.methodsAt(path)
   const named =
-    unmatched === 'forward' && isMethod(asked) && !methods.includes(asked)
+    unmatched === 'forward' && METHODS.has(asked) && !methods.includes(asked)
       ? [...methods, asked]
       : methods
   exchange.corsHeaders = []

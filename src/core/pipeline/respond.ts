@@ -1,6 +1,7 @@
 /** Writes every answer that the gateway itself makes. */
 import type { ServerEvents } from '../http/server-parts.ts'
 import { VIA } from '../rules/field-names.ts'
+import { METHODS } from '../rules/framing.ts'
 import { refusalKinds, type Refusal } from '../rules/refusals.ts'
 import { peekAnonymous } from './authenticate.ts'
 import { NO_HEADERS } from './exchange.ts'
@@ -52,8 +53,7 @@ export function respond(exchange: Exchange, refusal: Refusal): void {
 
 /** Answers OPTIONS *, which asks what the gateway itself can do (RFC 9110 9.3.7); it concerns no backend and no quota. */
 export function answerAsterisk(exchange: Exchange): void {
-  const allow = 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'
-  answerEmpty(exchange, 200, ['Allow', allow, 'Content-Length', '0'])
+  answerEmpty(exchange, 200, ['Allow', [...METHODS].join(', '), 'Content-Length', '0'])
 }
 
 /** Answers without a body. fields: flat. */

@@ -2,7 +2,7 @@
 import type { Config } from '../../config/config.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import type { Caller } from './credentials.ts'
-import { fieldNames, VIA, VIA_HTTP2 } from './field-names.ts'
+import { fieldNames, VIA } from './field-names.ts'
 
 /**
  * Fields of the client that never reach the backend, look-alikes included. The gateway adds its own afterwards, so a
@@ -66,6 +66,6 @@ export function backendHeaders(
   headers.push('X-Forwarded-For', proxies === '' ? address : `${address}, ${proxies}`)
   headers.push('X-Forwarded-Proto', proto)
   headers.push('X-Forwarded-Host', framing.host)
-  headers.push('Via', request.httpVersion === '2.0' ? VIA_HTTP2 : VIA)
+  headers.push('Via', request.httpVersion === '2.0' ? '2 tollgate' : VIA)
   return headers
 }

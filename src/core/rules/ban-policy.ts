@@ -3,9 +3,6 @@ import type { BanRecord } from '../../state/bans.ts'
 import type { BansConfig } from '../../config/config.ts'
 import { DAY_MS } from '../../config/time.ts'
 
-/** A lift is kept this long even where bans are forgotten sooner: a process that does not know of it would undo it. */
-const LIFT_KEPT_MS = DAY_MS
-
 export function isBanned({ untilMs, startedMs }: BanRecord, nowMs: number): boolean {
   // A lift is never a ban, even by a clock behind that of its author.
   return nowMs < untilMs && startedMs < untilMs
@@ -22,7 +19,8 @@ export const endsAtSeconds = ({ untilMs }: Pick<BanRecord, 'untilMs'>): number =
 
 /** forgetAfter runs from the end of the last ban: serving a long ban does not use up the memory of it. */
 export function isForgotten(ban: BanRecord, nowMs: number, forgetAfterMs: number): boolean {
-  const keptMs = isLift(ban) ? Math.max(forgetAfterMs, LIFT_KEPT_MS) : forgetAfterMs
+  // A lift is kept for a day even where bans are forgotten sooner: a process that does not know of it would undo it.
+  const keptMs = isLift(ban) ? Math.max(forgetAfterMs, DAY_MS) : forgetAfterMs
   return nowMs >= ban.untilMs + keptMs
 }
 

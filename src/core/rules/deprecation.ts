@@ -44,14 +44,13 @@ export function passesFromMs(
   for (;;) {
     const running = runningAt(brownouts, atMs)
     if (running === undefined || !isChosen(clientId, atMs, running.share)) return atMs
-    atMs = running.share === 1 ? running.toMs : Math.min(nextMinuteMs(atMs), running.toMs)
+    const nextMinuteMs = (Math.floor(atMs / MINUTE_MS) + 1) * MINUTE_MS
+    atMs = running.share === 1 ? running.toMs : Math.min(nextMinuteMs, running.toMs)
   }
 }
 
 const runningAt = (brownouts: readonly Brownout[], atMs: number): Brownout | undefined =>
   brownouts.find(({ fromMs, toMs }) => fromMs <= atMs && atMs < toMs)
-
-const nextMinuteMs = (atMs: number): number => (Math.floor(atMs / MINUTE_MS) + 1) * MINUTE_MS
 
 /** Whether a brownout refuses the client in this minute. The share holds over many minutes, and over many clients in one minute. */
 export function isChosen(clientId: string, atMs: number, share: number): boolean {

@@ -47,9 +47,6 @@ function isAlphanumeric(code: number): boolean {
 /** The gateway's own entry in Via, on requests and answers alike (RFC 9110 7.6.3). */
 export const VIA = '1.1 tollgate'
 
-/** The gateway's entry in Via on requests that came as HTTP/2. */
-export const VIA_HTTP2 = '2 tollgate'
-
 /** Matches all but what a field value may hold (RFC 9110 5.5): tab, space, visible ASCII, and bytes above ASCII. */
 const unsafeInValue = /[^\t\x20-\x7e\x80-\xff]/
 

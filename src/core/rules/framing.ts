@@ -46,7 +46,7 @@ type FramingSource = Pick<IncomingRequest, 'method' | 'httpVersion' | 'rawHeader
  */
 export function checkFraming(source: FramingSource, limits: FramingLimits): Framing | Refusal {
   const { method = '', httpVersion, rawHeaders, bodyFollows } = source
-  if (!isMethod(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
+  if (!METHODS.has(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
   if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
     return invalid('unknown HTTP version')
   // Its end could not be distinguished from that of a cancelled body.
@@ -69,10 +69,8 @@ export function checkFraming(source: FramingSource, limits: FramingLimits): Fram
   return readBody(framing, source, limits.bodyBytes) ?? framing
 }
 
-/** Whether requests of this method are taken. TRACE would echo the fields that the gateway adds; CONNECT would bypass the gateway. */
-export const isMethod = (text: string): boolean => methods.has(text)
-
-const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+/** Requests of these methods are taken. TRACE would echo the fields that the gateway adds; CONNECT would bypass the gateway. */
+export const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 /** Authority without userinfo (RFC 9110 7.2); a list, a path or a percent sign in it serves only to confuse. */
 const hostValue = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?$/

@@ -27,11 +27,10 @@ export function checkTarget(
     return refuse('uri_too_long', { cause: `target of ${url.length} bytes` })
   if (url.startsWith('/')) return checkPath(url)
   // RFC 9112 3.2.4: the asterisk form is for OPTIONS only.
-  if (url === '*' && method === 'OPTIONS') return ASTERISK
+  if (url === '*' && method === 'OPTIONS') return { path: '*', raw: '*' }
   return checkAbsolute(url, host, proto)
 }
 
-const ASTERISK: Target = { path: '*', raw: '*' }
 const NO_FORM = refuse('invalid_request', { cause: 'target is in no form that is served' })
 const NOT_OURS = refuse('invalid_request', { cause: 'target is of another origin than Host' })
 
