@@ -115,9 +115,16 @@ export abstract class Forwarding implements AttemptSink, Waiter {
   fail(failed: FailedAttempt): void {
     const failedAt = this.#backend
     this.#giveBack(failed)
-    if (this.forwarder.retries.allows(this.job, failed, this.#repeated))
-      return this.#repeat(failed, failedAt)
-    this.#fail(failed)
+    if (!this.forwarder.retries.allows(this.job, failed, this.#repeated)) return this.#fail(failed)
+    this.#repeated++
+    this.#failed = failed
+    this.avoid = failedAt
+    this.#reached ||= failed.phase === 'sent'
+    this.#handle = undefined
+    // The engine is still cleaning up after the failure when it reports it.
+    setImmediate(() => {
+      if (!this.settled) this.#start()
+    })
   }
 
   #start(): void {
@@ -128,18 +135,6 @@ export abstract class Forwarding implements AttemptSink, Waiter {
     if (this.#failed?.kind === 'response_timeout') return this.#fail(this.#failed)
     if (!balancer.wait(this))
       this.#fail({ kind: 'saturated', cause: 'too many requests wait for a backend' })
-  }
-
-  #repeat(failed: FailedAttempt, failedAt: Backend | undefined): void {
-    this.#repeated++
-    this.#failed = failed
-    this.avoid = failedAt
-    this.#reached ||= failed.phase === 'sent'
-    this.#handle = undefined
-    // The engine is still cleaning up after the failure when it reports it.
-    setImmediate(() => {
-      if (!this.settled) this.#start()
-    })
   }
 
   #fail(failure: BackendFailure): void {
