@@ -1,7 +1,6 @@
 /** Forwards requests with the engine under test and records what its sink is told. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { ConnectionOptions } from 'node:tls'
 import { Engine, type EngineOptions, type ForwardJob } from '../../src/core/forwarding/engine.ts'
@@ -9,6 +8,7 @@ import { Forwarding, type Forwarder } from '../../src/core/forwarding/attempts.t
 import type { BackendFailure } from '../../src/core/rules/backend-failure.ts'
 import { balancerOf, retriesOf } from '../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../support/ending.ts'
+import { listening } from '../support/listening.ts'
 import { startRawBackend, type RawBackendOptions } from '../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../support/raw-client.ts'
 
@@ -193,13 +193,9 @@ function startFront(attempt: AttemptClass, urls: string[], { timeouts, ...rest }
 
 /** A client, and its request as a server reads it. */
 async function receive(bytes: string): Promise<{ client: RawClient; request: IncomingMessage }> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const client = await openRawClient((server.address() as AddressInfo).port)
-  atEnd(() => {
-    client.destroy()
-    server.close()
-  })
+  const server = createServer()
+  const client = await openRawClient(await listening(server))
+  atEnd(() => client.destroy())
   client.send(bytes.replace('\r\n', '\r\nHost: animals.example\r\n'))
   const [request] = (await once(server, 'request')) as [IncomingMessage]
   return { client, request }

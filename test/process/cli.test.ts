@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
 import { configText, sha256 } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
 import {
@@ -19,13 +20,6 @@ import {
 const nowhere = 'http://127.0.0.1:1'
 const packageFile = new URL('../../package.json', import.meta.url)
 const example = new URL('../../config/gateway.yaml', import.meta.url).pathname
-
-/** A port that is in use until the test file ends. */
-async function takenPort(): Promise<number> {
-  const server = createServer().unref()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return (server.address() as { port: number }).port
-}
 
 const here = (...args: string[]) => typed(args)
 /** To its end, as a process: exit code, and what its log says last. */
@@ -208,7 +202,7 @@ it.concurrent.each([
 ])(
   'tollgate %s ends with 1 where the address of the %s cannot be had, and names %s',
   async (command, listener, setting, blocks) => {
-    const [port, free] = [await takenPort(), await freePort()]
+    const [port, free] = [await listening(createServer()), await freePort()]
     const text = configText({ upstreams: [`http://127.0.0.1:${free}`], blocks })
     const file = temporaryFile('gateway.yaml', text.replace('PORT', String(port)))
     expect(await start(command, '--config', file)).toMatchObject({

@@ -1,15 +1,14 @@
 /** What operators type at a running gateway, on a terminal and in a pipe; docs/cli.md shows it. */
 import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { clock } from '../../src/insight/format.js'
 import { typed } from '../support/command-line.ts'
 import { configText, sha256 } from '../support/gateway.ts'
+import { listening } from '../support/listening.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { onTerminal } from '../support/pseudo-terminal.ts'
 import { freePort } from '../support/redis-server.ts'
@@ -171,13 +170,8 @@ describe('bans', () => {
 })
 
 /** What the command leaves with where this answers it. */
-async function answeredBy(listener: RequestListener, args: readonly string[]) {
-  const server = createServer(listener)
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const left = await piped(args, `http://127.0.0.1:${(server.address() as AddressInfo).port}`)
-  server.close()
-  return left
-}
+const answeredBy = async (listener: RequestListener, args: readonly string[]) =>
+  piped(args, `http://127.0.0.1:${await listening(createServer(listener))}`)
 
 describe('a fault', () => {
   it('names cause and remedy: no gateway', async () => {

@@ -4,13 +4,14 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { Agent, request } from 'node:https'
-import { connect, type AddressInfo } from 'node:net'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { atEnd } from '../support/ending.ts'
 import { ensurePackage } from '../support/debian-package.ts'
+import { listening } from '../support/listening.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort, sharedRedis } from '../support/redis-server.ts'
 import { makeCertificates } from '../support/redis-tls.ts'
@@ -41,10 +42,7 @@ async function startBackend(): Promise<string> {
   sockets.on('connection', (socket) => {
     socket.on('error', () => {}).on('message', (data) => socket.send(data))
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  atEnd(() => server.close().closeAllConnections())
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return `http://127.0.0.1:${await listening(server)}`
 }
 
 interface GatewayPorts {

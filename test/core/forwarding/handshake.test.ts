@@ -1,5 +1,4 @@
 import { createServer, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
@@ -13,6 +12,7 @@ import { createCaller } from '../../../src/core/rules/credentials.ts'
 import type { OwnEnd, TunnelEnd } from '../../../src/core/rules/websocket.ts'
 import { balancerOf, retriesOf } from '../../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../../support/ending.ts'
+import { listening } from '../../support/listening.ts'
 import { answer, closeConnection, resetConnection } from '../../support/raw-backend.ts'
 import { startRawBackend, until, type Answer, type RawBackend } from '../../support/raw-backend.ts'
 import { openRawClient, type RawClient } from '../../support/raw-client.ts'
@@ -115,14 +115,11 @@ async function startFront(
   server.timeout = 300
   const front = { judge: (): OwnEnd | undefined => undefined }
   const reviews = setInterval(() => tunnels.review(() => front.judge()), 20)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listening(server)
   gatewayEnds(() => {
     clearInterval(reviews)
     tunnels.cut()
     upgrades.close()
-    for (const { socket } of passages) socket.destroy()
-    server.close()
   })
   return Object.assign(front, { port, passages, tunnels })
 }

@@ -1,5 +1,5 @@
 /** The connection alone, on a socket of its own; how clients feel it is in test/wire. */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { once } from 'node:events'
 import { expect, it } from 'vitest'
 import { ClientConnection } from '../../../src/core/http/connections.ts'
@@ -9,17 +9,16 @@ import type { ServerParts } from '../../../src/core/http/server-parts.ts'
 import { Framing } from '../../../src/core/rules/framing.ts'
 import { SharedTurn } from '../../../src/core/http/shared-turn.ts'
 import { atEnd } from '../../support/ending.ts'
+import { listening } from '../../support/listening.ts'
 
 /** More than the kernel holds for a client that does not read. */
 const MUCH_BYTES = 64 * 1024 * 1024
 
 /** Sends the text to a connection that answers everything with much, and reads nothing. */
 async function sendUnread(text: string) {
-  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const client = connect((server.address() as AddressInfo).port, '127.0.0.1').pause()
-  atEnd(() => void client.destroy())
-  atEnd(() => void server.close())
+  const server = createServer({ allowHalfOpen: true })
+  const client = connect(await listening(server), '127.0.0.1').pause()
+  atEnd(() => client.destroy())
   const [socket] = (await once(server, 'connection')) as [Socket]
   const origin = { address: '', isNamed: true, proto: 'http' } as const
   const answered = Promise.withResolvers<undefined>()

@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { createServer as createHttpServer } from 'node:http'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
+import { listening } from '../../support/listening.ts'
 import { startCollector } from '../../support/otlp.ts'
 import {
   configFile,
@@ -74,13 +75,12 @@ describe('a roll', () => {
   const tunnels = new WebSocketServer({ server: backend })
 
   beforeAll(async () => {
-    await once(backend.listen(0, '127.0.0.1'), 'listening')
-    const { port } = backend.address() as AddressInfo
+    const port = await listening(backend)
     const more = { jwt: block, store: 'store: { timeout: 110ms, onOutage: closed }' }
     const blocks = workerBlocks(2, [wide, acme], { server: ', timeouts: { drain: 60s }', more })
     gateway = await gatewayProcess(configFile(`http://127.0.0.1:${port}`, blocks))
   })
-  afterAll(() => (tunnels.close(), backend.close()))
+  afterAll(() => tunnels.close())
 
   it('stops where a new worker cannot begin, keeps the old ones, and says so', async () => {
     const before = workerPids(gateway)
@@ -210,9 +210,7 @@ describe('a stop with workers', () => {
 
 describe('a start with workers', () => {
   it('that cannot have its port says so, as one process does', async () => {
-    const taken = createServer()
-    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
-    const { port } = taken.address() as { port: number }
+    const port = await listening(createServer())
     const other = await gatewayProcess(configFile('http://127.0.0.1:1', workerBlocks(2)))
     // SO_REUSEPORT alone would let a second gateway share the port of the first.
     for (const inUse of [port, Number(new URL(other.origin).port)]) {
@@ -226,7 +224,6 @@ describe('a start with workers', () => {
         message: `the public listener cannot listen on 127.0.0.1:${inUse}: the address is in use; stop what uses it, or change server.listen in the config (EADDRINUSE)`,
       })
     }
-    await new Promise((resolve) => taken.close(resolve))
   })
 
   it('in which a worker cannot begin ends with its reason, and leaves nothing behind', async () => {
