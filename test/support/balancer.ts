@@ -6,6 +6,16 @@ import { Balancer } from '../../src/core/backends/balancer.ts'
 import type { BackendObserver, BalancerOptions } from '../../src/core/backends/balancer.ts'
 import { Retries } from '../../src/core/forwarding/retries.ts'
 
+/** An attempt that nobody listens to. */
+export const unreachable = {
+  kind: 'unreachable',
+  cause: 'ECONNREFUSED',
+  phase: 'connecting',
+  bodyTouched: false,
+  reusedConnection: false,
+  answerBegun: false,
+} as const
+
 export const eject: BackendOptions['eject'] = {
   failures: 5,
   withinMs: 10_000,

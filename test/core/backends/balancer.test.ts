@@ -1,16 +1,8 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import type { Balancer, Waiter } from '../../../src/core/backends/balancer.ts'
 import type { Outcome } from '../../../src/core/backends/backend.ts'
-import { balancerOf, eject } from '../../support/balancer.ts'
+import { balancerOf, eject, unreachable } from '../../support/balancer.ts'
 
-const unreachable = {
-  kind: 'unreachable',
-  cause: 'ECONNREFUSED',
-  phase: 'connecting',
-  bodyTouched: false,
-  reusedConnection: false,
-  answerBegun: false,
-} as const
 const silent = { ...unreachable, kind: 'response_timeout', phase: 'sent' } as const
 const broken = { ...silent, kind: 'broken' } as const
 

@@ -6,19 +6,11 @@ import { Forwarding, type Forwarder } from '../../../src/core/forwarding/attempt
 import type { AttemptSink, ForwardJob } from '../../../src/core/forwarding/engine.ts'
 import type { BackendFailure, FailedAttempt } from '../../../src/core/rules/backend-failure.ts'
 import { jobWith } from '../../contract/forwarding.ts'
-import { balancerOf, retriesOf } from '../../support/balancer.ts'
+import { balancerOf, retriesOf, unreachable } from '../../support/balancer.ts'
 import { until } from '../../support/until.ts'
 
-const unconnected: FailedAttempt = {
-  kind: 'unreachable',
-  cause: 'ECONNREFUSED',
-  phase: 'connecting',
-  bodyTouched: false,
-  reusedConnection: false,
-  answerBegun: false,
-}
 const stale: FailedAttempt = {
-  ...unconnected,
+  ...unreachable,
   kind: 'broken',
   phase: 'sent',
   reusedConnection: true,
@@ -89,14 +81,14 @@ const settle = async (): Promise<void> => {
 
 describe('a request', () => {
   const silent = { ...stale, kind: 'response_timeout' } as const
-  const gone = { ...unconnected, bodyTouched: true }
+  const gone = { ...unreachable, bodyTouched: true }
   const begun = { ...stale, answerBegun: true }
   const fresh = { ...stale, reusedConnection: false }
   // Of these backends, these are tried.
   it.each<[string, method: string, letters: string, FailedAttempt, expected: string]>([
-    ['that found nobody there goes to the next backend', 'GET', 'ab', unconnected, 'ab'],
-    ['goes there as a POST too', 'POST', 'ab', unconnected, 'ab'],
-    ['has nowhere to go from the only backend', 'GET', 'a', unconnected, 'a'],
+    ['that found nobody there goes to the next backend', 'GET', 'ab', unreachable, 'ab'],
+    ['goes there as a POST too', 'POST', 'ab', unreachable, 'ab'],
+    ['has nowhere to go from the only backend', 'GET', 'a', unreachable, 'a'],
     ['that met a dead connection goes to the next', 'GET', 'ab', stale, 'ab'],
     ['that met one to the only backend gets a fresh one', 'GET', 'a', stale, 'aa'],
     ['that could do its work twice is sent once', 'POST', 'ab', stale, 'a'],
@@ -118,7 +110,7 @@ describe('a request', () => {
   })
 
   it('is repeated once, not more', async () => {
-    const { told, tried, heard } = start('abc', [fail(unconnected), fail(unconnected), answer(200)])
+    const { told, tried, heard } = start('abc', [fail(unreachable), fail(unreachable), answer(200)])
     await settle()
     expect(tried()).toBe('ab')
     expect(told).toEqual(['http://a', 'http://b', 'unreachable'])
@@ -130,7 +122,7 @@ describe('a request', () => {
     [2, 'abc'],
     [5, 'abcd'],
   ])('is repeated up to %i times, where that is configured', async (attempts, expected) => {
-    const steps = Array.from({ length: 3 }, () => fail(unconnected))
+    const steps = Array.from({ length: 3 }, () => fail(unreachable))
     const { tried } = start('abcd', [...steps, answer(200)], { retry: { attempts, budget: 0.1 } })
     for (let turn = 0; turn < 3; turn++) await settle()
     expect(tried()).toBe(expected)
@@ -138,7 +130,7 @@ describe('a request', () => {
 
   it('is not repeated where the budget is nothing, but on a fresh connection for one found dead', async () => {
     const retry = { attempts: 1, budget: 0 }
-    const failing = start('ab', [fail(unconnected), answer(200)], { retry })
+    const failing = start('ab', [fail(unreachable), answer(200)], { retry })
     const met = start('ab', [fail(stale), answer(200)], { retry })
     await settle()
     expect([failing.tried(), met.tried()]).toEqual(['a', 'ab'])
@@ -175,7 +167,7 @@ describe('a request', () => {
   })
 
   it('that never reached its first backend says so when the second has not seen it either', async () => {
-    const { handle, tried } = start('ab', [fail(unconnected)])
+    const { handle, tried } = start('ab', [fail(unreachable)])
     await settle()
     expect(tried()).toBe('ab')
     handle.resume()

@@ -1,14 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { Retries } from '../../../src/core/forwarding/retries.ts'
-
-const failed = {
-  kind: 'unreachable',
-  cause: 'ECONNREFUSED',
-  phase: 'connecting',
-  bodyTouched: false,
-  reusedConnection: false,
-  answerBegun: false,
-} as const
+import { unreachable } from '../../support/balancer.ts'
 
 describe('the retry budget', () => {
   const start = (budget: number, connections = 128) =>
@@ -17,7 +9,7 @@ describe('the retry budget', () => {
   const spend = (retries: Retries, atSeconds: number, clientId = 'acme'): number => {
     let allowed = 0
     for (let wanted = 0; wanted < 1_000; wanted++)
-      if (retries.allows({ method: 'GET', clientId }, failed, 0, atSeconds * 1000)) allowed++
+      if (retries.allows({ method: 'GET', clientId }, unreachable, 0, atSeconds * 1000)) allowed++
     return allowed
   }
 
@@ -43,7 +35,7 @@ describe('the retry budget', () => {
 
   it('is not used up by one client whose repeats fail as well: it has one a second, and others theirs', () => {
     const retries = start(0.1)
-    const vain = { ...failed, kind: 'response_timeout', phase: 'sent' } as const
+    const vain = { ...unreachable, kind: 'response_timeout', phase: 'sent' } as const
     expect(retries.allows({ method: 'GET', clientId: 'x' }, vain, 1, 100_000)).toBe(false)
     expect([100, 100.9, 101, 101.9, 102].map((at) => spend(retries, at, 'x'))).toEqual([
       0, 0, 1, 0, 1,
@@ -55,7 +47,7 @@ describe('the retry budget', () => {
 
   it('is no less for a client whose repeat could not be connected', () => {
     const retries = start(0.1)
-    expect(retries.allows({ method: 'GET', clientId: 'x' }, failed, 1, 100_000)).toBe(false)
+    expect(retries.allows({ method: 'GET', clientId: 'x' }, unreachable, 1, 100_000)).toBe(false)
     expect(spend(retries, 100, 'x')).toBe(128)
   })
 })
