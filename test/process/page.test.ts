@@ -3,8 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { askAdmin } from '../support/admin-client.ts'
 import { atEnd, gatewayEnds } from '../support/ending.ts'
-import { openBrowser } from '../support/browser.ts'
+import { axeFaults, openBrowser } from '../support/browser.ts'
 import { typed } from '../support/command-line.ts'
 import { sha256, startTestGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
@@ -20,10 +21,6 @@ import {
   type GatewayHere,
 } from './gateways.ts'
 
-const axe = readFileSync(
-  join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'),
-  'utf8',
-)
 const clients = [
   { id: 'bolt', keys: ['tg_bolt_1'], perMinute: 20, perDay: 20 },
   { id: 'acme', keys: ['tg_acme_1', 'tg_acme_2'], perMinute: 5_000 },
@@ -55,13 +52,6 @@ describe("the operators' page", () => {
   }
   const press = (name: string | RegExp, on = page) =>
     on.getByRole('button', { name }).last().click()
-  const findings = async (on: Page): Promise<string[]> => {
-    // A page keeps it from view to view.
-    if ((await on.evaluate('typeof axe')) === 'undefined') await on.evaluate(axe)
-    const script = `axe.run().then((found) => found.violations.map(
-      ({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`
-    return (await on.evaluate(script)) as string[]
-  }
   const code = async (key: string) => (await gateway.call(key)).code
 
   beforeAll(async () => {
@@ -84,12 +74,8 @@ describe("the operators' page", () => {
         gateway.call(key, key === 'tg_acme_1' ? '/v1/pets/1' : '/v1/pets').catch(() => {})
     }, 100)
     gatewayEnds(() => clearInterval(load))
-    const banned = await fetch(`${gateway.adminOrigin}/api/bans/acme-2`, {
-      method: 'PUT',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ for: '1h', reason: 'abuse report 4711' }),
-    })
-    expect(await banned.text()).toContain('abuse report')
+    const wish = { for: '1h', reason: 'abuse report 4711' }
+    expect((await askAdmin(gateway.adminOrigin, 'PUT /api/bans/acme-2', wish)).status).toBe(200)
     page = await open()
     await page.goto(gateway.adminOrigin)
   })
@@ -136,12 +122,8 @@ describe("the operators' page", () => {
 
   it('asks again by itself for what the gateway explains in a moment', async () => {
     await at('/explain')
-    const ask = () =>
-      fetch(`${gateway.adminOrigin}/api/explain`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ method: 'GET', target: '/v1/pets' }),
-      })
+    const query = { method: 'GET', target: '/v1/pets' }
+    const ask = () => askAdmin(gateway.adminOrigin, 'POST /api/explain', query)
     const codes: number[] = []
     while (!codes.includes(429) || !codes.includes(200))
       codes.push(...(await Promise.all(times(50, async () => (await ask()).status))))
@@ -307,13 +289,13 @@ describe("the operators' page", () => {
     await press('Cancel')
     const compared = page.getByRole('region', { name: 'bans, compared' })
     expect(await compared.textContent()).toMatch(/^- strikes: 1000000\n\+ strikes: 900000\n {2}\w/m)
-    expect(await findings(page)).toEqual([])
+    expect(await axeFaults(page)).toEqual([])
     writeFileSync(config, before.replace(/^ {2}- \{ id: oldco.*\n/m, ''))
     await press('Compare with the files')
     const dialog = page.getByRole('dialog')
     await dialog.waitFor()
     expect(await dialog.textContent()).toMatch(/- 1 client: oldco\n- 1 key: oldco-1 \(oldco\)/)
-    expect(await findings(page)).toEqual([])
+    expect(await axeFaults(page)).toEqual([])
     await press('Reload: remove 1 client, 1 key')
     await page.getByText(/Revision \w+ is in force/).waitFor()
     await differs.waitFor({ state: 'detached' })
@@ -335,12 +317,12 @@ describe("the operators' page", () => {
       await other.setViewportSize({ width, height })
     }
     const expectFaultless = async (what: string, isFull = true): Promise<void> => {
-      expect(await findings(other), what).toEqual([])
+      expect(await axeFaults(other), what).toEqual([])
       await look('dark', 320, 640)
       const sideways = 'document.documentElement.scrollWidth - innerWidth'
       await expect.poll(() => other.evaluate(sideways), { message: `${what}, phone` }).toBe(0)
       // It differs by its colours, and by what a phone lays out otherwise or hides.
-      if (isFull) expect(await findings(other), `${what}, dark, phone`).toEqual([])
+      if (isFull) expect(await axeFaults(other), `${what}, dark, phone`).toEqual([])
       await look('light')
     }
     await look('light')
@@ -423,7 +405,7 @@ describe("the operators' page", () => {
     await other.locator('input[name=token]').fill('wrong')
     await press('Use this token', other)
     await other.getByText('The token was refused.').waitFor()
-    expect(await findings(other)).toEqual([])
+    expect(await axeFaults(other)).toEqual([])
     await other.locator('input[name=token]').fill('right')
     await press('Use this token', other)
     await other.getByText(/^Revision [0-9a-f]+/).waitFor()
@@ -439,7 +421,7 @@ describe("the operators' page", () => {
     await expect.poll(() => page.locator('#state').textContent()).toBe('● live')
     await gateway.stop()
     await page.getByText(/No live data since \d\d:\d\d:\d\dZ/).waitFor()
-    expect(await findings(page)).toEqual([])
+    expect(await axeFaults(page)).toEqual([])
     const latest = `import('./admin/page/live.js').then(({ columns }) => columns.requests.slice(-2))`
     await expect.poll(() => page.evaluate(latest)).toEqual([null, null])
   })

@@ -1,6 +1,6 @@
 /** One Chromium for all files of a run: it begins when the first of them asks for its address. */
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { BrowserServer } from 'playwright-core'
 
@@ -17,16 +17,10 @@ export async function offerBrowser(): Promise<() => Promise<void>> {
       (error: unknown) => response.writeHead(500).end(String(error)),
     )
   })
-  process.env[BROWSER] = await listening(door)
+  await once(door.listen(0, '127.0.0.1'), 'listening')
+  process.env[BROWSER] = `http://127.0.0.1:${(door.address() as AddressInfo).port}`
   return async () => {
     door.close()
     await (await launched?.catch(() => undefined))?.close()
   }
-}
-
-/** Its origin, such as http://127.0.0.1:40001, once it listens. */
-export async function listening(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }

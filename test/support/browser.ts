@@ -1,8 +1,11 @@
 /** Chromium without a window, and pages of an origin of their own. */
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { chromium, type Browser } from 'playwright-core'
-import { BROWSER, listening } from './browser-offer.ts'
+import { join } from 'node:path'
+import { chromium, type Browser, type Page } from 'playwright-core'
+import { BROWSER } from './browser-offer.ts'
 import { ensurePackage } from './debian-package.ts'
+import { listening } from './listening.ts'
 
 /** Where Debian puts it. */
 const CHROMIUM = '/usr/bin/chromium'
@@ -24,17 +27,23 @@ export async function openBrowser(): Promise<Browser> {
   return chromium.connect(await answer.text())
 }
 
-export type Site = Awaited<ReturnType<typeof startSite>>
+const axe = join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js')
 
-/** Serves the page under every path but the browser's own wish for an icon. */
-export async function startSite(html: string) {
+/** What axe finds wrong with the page as it is shown. */
+export async function axeFaults(page: Page): Promise<string[]> {
+  // A page keeps it from view to view.
+  if ((await page.evaluate('typeof axe')) === 'undefined')
+    await page.evaluate(readFileSync(axe, 'utf8'))
+  const script = `axe.run().then((found) => found.violations.map(
+    ({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`
+  return (await page.evaluate(script)) as string[]
+}
+
+/** Serves the page under every path but the browser's own wish for an icon, until the file ends; its origin, such as http://127.0.0.1:40001. */
+export async function startSite(html: string): Promise<string> {
   const server = createServer(({ url }, response) => {
     if (url === '/favicon.ico') return response.writeHead(204).end()
     return response.setHeader('Content-Type', 'text/html; charset=utf-8').end(html)
   })
-  return {
-    /** Such as http://127.0.0.1:40001 */
-    origin: await listening(server),
-    close: () => server.close().closeAllConnections(),
-  }
+  return `http://127.0.0.1:${await listening(server)}`
 }

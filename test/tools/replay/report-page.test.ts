@@ -1,5 +1,5 @@
 /** The page of a replay in a real browser, opened from disk. */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pathToFileURL } from 'node:url'
@@ -8,13 +8,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { reportPage } from '../../../src/tools/replay/html/page.ts'
 import type { Outcome, ReplayedClient, ReplayReport } from '../../../src/tools/replay/report.ts'
 import { outcomeOf, plansOf } from '../../../src/tools/replay/counts.ts'
-import { openBrowser } from '../../support/browser.ts'
+import { axeFaults, openBrowser } from '../../support/browser.ts'
 import { temporaryFolder } from '../../support/processes.ts'
 
-const axe = readFileSync(
-  join(import.meta.dirname, '../../../node_modules/axe-core/axe.min.js'),
-  'utf8',
-)
 const HOSTILE = [
   '</script><script>document.title = "owned"</script>',
   '"><img src=x onerror=alert(1)>',
@@ -169,7 +165,6 @@ describe('the page of a replay', () => {
 
   it('has no fault that axe finds: light, dark, on paper, and on a phone, where nothing scrolls sideways', async () => {
     const page = await open('small', madeReport(60, { isCompared: true, steps: 96 }))
-    await page.evaluate(axe)
     for (const [width, colorScheme, media] of [
       [1200, 'light', 'screen'],
       [1200, 'dark', 'screen'],
@@ -180,8 +175,7 @@ describe('the page of a replay', () => {
       await page.emulateMedia({ colorScheme, media })
       await page.setViewportSize({ width, height: 800 })
       const look = `${width} ${colorScheme} ${media}`
-      const found = `axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html).join(' ')))`
-      expect(await page.evaluate(found), look).toEqual([])
+      expect(await axeFaults(page), look).toEqual([])
       const sideways = 'document.documentElement.scrollWidth - innerWidth'
       expect(await page.evaluate(sideways), look).toBe(0)
     }
