@@ -1,14 +1,9 @@
 /** Gateways as processes of their own or in this one, calls to them, and what they have written into Redis. */
-import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ReadinessReport } from '../../src/admin/readiness.ts'
 import { loadUsableConfig } from '../../src/cli/usable-config.ts'
-import { createGateway } from '../../src/server/gateway/local-worker.ts'
-import { createLog } from '../../src/core/record/log.ts'
 import { quotaKey } from '../../src/state/redis/authority.ts'
-import { gatewayEnds } from '../support/ending.ts'
-import { configText, sha256, sumOf } from '../support/gateway.ts'
-import { passing } from '../support/log-lines.ts'
+import { configText, openGateway, sha256, sumOf } from '../support/gateway.ts'
 import { ownMs } from '../support/own-time.ts'
 import { startTollgate, temporaryFile, type TollgateProcess } from '../support/processes.ts'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
@@ -89,19 +84,10 @@ export async function gatewayHere(
 ): Promise<GatewayHere> {
   const config = await loadUsableConfig(file, env)
   if (config.server.workers > 1) throw new Error('its workers would be processes of their own')
-  let logged = ''
-  const gateway = createGateway(config, {
-    version: 'test',
-    log: createLog({ ...config.log, destination: passing((line) => (logged += line)) }),
-    load: () => loadUsableConfig(file, env, { isServing: true }),
-  })
-  const { listen, admin } = await gateway.listen()
-  let stopped: Promise<void> | undefined
-  const stop = (): Promise<void> => (stopped ??= gateway.drain())
-  gatewayEnds(stop)
-  const [origin, adminOrigin] = [listen, admin].map(({ port }) => `http://127.0.0.1:${port}`)
+  const load = () => loadUsableConfig(file, env, { isServing: true })
+  const { gateway, origin, adminOrigin, logged, stop } = await openGateway(config, load)
   const here = {
-    ...asked({ origin: String(origin), adminOrigin: String(adminOrigin), stderr: () => logged }),
+    ...asked({ origin, adminOrigin, stderr: logged }),
     reload: async () => void (await gateway.reloads.reload()),
     outdate: () => void (gateway.live.changes.outdated = gateway.reloads.config),
     stop,
@@ -191,15 +177,6 @@ export async function startSlowBackend() {
     },
   })
   return { ...backend, waiting, answerAll: () => waiting.splice(0).forEach((go) => go()) }
-}
-
-/** Whether anybody listens on this port. */
-export function isTaken(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1')
-    socket.once('connect', () => (socket.destroy(), resolve(true)))
-    socket.once('error', () => resolve(false))
-  })
 }
 
 export interface TestClient {

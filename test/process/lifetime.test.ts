@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
-import { freePort } from '../support/redis-server.ts'
+import { freePort, isTaken } from '../support/redis-server.ts'
 import { compileCache, sources } from '../support/sources.ts'
 import {
   atEnd,
@@ -15,7 +15,6 @@ import {
   decided,
   eventually,
   gatewayProcess,
-  isTaken,
   linesOf,
   startRawBackend,
   startTollgate,

@@ -2,14 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import { freePort } from '../support/redis-server.ts'
+import { freePort, isTaken } from '../support/redis-server.ts'
 import {
   call,
   configFile,
   decided,
   eventually,
   gatewayProcess,
-  isTaken,
   startRawBackend,
   startRedisServer,
   startSlowBackend,

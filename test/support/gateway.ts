@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { parseConfigText } from '../../src/config/clients/load.ts'
 import { createGateway } from '../../src/server/gateway/local-worker.ts'
+import type { Config } from '../../src/config/config.ts'
 import { createLog } from '../../src/core/record/log.ts'
 
 import { gatewayEnds } from './ending.ts'
@@ -89,28 +90,34 @@ export function sumOf(page: string, start: string): number {
   return start.includes('{') ? values.reduce((sum, value) => sum + value, 0) : (values[0] ?? 0)
 }
 
-export async function startTestGateway(options: GatewayOptions) {
-  const config = parseConfigText(configText(options), { file: 'test.yaml', env: {} })
+/** One worker and all that is around it, in this process until the file ends; load: what a reload takes. */
+export async function openGateway(
+  config: Config,
+  load: Parameters<typeof createGateway>[1]['load'],
+  onLogLine?: (line: string) => void,
+) {
   let logged = ''
-  const gateway = createGateway(config, {
-    version: '0.0.0-test',
-    load: () =>
-      options.reload === undefined
-        ? config
-        : parseConfigText(options.reload(), { file: 'test.yaml', env: {} }),
-    log: createLog({
-      ...config.log,
-      destination: passing(options.onLogLine ?? ((line) => (logged += line))),
-    }),
-  })
+  const destination = passing(onLogLine ?? ((line) => (logged += line)))
+  const log = createLog({ ...config.log, destination })
+  const gateway = createGateway(config, { version: '0.0.0-test', load, log })
   const { listen, admin } = await gateway.listen()
-  const origin = `http://127.0.0.1:${listen.port}`
-  const adminOrigin = `http://127.0.0.1:${admin.port}`
   let stopped: Promise<void> | undefined
   const stop = (): Promise<void> => (stopped ??= gateway.drain())
   gatewayEnds(stop)
+  const [origin, adminOrigin] = [listen, admin].map(({ port }) => `http://127.0.0.1:${port}`)
+  const origins = { origin: String(origin), adminOrigin: String(adminOrigin) }
+  return { gateway, listen, admin, ...origins, logged: () => logged, stop }
+}
+
+export async function startTestGateway(options: GatewayOptions) {
+  const read = (text: string) => parseConfigText(text, { file: 'test.yaml', env: {} })
+  const config = read(configText(options))
+  const load = () => (options.reload === undefined ? config : read(options.reload()))
+  const opened = await openGateway(config, load, options.onLogLine)
+  const { listen, admin, origin, adminOrigin, stop } = opened
   const logLines = () =>
-    logged
+    opened
+      .logged()
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as Record<string, unknown>)

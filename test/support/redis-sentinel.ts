@@ -1,11 +1,12 @@
 /** A master, a replica and the sentinels that watch them: real processes on free ports. */
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { atEnd } from './ending.ts'
 import { temporaryFolder } from './processes.ts'
 import { askRedis, isMaster } from './redis-shared.ts'
-import { endOf, freePort, startRedisServer, waitForPort, type RedisServer } from './redis-server.ts'
+import { endOf, freePort, reached, startRedisServer, waitForPort } from './redis-server.ts'
+import type { RedisServer } from './redis-server.ts'
 import { until } from './until.ts'
 
 export type SentinelGroup = Awaited<ReturnType<typeof startSentinelGroup>>
@@ -79,8 +80,7 @@ export async function startSentinel(...lines: string[]) {
   await waitForPort(port, child)
   const kill = (): Promise<void> => endOf(child)
   atEnd(kill)
-  const cli = (...args: string[]) =>
-    execFileSync('redis-cli', ['-p', String(port), ...args], { encoding: 'utf8' }).trim()
+  const { cli } = reached(port)
   // One that stood still for two seconds would do nothing for half a minute (TILT).
   cli('SENTINEL', 'DEBUG', 'TILT-TRIGGER', '600000')
   return {

@@ -79,17 +79,21 @@ export async function freePort(): Promise<number> {
   }
 }
 
+/** Whether anybody listens on this port. */
+export function isTaken(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.once('connect', () => (socket.destroy(), resolve(true)))
+    socket.once('error', () => resolve(false))
+  })
+}
+
 /** Waits until the process listens; throws when it has ended, or after 20 s. */
 export async function waitForPort(port: number, child: ChildProcess): Promise<void> {
   for (let attempt = 0; attempt < 800; attempt++) {
     if (child.exitCode !== null)
       throw new Error(`redis-server exited with ${child.exitCode} before it listened on ${port}`)
-    const open = await new Promise<boolean>((resolve) => {
-      const socket = connect(port, '127.0.0.1')
-      socket.once('connect', () => (socket.destroy(), resolve(true)))
-      socket.once('error', () => resolve(false))
-    })
-    if (open) return
+    if (await isTaken(port)) return
     await sleep(25)
   }
   throw new Error(`redis-server did not listen on ${port} within 20 s`)
@@ -115,7 +119,8 @@ export function sharedRedis() {
   return { ...reached(port), prefix: `test-${process.pid}-${prefixes++}` }
 }
 
-const reached = (port: number) => ({
+/** Where it is reached. */
+export const reached = (port: number) => ({
   port,
   url: `redis://127.0.0.1:${port}`,
   /** Runs redis-cli with the arguments and returns what it prints; of a server that loads its data when it has it. */
