@@ -1,11 +1,10 @@
 /** Authorities whose time is set by the test: the embedded one, and the Redis one with the script's TIME line replaced. */
-import { RedisStore } from '../../src/state/redis/redis.ts'
+import type { RedisStore } from '../../src/state/redis/redis.ts'
 import { createEmbeddedAuthority } from '../../src/state/memory/authority.ts'
 import { createRedisAuthority } from '../../src/state/redis/authority.ts'
 import type { Authority } from '../../src/state/quota.ts'
 
-import { gatewayEnds } from './ending.ts'
-import { serversAt } from './redis-servers.ts'
+import { redisAt } from './redis-servers.ts'
 import { until } from './until.ts'
 
 export { until }
@@ -24,8 +23,7 @@ export function controlledMemoryAuthority(time: Time, losesData = false): Author
 
 /** In use, and closed with the file. */
 export async function connectedStore(url: string): Promise<RedisStore> {
-  const store = new RedisStore({ servers: serversAt(url), timeoutMs: 20_000 })
-  gatewayEnds(() => store.close())
+  const store = redisAt(url, { timeoutMs: 20_000 })
   await until(() => store.available)
   return store
 }

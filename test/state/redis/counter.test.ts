@@ -2,16 +2,13 @@ import { array, assert, asyncProperty, integer, nat, record } from 'fast-check'
 import { expect, it } from 'vitest'
 import { ADD_SCRIPT } from '../../../src/state/redis/counter.ts'
 import { createMemoryCounter } from '../../../src/state/memory/counter.ts'
-import { RedisStore } from '../../../src/state/redis/redis.ts'
-import { atEnd } from '../../support/ending.ts'
 import { sharedRedis } from '../../support/redis-server.ts'
-import { serversAt } from '../../support/redis-servers.ts'
+import { redisAt } from '../../support/redis-servers.ts'
 import { until } from '../../support/until.ts'
 
 const { url, prefix } = sharedRedis()
-const redis = new RedisStore({ servers: serversAt(url), timeoutMs: 5_000 })
+const redis = redisAt(url, { timeoutMs: 5_000 })
 await until(() => redis.available)
-atEnd(() => redis.close())
 
 it('counts in Redis as in memory, whatever the gaps, and through clocks that are set', async () => {
   const text = ADD_SCRIPT.replace("redis.call('TIME')", '{ ARGV[5], ARGV[6] }')
