@@ -8,6 +8,7 @@ import { expect } from 'vitest'
 import type { Explanation } from '../../../src/insight/api/explain.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import { explain } from '../../../src/server/gateway/explaining.ts'
+import { askAdmin } from '../../support/admin-client.ts'
 import { weighted, type Drawn } from '../../support/drawn.ts'
 import { keys, sha256, startTestGateway, type TestGateway } from '../../support/gateway.ts'
 import { readBlocks } from '../../support/serving.ts'
@@ -148,16 +149,13 @@ async function check(by: Drawn<typeof configuration>, requests: readonly Asked[]
   const config = readBlocks(upstreams, blocks)
   const gateway = await startTestGateway({ upstreams, blocks })
   try {
-    const imposed = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/bans/banned`, {
-      method: 'PUT',
-      body: '{"for":"1h"}',
-      headers: { 'content-type': 'application/json' },
-    })
-    const { after } = (await imposed.json()) as { after: { since: string } }
+    const admin = `http://127.0.0.1:${gateway.adminPort}`
+    const { body } = await askAdmin(admin, 'PUT /api/bans/banned', { for: '1h' })
+    const { since } = body['after'] as { since: string }
     const ban: BanRecord = {
-      startedMs: Date.parse(after.since),
+      startedMs: Date.parse(since),
       // What is told of its end is a whole second.
-      untilMs: Date.parse(after.since) + HOUR,
+      untilMs: Date.parse(since) + HOUR,
       count: 0,
       by: 'operator',
     }

@@ -1,6 +1,7 @@
 /** What callers see, over real sockets: every refusal with its headers, and what the backend sees of them. */
 import { parseRateLimit } from 'ratelimit-header-parser'
 import { describe, expect, it } from 'vitest'
+import { askAdmin } from '../../support/admin-client.ts'
 import { backed, startBacked } from '../../support/backed.ts'
 import { keys, minuteWithAtLeast, sha256, type GatewayAnswer } from '../../support/gateway.ts'
 import { answer } from '../../support/raw-backend.ts'
@@ -205,12 +206,9 @@ it('a 429 for an address, for strikes and for a ban by hand says in fields why, 
   const why = (text: string) => expect.stringContaining(`banned. ${text} Retry in `) as string
   const message = why('It went on after 429 answers.')
   await refused(keys.free, 'api_key_banned', { reason: 'strikes', message })
-  const ban = await fetch(`http://127.0.0.1:${gateway.adminPort}/api/bans/pro-1`, {
-    method: 'PUT',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ for: '1h', reason: 'what stays inside' }),
-  })
-  expect(ban.ok).toBe(true)
+  const admin = `http://127.0.0.1:${gateway.adminPort}`
+  const wish = { for: '1h', reason: 'what stays inside' }
+  expect((await askAdmin(admin, 'PUT /api/bans/pro-1', wish)).status).toBe(200)
   const byHand = { reason: 'operator', message: why('An operator banned it.') }
   await refused(keys.pro, 'api_key_banned', byHand)
 })

@@ -4,29 +4,21 @@ import { backed } from '../../support/backed.ts'
 import { keys } from '../../support/gateway.ts'
 import { answer, until } from '../../support/raw-backend.ts'
 import { openRawClient } from '../../support/raw-client.ts'
+import { handshake as fields, plansBlock, request, switched } from '../../wire/wire.ts'
 
-const switching =
-  'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
-const handshake = (key: string): string =>
-  `GET /v1/live HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n`
+const handshake = (key: string): string => request('GET', '/v1/live', { key, fields })
 
 /** One connection to one backend, which answers a request when it is let go, in the order of arrival. */
 async function start(upstream: string) {
   const held: (() => void)[] = []
   const { backend, gateway } = await backed({
     respond: async ({ target }) => {
-      if (target === '/v1/live') return switching
+      if (target === '/v1/live') return switched
       await new Promise<void>((resolve) => held.push(resolve))
       return answer(200, 'ok')
     },
     upstream: `connections: 1, ${upstream}`,
-    blocks: {
-      plans: `plans:
-  free: { perMinute: 60, perDay: 1000, concurrent: 50 }
-  pro: { perMinute: 300, perDay: 10000, concurrent: 50 }
-  business: { perMinute: 1000, perDay: 100000, concurrent: 50 }
-  enterprise: { custom: true, concurrent: 50 }`,
-    },
+    blocks: { plans: plansBlock('perMinute: 60, perDay: 1000', ', concurrent: 50') },
   })
   return {
     gateway,
