@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { answer } from '../support/raw-backend.ts'
+import { answer, closeConnection, resetConnection, type Answer } from '../support/raw-backend.ts'
 import { expectOnlyRefusal, expectRefusal, handshake as WEBSOCKET, keys } from './wire.ts'
 import { plansBlock, request, switched, until, openWire } from './wire.ts'
 
@@ -79,31 +79,53 @@ describe('a WebSocket', () => {
     expect(await accessLines(1)).toMatchObject([{ status: 401 }])
   })
 
-  // What else it may answer is in test/core/forwarding/handshake.test.ts.
-  it('that the backend does not answer is refused', async () => {
-    const { exchange, charged, backend, accessLines } = await openWire({
-      respond: () => undefined,
-      upstream: 'timeouts: { response: 300ms }',
+  it.each<[string, Answer]>([
+    ['answers 200', answer(200, 'no tunnel here')],
+    ['answers 403', answer(403, 'no tunnel here')],
+    ['answers garbage', 'garbage\r\n\r\n'],
+    ['closes', closeConnection],
+    ['resets', resetConnection],
+    ['goes over to another protocol', [switched.replace(': websocket', ': h2c'), 'tunnel']],
+    ['is silent', undefined],
+  ])('whose backend %s is refused with nothing of it, and charged', async (_, reply) => {
+    const isSilent = reply === undefined
+    const { exchange, charged, backend, gateway, accessLines } = await openWire({
+      respond: () => reply,
+      upstream: isSilent ? 'timeouts: { response: 300ms }' : '',
     })
-    const { responses, closed } = await exchange(handshake())
-    expectRefusal(responses[0], 504, { code: 'gateway_timeout', closes: true })
+    const { responses, raw, closed } = await exchange(handshake() + SMUGGLED)
+    const [status, code, kind] = isSilent
+      ? ([504, 'gateway_timeout', 'response_timeout'] as const)
+      : ([502, 'bad_gateway', 'broken'] as const)
+    expectRefusal(responses[0], status, { code, closes: true })
     expect([responses.length, closed]).toEqual([1, true])
+    expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket|garbage/)
     await backend.waitFor(() => backend.openConnections() === 0, 'the end')
-    expect(await accessLines(1)).toMatchObject([{ status: 504 }])
+    expect(backend.requests).toHaveLength(1)
+    expect(await accessLines(1)).toMatchObject([{ status }])
+    const failures = `tollgate_backend_failures_total{kind="${kind}"}`
+    expect(await gateway.metric(failures)).toBe(1)
     expect(await charged()).toBe(1)
   })
 
-  it.each(['', 'early'])(
-    'whose client leaves before the answer frees its backend, %j sent',
-    async (early) => {
-      const wire = await openWire({ respond: () => undefined })
-      const client = await wire.connect(handshake() + early)
-      await until(() => wire.backend.requests.length === 1, 'the handshake')
-      client.end()
-      await until(() => wire.backend.openConnections() === 0, 'the backend to be left')
+  it.each([
+    ['end', ''],
+    ['end', 'early'],
+    ['reset', ''],
+  ] as const)(
+    'whose client leaves before the answer (%s, %j sent) is closed, and frees its backend, which has not failed',
+    async (leave, early) => {
+      const { connect, backend, gateway } = await openWire({ respond: () => undefined })
+      const client = await connect(handshake() + early)
+      await until(() => backend.requests.length === 1, 'the handshake')
+      client[leave]()
+      await until(() => backend.openConnections() === 0, 'the backend to be left')
+      await client.waitFor(({ closed }) => closed)
+      expect(await gateway.metric('tollgate_backend_failures_total{')).toBe(0)
     },
   )
 
+  // What else is unsound is in test/core/rules/websocket.test.ts.
   it('with an unsound version is refused for free, and no backend hears of it', async () => {
     const wire = await openWire()
     const fields = WEBSOCKET.with(2, 'Sec-WebSocket-Version: 12')
@@ -112,20 +134,6 @@ describe('a WebSocket', () => {
     expect(got?.header('sec-websocket-version')).toBe('13')
     expect(got?.header('x-ratelimit-limit')).toBe('300')
     expect(await wire.accessLines(1)).toMatchObject([{ status: 400, client: 'pro-client' }])
-  })
-
-  // What else is unsound is in test/core/rules/websocket.test.ts.
-  it('whose 101 comes to another protocol is a 502 with nothing of it, and charged', async () => {
-    const { exchange, charged, backend, accessLines } = await openWire({
-      respond: () => [switched.replace('Upgrade: websocket', 'Upgrade: h2c'), 'tunnel'],
-    })
-    const { responses, raw } = await exchange(handshake() + SMUGGLED)
-    expectRefusal(responses[0], 502, { code: 'bad_gateway', closes: true })
-    expect(String(raw)).not.toMatch(/HTTP\/1.1 101|tunnel|h2c|Sec-WebSocket/)
-    await backend.waitFor(() => backend.openConnections() === 0, 'the end')
-    expect(backend.requests).toHaveLength(1)
-    expect(await accessLines(1)).toMatchObject([{ status: 502 }])
-    expect(await charged()).toBe(1)
   })
 
   it('to a backend that is not there is a 502, for free', async () => {
