@@ -92,20 +92,6 @@ describe('connections', () => {
     expect(bounded.size).toBe(13)
   })
 
-  it('of an address give way to its own new ones: without a valid key first, the oldest first, those at work never', () => {
-    const bounded = limits(100, 4)
-    proven(bounded, guest('at work', 'a', always('busy')))
-    proven(bounded, guest('idle', 'a'))
-    for (const name of ['silent 1', 'silent 2', 'of another'])
-      bounded.enter(guest(name, name === 'of another' ? 'b' : 'a'))
-    nowMs = 5_000
-    for (let at = 1; at <= 3; at++) proven(bounded, guest(`new ${at}`, 'a', always('busy')))
-    expect(closed).toEqual(['silent 1, reset', 'silent 2, reset', 'idle'])
-    expect(displaced).toEqual(['address', 'address', 'address'])
-    expect(bounded.enter(guest('too many', 'a'))).toBe('address')
-    expect(bounded.size).toBe(5)
-  })
-
   it('that are not used give way where there is no room at all, in the same order', () => {
     const bounded = limits(4, 10)
     proven(bounded, guest('busy', 'a', always('busy')))
