@@ -177,15 +177,6 @@ describe.concurrent('a configuration that is refused', () => {
     const line = { level: 'error', event: 'configRefused', problems: said }
     expect(linesOf(stderr)).toMatchObject([line])
   })
-
-  it.each([
-    ['is not there', `${temporaryFolder()}/none.yaml`, 'ENOENT'],
-    ['is a folder', temporaryFolder(), 'EISDIR'],
-  ])('is also a file that %s', async (_, file, cause) => {
-    const problem = `${file}:1:1 (file): cannot be read (${cause}); check its name and permissions`
-    const checked = await here('check', '--config', file)
-    expect(checked).toEqual({ code: 2, stdout: `${problem}\n`, stderr: '' })
-  })
 })
 
 const server = 'server: { listen: "127.0.0.1:PORT" }'
