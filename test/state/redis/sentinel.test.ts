@@ -4,7 +4,6 @@ import type { RedisConfig } from '../../../src/config/config.ts'
 import { hset, publish } from '../../support/redis-commands.ts'
 import { until } from '../../support/controlled-authority.ts'
 import { ownMs } from '../../support/own-time.ts'
-import { atEnd } from '../../support/ending.ts'
 import { redisAt } from '../../support/redis-servers.ts'
 import { askRedis, recovery } from '../../support/redis-shared.ts'
 import { startSentinelGroup, type SentinelGroup } from '../../support/redis-sentinel.ts'
@@ -25,12 +24,6 @@ const serversOf = (group: SentinelGroup): RedisConfig & { kind: 'sentinels' } =>
   sentinelPassword: undefined,
   tls: undefined,
 })
-
-async function startGroup(): Promise<SentinelGroup> {
-  const group = await startSentinelGroup()
-  atEnd(() => group.stop())
-  return group
-}
 
 /** Connected to the master, with a subscription that works. */
 async function connected(servers: RedisConfig) {
@@ -80,7 +73,7 @@ async function expectFailover(
 
 describe.concurrent('the master that sentinels name', () => {
   it('is found while one of them is frozen and another down; when it is killed it is its replica, and stays so when it returns', async () => {
-    const group = await startGroup()
+    const group = await startSentinelGroup()
     const { master, replica, sentinels } = group
     sentinels[0]?.freeze()
     await sentinels[1]?.kill()
@@ -99,7 +92,7 @@ describe.concurrent('the master that sentinels name', () => {
   })
 
   it('is left for its replica even if it takes writes and no sentinel reaches it any more, nor could say so just then', async () => {
-    const group = await startGroup()
+    const group = await startSentinelGroup()
     const connection = await connected(serversOf(group))
     const may = (rule: string) => {
       for (const { cli } of group.sentinels) cli('ACL', 'SETUSER', 'default', rule)
@@ -113,7 +106,7 @@ describe.concurrent('the master that sentinels name', () => {
   })
 
   it('is left at once on a failover by hand, although it still answers; sentinels and servers are asked with passwords of their own', async () => {
-    const group = await startGroup()
+    const group = await startSentinelGroup()
     const { master, replica, sentinels } = group
     const connection = await connected(serversOf(group))
     sentinels[1]?.cli('SENTINEL', 'FAILOVER', group.name)
