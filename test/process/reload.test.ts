@@ -1,5 +1,4 @@
 /** A running gateway takes another configuration whole, in all its processes, or not at all; and its clients notice nothing but that. */
-import { generateKeyPairSync } from 'node:crypto'
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -7,7 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { typed } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import { atRest, isAlive, startLoad, thaw } from '../server/workers/workers.ts'
+import { atRest, isAlive, jwtBlock, startLoad, thaw } from '../server/workers/workers.ts'
 import { eventually } from './gateways.ts'
 import { KEY, markOf, marksOf, reloading, reloadingHere, tellsMark } from './reloads.ts'
 
@@ -234,9 +233,9 @@ it('a gateway that watches its files takes what comes by links that are swapped,
   const jwt = `jwt: { issuer: i, audience: a, algorithms: [ES256], jwksFile: keys.json }`
   writeFileSync(at('gateway.yaml'), text(5, { jwt }))
   await eventually('another word', () => gateway.logged('configRefused').length === 2)
-  await taken(() => writeFileSync(keySet, newKeySet()), 5)
+  await taken(() => writeFileSync(keySet, jwtBlock().text), 5)
   const before = gateway.logged('configTaken').length
-  writeFileSync(keySet, newKeySet())
+  writeFileSync(keySet, jwtBlock().text)
   await eventually('the other keys', () => gateway.logged('configTaken').length > before)
   // Where other files are looked at after a change, it is told once more.
   let told = 0
@@ -249,8 +248,3 @@ it('a gateway that watches its files takes what comes by links that are swapped,
   // The same once more is no change.
   expect(gateway.logged('configTaken')).toHaveLength(told)
 })
-
-function newKeySet(): string {
-  const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  return JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'one' }] })
-}

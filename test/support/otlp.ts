@@ -29,6 +29,7 @@ type Attributes = Readonly<Record<string, Value>>
 
 export type CollectedSpan = ReturnType<typeof readSpans>[number]
 
+/** It ends with the file. */
 export async function startCollector() {
   const spans: CollectedSpan[] = []
   const problems: string[] = []
@@ -59,7 +60,6 @@ export async function startCollector() {
     },
     /** Answers every request with it, or not at all; undefined: as it should. */
     mode: undefined as number | 'hang' | undefined,
-    close: () => new Promise((resolve) => server.close(resolve).closeAllConnections()),
   }
   return collector
 }

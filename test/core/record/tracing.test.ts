@@ -6,17 +6,10 @@ import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { Tracing } from '../../../src/core/record/tracing.ts'
-import { atEnd } from '../../support/ending.ts'
 import { sumOf } from '../../support/gateway.ts'
 import { passing } from '../../support/log-lines.ts'
 import { startCollector } from '../../support/otlp.ts'
 import { ownMs } from '../../support/own-time.ts'
-
-const collectorOf = async () => {
-  const collector = await startCollector()
-  atEnd(collector.close)
-  return collector
-}
 
 async function tracingTo(url: string) {
   const lines: string[] = []
@@ -64,7 +57,7 @@ const serve = (tracing: Tracing, count: number): void => {
 
 describe('a collector', () => {
   it('that hangs costs a queue of bounded length: beyond it spans are dropped and counted', async () => {
-    const collector = await collectorOf()
+    const collector = await startCollector()
     collector.mode = 'hang'
     const { tracing, spans, close } = await tracingTo(collector.url)
     serve(tracing, 10_000)
@@ -82,7 +75,7 @@ describe('a collector', () => {
   })
 
   it('that takes nothing is told once, and once when it does again', async () => {
-    const collector = await collectorOf()
+    const collector = await startCollector()
     const { tracing, spans, events, close } = await tracingTo(collector.url)
     collector.mode = 400
     for (const batches of [1, 2]) {
@@ -99,7 +92,7 @@ describe('a collector', () => {
   })
 
   it('of another configuration gets what ends from then on, and none gets any where tracing is off', async () => {
-    const [first, second] = [await collectorOf(), await collectorOf()]
+    const [first, second] = [await startCollector(), await startCollector()]
     const { tracing, use, spans, close } = await tracingTo(first.url)
     serve(tracing, 1)
     const underWay = tracing.begin([], false)

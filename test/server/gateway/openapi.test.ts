@@ -1,15 +1,12 @@
 /** docs/openapi.yaml is sound, says what the service document says, and is what a real gateway and catalogue answer. */
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { startCatalogue } from '../../../src/tools/catalogue/server.ts'
 import { gatewayTo, rawBackend } from '../../support/backed.ts'
-import { atEnd } from '../../support/ending.ts'
 import { keys, minuteWithAtLeast, sha256, startTestGateway } from '../../support/gateway.ts'
 import type { TestGateway } from '../../support/gateway.ts'
 import { answer } from '../../support/raw-backend.ts'
 import { parseResponses, rawExchange, type ParsedResponse } from '../../support/raw-client.ts'
-import { temporaryFolder } from '../../support/processes.ts'
 import { freePort } from '../../support/redis-server.ts'
+import { runCatalogue } from '../../tools/catalogue/running-catalogue.ts'
 import { openApiDocument, readApiDocument } from './api-document.ts'
 import { openApiFaults } from './openapi-form.ts'
 
@@ -195,19 +192,12 @@ describe('the check of answers', () => {
 })
 
 describe('the answers of a real gateway in front of a real catalogue are as documented:', async () => {
-  const catalogue = await startCatalogue({
-    host: '127.0.0.1',
-    port: 0,
-    file: join(temporaryFolder(), 'catalogue.db'),
-    seed: true,
-    log: () => undefined,
-  })
+  const { catalogue } = await runCatalogue({ seed: true })
   const upstreams = [`http://127.0.0.1:${catalogue.address.port}`]
   const gateway = await startTestGateway({
     upstreams,
     blocks: { anonymous: 'anonymous: { perMinute: 100000 }' },
   })
-  atEnd(() => catalogue.close())
   const { body: _, ...bodiless } = calls.createPet
   const each = (call: Call, status: number, code?: string): Row[] =>
     ids.map((id) => [id, call, status, code])

@@ -5,7 +5,6 @@ import { connect } from 'node:http2'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { gatewayTo } from '../../support/backed.ts'
-import { atEnd } from '../../support/ending.ts'
 import { keys, startTestGateway } from '../../support/gateway.ts'
 import type { GatewayInit, TestGateway } from '../../support/gateway.ts'
 import { listening } from '../../support/listening.ts'
@@ -37,7 +36,6 @@ async function startBackend(heard: Heard[], isFlaky: boolean): Promise<string> {
 
 const heard: Heard[] = []
 const collector = await startCollector()
-atEnd(collector.close)
 const backends = [await startBackend(heard, false), await startBackend(heard, true)]
 
 const start = async (sample: string, more: Record<string, string> = {}): Promise<TestGateway> => {

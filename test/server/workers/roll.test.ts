@@ -191,7 +191,6 @@ describe('a stop with workers', () => {
     )
     expect(own('service.instance.id').size).toBe(own('process.pid').size)
     expect(collector.problems).toEqual([])
-    await collector.close()
   })
 
   it('comes to an end at once with a second signal, for the workers too', async () => {

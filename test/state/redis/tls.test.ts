@@ -6,7 +6,6 @@ import type { HostPort, RedisConfig, TlsFilesConfig } from '../../../src/config/
 import type { RedisStore } from '../../../src/state/redis/redis.ts'
 import { readTlsFiles } from '../../../src/server/gateway/tls-files.ts'
 import { hset, publish } from '../../support/redis-commands.ts'
-import { atEnd } from '../../support/ending.ts'
 import { listening } from '../../support/listening.ts'
 import { redisAt } from '../../support/redis-servers.ts'
 import { until } from '../../support/controlled-authority.ts'
@@ -119,7 +118,7 @@ describe('Redis behind TLS', () => {
   it('is found through a sentinel behind TLS', async () => {
     const { ca, client, server: own } = certificates
     const tlsPort = await freePort()
-    const sentinel = await startSentinel(
+    await startSentinel(
       `tls-port ${tlsPort}`,
       `tls-ca-cert-file ${ca}`,
       `tls-cert-file ${own.cert}`,
@@ -127,7 +126,6 @@ describe('Redis behind TLS', () => {
       'tls-replication yes',
       `sentinel monitor quota 127.0.0.1 ${server.tlsPort} 1`,
     )
-    atEnd(() => sentinel.kill())
     const { store } = await connect({
       kind: 'sentinels',
       addresses: [{ host: '127.0.0.1', port: tlsPort }],
