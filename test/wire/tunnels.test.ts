@@ -1,16 +1,14 @@
 /** WebSockets while they last: how long they may, who may still have them, and what they leave in log and metrics. */
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { minuteWithAtLeast, sha256 } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { ownMs } from '../support/own-time.ts'
-import { temporaryFolder } from '../support/processes.ts'
+import { temporaryFile } from '../support/processes.ts'
+import { believing, createSigner, sign } from '../support/tokens.ts'
 import { handshake, keys, request, switched, until } from './wire.ts'
 import { openWire, type Wire, type WireOptions } from './wire.ts'
 
@@ -132,23 +130,12 @@ describe('a tunnel', () => {
   })
 
   it('ends with 1008 within a second when its key or token expires', async () => {
-    const { publicKey, privateKey } = await generateKeyPair('ES256')
-    const jwks = join(temporaryFolder(), 'jwks.json')
-    const jwk = { ...(await exportJWK(publicKey)), kid: 'k', alg: 'ES256' }
-    writeFileSync(jwks, JSON.stringify({ keys: [jwk] }))
+    const signer = await createSigner()
     const endsAtMs = Math.ceil(Date.now() / 1000 + 3) * 1000
     const expires = new Date(endsAtMs).toISOString().replace('.000', '')
-    const token = await new SignJWT({
-      iss: 'i',
-      aud: 'a',
-      sub: 's',
-      plan: 'pro',
-      exp: endsAtMs / 1000,
-    })
-      .setProtectedHeader({ alg: 'ES256', kid: 'k' })
-      .sign(privateKey)
+    const token = await sign(signer, { exp: endsAtMs / 1000 })
     const blocks = {
-      jwt: `jwt: { issuer: i, audience: a, jwksFile: "${jwks}", algorithms: [ES256] }`,
+      jwt: believing(`jwksFile: "${temporaryFile('jwks.json', signer.jwks)}"`),
       clients: `clients: [{ id: acme, plan: pro, keys: [{ id: a-1, sha256: ${sha256('soon')}, expires: ${expires} }, { id: a-2, sha256: ${sha256('never')} }] }]`,
     }
     const { wire, open, atBackend } = await openTunnels({ blocks })

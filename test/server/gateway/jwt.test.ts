@@ -1,60 +1,18 @@
 /** Signed tokens at a running gateway, with the issuer's keys on a real HTTP server; when they expire is shown by test/core/credentials. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { Agent, createServer, get, type IncomingMessage } from 'node:http'
-import { exportJWK, generateKeyPair, SignJWT, type CryptoKey } from 'jose'
+import { Agent, get, type IncomingMessage } from 'node:http'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { backed, startBacked } from '../../support/backed.ts'
 import { keys, minuteWithAtLeast, type TestGateway } from '../../support/gateway.ts'
-import { listening } from '../../support/listening.ts'
 import { freePort } from '../../support/redis-server.ts'
+import { believing, claimsOf, createSigner, tokenHeader } from '../../support/tokens.ts'
+import { serveKeys, sign } from '../../support/tokens.ts'
 
-const issuer = 'https://id.example/'
-const audience = 'animal-store'
-const inAnHour = (): number => Math.floor(Date.now() / 1000) + 3_600
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-const [alg, kid] = ['ES256', 'first']
-
-interface Signer {
-  readonly key: CryptoKey
-  readonly jwks: string
-}
-
-async function createSigner(): Promise<Signer> {
-  const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
-  const jwk = { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }
-  return { key: privateKey, jwks: JSON.stringify({ keys: [jwk] }) }
-}
-
-/** A token that is good for an hour unless its claims say otherwise; undefined leaves a claim out. */
-const sign = ({ key }: Signer, claims: Record<string, unknown> = {}): Promise<string> =>
-  new SignJWT({
-    iss: issuer,
-    aud: audience,
-    sub: 'token-client',
-    plan: 'pro',
-    exp: inAnHour(),
-    ...claims,
-  })
-    .setProtectedHeader({ alg, kid })
-    .sign(key)
-
-async function serveKeys(body: string, port = 0) {
-  let requests = 0
-  const server = createServer((_, response) => {
-    requests++
-    response.setHeader('Content-Type', 'application/jwk-set+json').end(body)
-  })
-  return {
-    uri: `http://127.0.0.1:${await listening(server, port)}/jwks.json`,
-    requests: () => requests,
-    close: () => server.close(),
-  }
-}
-
 const jwtBlocks = (uri: string): Record<string, string> => ({
-  jwt: `jwt: { issuer: "${issuer}", audience: ${audience}, jwksUri: "${uri}", algorithms: [${alg}] }`,
+  jwt: believing(`jwksUri: "${uri}"`),
   anonymous: 'anonymous: { perMinute: 100000 }',
 })
 
@@ -101,7 +59,7 @@ describe('a gateway that takes tokens', async () => {
     // All there are: test/core/credentials/jwt-verifier.test.ts.
     const bad = {
       'signed by another': await sign(await createSigner()),
-      'that has expired': await sign(signer, { exp: inAnHour() - 3_601 }),
+      'that has expired': await sign(signer, { exp: Math.floor(Date.now() / 1000) - 1 }),
       'of a plan nobody knows': await sign(signer, { plan: 'gold' }),
     }
     for (const [which, token] of Object.entries(bad)) {
@@ -153,11 +111,7 @@ it('a gateway under a flood of tokens that somebody made up checks few signature
   onTestFinished(() => agent.destroy())
   /** Nobody has signed it: random bytes that could be a signature. */
   const forge = (): string => {
-    const claims = { iss: issuer, aud: audience, sub: 'nobody', plan: 'pro', exp: inAnHour() }
-    const parts = [
-      { alg, kid },
-      { ...claims, jti: randomUUID() },
-    ].map(encode)
+    const parts = [tokenHeader, claimsOf({ sub: 'nobody', jti: randomUUID() })].map(encode)
     return [...parts, randomBytes(64).toString('base64url')].join('.')
   }
   const [shown, fresh] = [await sign(signer), await sign(signer, { jti: 'x' })]

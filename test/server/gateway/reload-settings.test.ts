@@ -1,13 +1,11 @@
 /** What is counted, known and measured goes on under another configuration, by its settings. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createServer } from 'node:http'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { keys, minuteWithAtLeast, sha256 } from '../../support/gateway.ts'
-import { listening } from '../../support/listening.ts'
 import { answer, startRawBackend, until } from '../../support/raw-backend.ts'
 import { openRawClient } from '../../support/raw-client.ts'
 import { openServing, type Blocks } from '../../support/serving.ts'
+import { believing, createSigner, serveKeys, sign } from '../../support/tokens.ts'
 
 const held = Promise.withResolvers<void>()
 const backend = await startRawBackend({
@@ -145,33 +143,20 @@ describe('under another configuration', () => {
   })
 
   it('tokens seen before are believed without another look at the key set, by its plans; another issuer is asked first', async () => {
-    const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
-    const jwk = { ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256' }
-    let fetched = 0
-    const issuer = createServer((_, response) => {
-      fetched++
-      response.end(JSON.stringify({ keys: [jwk] }))
-    })
-    const uri = `http://127.0.0.1:${await listening(issuer)}/keys`
-    const jwt = (more = '') => ({
-      jwt: `jwt: { issuer: "https://id.example/", audience: us, algorithms: [ES256], jwksUri: "${uri}"${more} }`,
-    })
-    const token = await new SignJWT({ sub: 'token-client', plan: 'free', tier: 'pro' })
-      .setProtectedHeader({ alg: 'ES256', kid: 'one' })
-      .setIssuer('https://id.example/')
-      .setAudience('us')
-      .setExpirationTime('1h')
-      .sign(privateKey)
+    const signer = await createSigner()
+    const { uri, requests } = await serveKeys(signer.jwks)
+    const jwt = (more = '') => ({ jwt: believing(`jwksUri: "${uri}"${more}`) })
+    const token = await sign(signer, { plan: 'free', tier: 'pro' })
     const limit = async () => {
       const response = await door.get('/v1/pets', token)
       return response.headers.get('x-ratelimit-limit')
     }
     await door.take(jwt())
-    expect([await limit(), fetched]).toEqual(['60', 1])
+    expect([await limit(), requests()]).toEqual(['60', 1])
     await door.take({ ...jwt(), ...plans('perMinute: 61, perDay: 1000') })
-    expect([await limit(), fetched]).toEqual(['61', 1])
+    expect([await limit(), requests()]).toEqual(['61', 1])
     await door.take(jwt(', planClaim: tier'))
-    expect([await limit(), fetched]).toEqual(['300', 2])
+    expect([await limit(), requests()]).toEqual(['300', 2])
     await door.take({})
     expect(await status(token)).toBe(401)
   })
