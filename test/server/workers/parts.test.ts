@@ -5,7 +5,8 @@ import { describe, expect, it, vi } from 'vitest'
 import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
 import { createMetrics, lossMetrics } from '../../../src/core/record/metrics.ts'
 import { createAddressCounter } from '../../../src/state/memory/addresses.ts'
-import { createMemoryBanStore, type BanStoreListener } from '../../../src/state/bans.ts'
+import { createMemoryBanStore } from '../../../src/state/bans.ts'
+import type { BanStore, BanStoreListener } from '../../../src/state/bans.ts'
 import { openMemoryState } from '../../../src/state/memory/home.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ConfigError } from '../../../src/config/problems.ts'
@@ -22,15 +23,19 @@ import { storeClock } from '../../support/store-clock.ts'
 import { readBlocks } from '../../support/serving.ts'
 
 describe('what the supervisor keeps for all workers', () => {
-  it('counts strikes on under another configuration, by its policy', async () => {
-    const withStrikes = (strikes: number) =>
-      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { strikes: ${strikes}, within: 1m }` })
-    const state = createSharedState({
-      config: withStrikes(50),
+  const configWith = (bans = '') =>
+    readBlocks(['http://127.0.0.1:1'], { bans: `bans: { ${bans} }` })
+  const sharedByRedis = (bans: BanStore, config = configWith()) =>
+    createSharedState({
+      config,
       addresses: createAddressCounter(),
-      stores: { embedded: undefined, clock: storeClock(), bans: createMemoryBanStore() },
+      stores: { embedded: undefined, clock: storeClock(), bans },
       onBan: () => undefined,
     })
+
+  it('counts strikes on under another configuration, by its policy', async () => {
+    const withStrikes = (strikes: number) => configWith(`strikes: ${strikes}, within: 1m`)
+    const state = sharedByRedis(createMemoryBanStore(), withStrikes(50))
     const { addStrikes } = state.handlers(() => undefined)
     const totals: number[] = []
     for (const strikes of [50, 50, 3, 3]) {
@@ -43,21 +48,11 @@ describe('what the supervisor keeps for all workers', () => {
   })
 
   it('remembers bans that operators ask Redis for as long as the configuration in force says', async () => {
-    const forgetAfter = (text: string) =>
-      readBlocks(['http://127.0.0.1:1'], { bans: `bans: { forgetAfter: ${text} }` })
-    const banStore = createMemoryBanStore()
+    const forgetAfter = (text: string) => configWith(`forgetAfter: ${text}`)
     const endedMs = Date.now() - 2 * 3_600_000
     const before = { untilMs: endedMs, startedMs: endedMs - 1_000, count: 3 }
-    const state = createSharedState({
-      config: forgetAfter('24h'),
-      addresses: createAddressCounter(),
-      stores: {
-        embedded: undefined,
-        clock: storeClock(),
-        bans: { ...banStore, load: () => Promise.resolve(new Map([['a', before]])) },
-      },
-      onBan: () => undefined,
-    })
+    const load = () => Promise.resolve(new Map([['a', before]]))
+    const state = sharedByRedis({ ...createMemoryBanStore(), load }, forgetAfter('24h'))
     const countOf = async () =>
       (await state.operatorBans.impose('a', { forMs: 1_000, reason: undefined })).after?.count
     state.use(forgetAfter('1h'))
@@ -73,19 +68,10 @@ describe('what the supervisor keeps for all workers', () => {
     const kept = new Map([['kept', banOf(60_000)]])
     const heard = Promise.withResolvers<BanStoreListener>()
     const loads = [kept]
-    const state = createSharedState({
-      config: readBlocks(['http://127.0.0.1:1'], {}),
-      addresses: createAddressCounter(),
-      stores: {
-        embedded: undefined,
-        clock: storeClock(),
-        bans: {
-          ...createMemoryBanStore(),
-          watch: (listener) => heard.resolve(listener),
-          load: async () => loads.pop() ?? Promise.reject(new Error('away')),
-        },
-      },
-      onBan: () => undefined,
+    const state = sharedByRedis({
+      ...createMemoryBanStore(),
+      watch: (listener) => heard.resolve(listener),
+      load: async () => loads.pop() ?? Promise.reject(new Error('away')),
     })
     const listener = await heard.promise
     listener.stale()
@@ -101,20 +87,14 @@ describe('what the supervisor keeps for all workers', () => {
     const told: string[] = []
     let isFull = true
     const { embedded, clock, bans } = openMemoryState(() => undefined)
+    const save = async (keyId: string): Promise<void> => {
+      if (isFull) throw new Error('disk full')
+      taken.push(keyId)
+    }
     const state = createSharedState({
-      config: readBlocks(['http://127.0.0.1:1'], {}),
+      config: configWith(),
       addresses: createAddressCounter(),
-      stores: {
-        embedded,
-        clock,
-        bans: {
-          ...bans,
-          save: async (keyId) => {
-            if (isFull) throw new Error('disk full')
-            taken.push(keyId)
-          },
-        },
-      },
+      stores: { embedded, clock, bans: { ...bans, save } },
       onBan: (keyId) => told.push(keyId),
     })
     const { saveBan } = state.handlers(() => undefined)
