@@ -83,6 +83,8 @@ const [home, elsewhere] = ['192.0.2.1', '192.0.2.2']
 const watch = () => ({ keySetFetched: vi.fn(), unavailable: vi.fn() })
 /** A machine that is busy may hold up any fetch for longer than the verifier waits. */
 const PATIENT_MS = 60_000
+const fetchedBy = ({ keySetFetched }: ReturnType<typeof watch>) =>
+  vi.waitFor(() => expect(keySetFetched).toHaveBeenLastCalledWith(undefined), 20_000)
 /** As a token may well come in the second in which the first set was fetched. */
 const quick = { renewMs: 0 }
 const stops: (() => void)[] = []
@@ -121,7 +123,7 @@ async function open(
   })
   stops.push(() => verifier.close())
   // Where a test has it wait less, the first fetch may need another try.
-  await vi.waitFor(() => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined), 20_000)
+  await fetchedBy(observer)
   return { server, verifier, observer }
 }
 
@@ -461,10 +463,7 @@ describe('a key set from an address', () => {
       expect(await another).toMatchObject({ code: 'service_unavailable', retryAfterSeconds: 1 })
       expect(await clientOf(verifier, await sign())).toBe('app-1')
       server.respond = respond
-      await vi.waitFor(
-        () => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined),
-        20_000,
-      )
+      await fetchedBy(observer)
     }
     expect(elsewhere.hits).toBe(0)
   })
@@ -522,10 +521,7 @@ describe('a key set from an address', () => {
     expect(observer.unavailable).toHaveBeenCalledWith('no_key_set')
     expect(observer.keySetFetched).toHaveBeenCalledWith({ cause: 'status 503', hasKeys: false })
     server.respond = respond
-    await vi.waitFor(
-      () => expect(observer.keySetFetched).toHaveBeenLastCalledWith(undefined),
-      20_000,
-    )
+    await fetchedBy(observer)
     expect(await clientOf(verifier, await sign())).toBe('app-1')
   })
 
