@@ -1,5 +1,4 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Limits } from '../../../src/config/config.ts'
 import { StoreClock } from '../../../src/state/store-clock.ts'
 import { controlledMemoryAuthority } from '../../support/controlled-authority.ts'
 import {
@@ -47,10 +46,8 @@ describe('a lessee of an authority behind a network', () => {
   })
 
   it('decides requests of one client under different limits by their own, in a bounded number of calls', async () => {
-    const [small, large] = [5, 20].map((perMinute) => ({ perMinute, perDay: 100 })) as [
-      Limits,
-      Limits,
-    ]
+    const small = { perMinute: 5, perDay: 100 }
+    const large = { perMinute: 20, perDay: 100 }
     const lessee = createTestLessee(network, timeline)
     for (let n = 0; n < 5; n++) await lessee.take('acme', small)
     network.delayMs = 2
@@ -63,7 +60,8 @@ describe('a lessee of an authority behind a network', () => {
   })
 
   it('gives no token that is meant for one request to another under other limits', async () => {
-    const [small, large] = [50, 100].map((perDay) => ({ perMinute: 3, perDay })) as [Limits, Limits]
+    const small = { perMinute: 3, perDay: 50 }
+    const large = { perMinute: 3, perDay: 100 }
     const lessee = createTestLessee(network, timeline, { lease: 'off' })
     network.delayMs = 10
     const decisions = all([small, small, large, small].map((own) => lessee.take('acme', own)))
@@ -185,9 +183,7 @@ describe('a lessee of an authority behind a network', () => {
       const decisions = Array.from({ length: 5 }, () => lessee.take('acme', limits))
       const look = lessee.peek('acme', limits)
       await timeline.pass(50)
-      expect(await all(decisions)).toEqual(
-        Array.from({ length: 5 }, () => ({ kind: 'unavailable' })),
-      )
+      expect(await all(decisions)).toEqual(Array(5).fill({ kind: 'unavailable' }))
       expect(await look).toBeUndefined()
       expect(network.calls.length).toBe(1)
     })
@@ -267,15 +263,20 @@ describe('a lessee of an authority behind a network', () => {
     })
   })
 
+  /** One whose authority has a clock of its own. */
+  const networkAhead = (byMs: () => number) => {
+    const ahead = {
+      get ms() {
+        return timeline.time.ms + byMs()
+      },
+    }
+    return createNetwork(controlledMemoryAuthority(ahead), timeline)
+  }
+
   it('tells once of each time that the clock of the authority goes back by more than a small skew', async () => {
     const told: number[] = []
     let aheadMs = 0
-    const ahead = {
-      get ms() {
-        return timeline.time.ms + aheadMs
-      },
-    }
-    network = createNetwork(controlledMemoryAuthority(ahead), timeline)
+    network = networkAhead(() => aheadMs)
     const onClockBack = (bySeconds: number): void => void told.push(bySeconds)
     const lessee = createTestLessee(network, timeline, { onClockBack })
     const own = { perMinute: 1000, perDay: 10_000 }
@@ -295,12 +296,7 @@ describe('a lessee of an authority behind a network', () => {
 
   it('sets a clock by each reply, which no late one sets back', async () => {
     const hourMs = 3_600_000
-    const ahead = {
-      get ms() {
-        return timeline.time.ms + hourMs
-      },
-    }
-    network = createNetwork(controlledMemoryAuthority(ahead), timeline)
+    network = networkAhead(() => hourMs)
     const storeClock = new StoreClock(timeline.clock)
     const onTime = (storeMs: number, tookMs: number): void => storeClock.set(storeMs, tookMs)
     const lessee = createTestLessee(network, timeline, { onTime })
