@@ -26,7 +26,8 @@ interface Connected {
   recoveries: number
 }
 
-function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Connected {
+/** Known to be there, or away. */
+async function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Promise<Connected> {
   const states: boolean[] = []
   const causes: string[] = []
   const addresses = cluster.masters.map(({ port }) => ({ host: '127.0.0.1', port }))
@@ -45,6 +46,7 @@ function connect(cluster: RedisCluster, timeoutMs = TIMEOUT_MS): Connected {
   const count = store.script(text)
   const connected = { store, count, states, causes, timeoutMs, recoveries: 0 }
   store.onRecovered(() => (connected.recoveries += 1))
+  await until(() => states.length > 0)
   return connected
 }
 
@@ -91,8 +93,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('keeps the totals of each day on one master, different days on any', async () => {
-    const { store, states } = connect(cluster, PATIENT_MS)
-    await until(() => states.length > 0)
+    const { store } = await connect(cluster, PATIENT_MS)
     const usage = createRedisUsageStore(store, 'tollgate')
     const none = { refusedMinute: 0, refusedDay: 0, refusedBan: 0 }
     const rows = Array.from({ length: 100 }, (_, at) => ({
@@ -114,10 +115,9 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('hears what a script publishes on any master', async () => {
-    const { store, states } = connect(cluster, PATIENT_MS)
+    const { store } = await connect(cluster, PATIENT_MS)
     const heard: string[] = []
     let subscribed = 0
-    await until(() => states.length > 0)
     store.subscribe('news', {
       message: (text) => void heard.push(text),
       subscribed: () => void (subscribed += 1),
@@ -132,8 +132,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('forgets no script when every node has', async () => {
-    const connected = connect(cluster, PATIENT_MS)
-    await until(() => connected.states.length > 0)
+    const connected = await connect(cluster, PATIENT_MS)
     const keys = keysOf(cluster)
     for (const key of keys) await counted(connected, `${key}:flushed`)
     for (const { cli } of all()) cli('SCRIPT', 'FLUSH')
@@ -142,8 +141,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('counts each call once while its slot moves to another master', async () => {
-    const connected = connect(cluster, PATIENT_MS)
-    await until(() => connected.states.length > 0)
+    const connected = await connect(cluster, PATIENT_MS)
     const [, from, to] = cluster.masters
     if (from === undefined || to === undefined) throw new Error('no masters')
     // Not the slot of a key of the other tests.
@@ -176,7 +174,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('fails at once for the keys of a master that is down, serves the others, and is whole when it is back', async () => {
-    const connected = connect(cluster, 400)
+    const connected = await connect(cluster, 400)
     await until(() => connected.states.at(-1) === true)
     connected.states.splice(0)
     const [lost = '', ...others] = keysOf(cluster)
@@ -197,8 +195,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('takes a master without memory for that one alone, and says why', async () => {
-    const connected = connect(cluster, PATIENT_MS)
-    await until(() => connected.states.length > 0)
+    const connected = await connect(cluster, PATIENT_MS)
     const [full = '', ...others] = keysOf(cluster).map((key) => `${key}:memory`)
     cluster.masters[0]?.cli('CONFIG', 'SET', 'maxmemory', '1')
     await until(async () => {
@@ -213,8 +210,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('bounds every call while all nodes are frozen, and is back when they are', async () => {
-    const connected = connect(cluster)
-    await until(() => connected.states.length > 0)
+    const connected = await connect(cluster)
     const keys = keysOf(cluster)
     // Replicas too, or they would ask for votes meanwhile.
     for (const server of all()) server.freeze()
@@ -232,8 +228,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   it('is found later when no node is there at the start', async () => {
     const [key = ''] = keysOf(cluster)
     for (const server of all()) await server.kill()
-    const connected = connect(cluster)
-    await until(() => connected.states.length > 0)
+    const connected = await connect(cluster)
     expect(connected.states).toEqual([false])
     expect(connected.causes).toEqual(['connection lost'])
     expect(await counted(connected, key)).toBeUndefined()
@@ -243,7 +238,7 @@ describe('a cluster of three masters, of which one has a replica', async () => {
   })
 
   it('goes on with the replica of a master that is frozen, and never stops for the others', async () => {
-    const connected = connect(cluster, 400)
+    const connected = await connect(cluster, 400)
     await until(() => connected.states.at(-1) === true)
     const statesBefore = connected.states.length
     const [other = '', lost = ''] = keysOf(cluster).map((key) => `${key}:failover`)
