@@ -8,7 +8,7 @@ import type { Config, ListenAddress } from '../../config/config.ts'
 import { createSecondSampler, processNow } from '../../insight/live/second.ts'
 import type { ProcessNow, Second } from '../../insight/live/second.ts'
 import { JwtVerifier } from '../../core/credentials/jwt-verifier.ts'
-import type { StoreHealth } from '../../state/contract.ts'
+import { embeddedHealth } from '../../state/contract.ts'
 import type { CallHandlers } from '../../state/calls.ts'
 import { readTokenBy } from './read-token.ts'
 import { FrontDoor } from './front-door.ts'
@@ -73,9 +73,10 @@ export class Serving implements WorkerLink {
   }
 
   get facts(): WorkerFacts {
-    const { health } = this.#stores
+    // A copy: the store's own object holds more, and facts must be plain data to be sent to another process.
+    const { available, cause, refusal, warning } = this.#stores.health ?? embeddedHealth
     return {
-      store: health && healthOfStore(health),
+      store: { available, cause, refusal, warning },
       keySetFault: this.#revision.verifier?.fault,
       logFault: this.parts.log.fault(),
       shed: this.parts.load.shed,
@@ -164,14 +165,6 @@ export class Serving implements WorkerLink {
     releaseClients(before.config)
   }
 }
-
-/** Copies the health, since the store's own object holds more, and facts must be plain data to be sent to another process. */
-const healthOfStore = ({ available, cause, refusal, warning }: StoreHealth): StoreHealth => ({
-  available,
-  cause,
-  refusal,
-  warning,
-})
 
 /** All that belongs to one configuration, built in one call; parts that would be equal are taken over from the one before. */
 class Revision {

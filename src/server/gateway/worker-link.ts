@@ -21,8 +21,8 @@ export interface WorkerCalls {
 
 /** What a worker says of itself without being asked. */
 export interface WorkerFacts {
-  /** Redis as this worker sees it; undefined: it needs none. */
-  readonly store: StoreHealth | undefined
+  /** Redis as this worker sees it. */
+  readonly store: StoreHealth
   /** Why it could not fetch the key set of the token issuer. */
   readonly keySetFault: KeySetFault | undefined
   /** Why it can write no log lines at the moment. */
@@ -110,7 +110,7 @@ export function seenBy(links: Links) {
   const seen = (listening.length > 0 ? listening : askable(links)).flatMap(
     ({ facts }) => facts ?? [],
   )
-  const stores = seen.flatMap(({ store }) => store ?? [])
+  const stores = seen.map(({ store }) => store)
   const faults = seen.flatMap(({ keySetFault }) => keySetFault ?? [])
   const backendsOfEach = seen.map(({ backends }) => backends)
   return {

@@ -1,6 +1,6 @@
 /** What several workers say together, and what is known where some do not answer. */
 import { describe, expect, it } from 'vitest'
-import type { StoreHealth } from '../../../src/state/contract.ts'
+import { embeddedHealth, type StoreHealth } from '../../../src/state/contract.ts'
 import {
   readTokenIn,
   recentIn,
@@ -40,7 +40,7 @@ const link = ({ facts, answers, ...more }: Made = {}): WorkerLink => ({
   state: 'listening',
   sinceMs: 1,
   facts: {
-    store: undefined,
+    store: embeddedHealth,
     keySetFault: undefined,
     logFault: undefined,
     shed: 'nothing',
