@@ -1,6 +1,8 @@
 /** Several gateways on one store: whichever is asked adds up what all have counted, and believes nobody who does not have their credential. */
+import dns from 'node:dns'
+import { syncBuiltinESMExports } from 'node:module'
 import { hostname } from 'node:os'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import type { Shadow } from '../../src/admin/shadow/operations.ts'
 import type { Gateways } from '../../src/insight/api/live.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -28,12 +30,14 @@ const backend = await startRawBackend()
 /** The file of a gateway that others find at this port. port: where it listens. more: further blocks. */
 const fileOf = (advertised: number, port = advertised, more: Record<string, string> = {}) =>
   configFile(backend.url, {
-    admin: `admin: { listen: "0.0.0.0:${port}", advertise: "${at(advertised)}", tokenSha256: ${sha256(TOKEN)} }`,
+    admin: adminOf(`0.0.0.0:${port}`, at(advertised)),
     store: storeOn(redis, 'timeout: 110ms'),
     plans: 'plans: { enterprise: { custom: true, shadow: { perMinute: 2, perDay: 2 } } }',
     clients: clientsBlock([{ id: 'acme', keys: ['tg_acme'], perMinute: 1_000 }]),
     ...more,
   })
+const adminOf = (listen: string, advertise: string): string =>
+  `admin: { listen: "${listen}", advertise: "${advertise}", tokenSha256: ${sha256(TOKEN)} }`
 const at = (port: number): string => `http://${hostname().toLowerCase()}:${port}`
 
 type Body = Record<string, unknown> & { readonly gateways: Gateways }
@@ -150,4 +154,22 @@ it('believes the others over https as commands do, also where they cannot ask it
   const { code, stderr } = await startTollgate(['start', '--config', file], { env }).finished
   const fault = /TOLLGATE_ADMIN_CA: .nowhere.pem cannot be read \(ENOENT\); check its name/
   expect([code, stderr]).toEqual([2, expect.stringMatching(fault)])
+})
+
+it('looks up one name of another gateway at a time, as each may hold one of a few threads', async () => {
+  const { lookup } = dns
+  const hanging: string[] = []
+  const hangs = (name: string, ...more: unknown[]): unknown =>
+    name.endsWith('.test') ? hanging.push(name) : Reflect.apply(lookup, dns, [name, ...more])
+  vi.spyOn(dns, 'lookup').mockImplementation(hangs as never)
+  syncBuiltinESMExports()
+  const names = ['http://some.test', 'http://other.test']
+  for (const name of names)
+    await gatewayHere(fileOf(0, 0, { admin: adminOf('127.0.0.1:0', name) }))
+  await said('GET /api/top', ({ gateways }) =>
+    names.every((name) => gateways.silent.includes(name)),
+  )
+  expect(hanging).toHaveLength(1)
+  vi.restoreAllMocks()
+  syncBuiltinESMExports()
 })

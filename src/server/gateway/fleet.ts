@@ -4,10 +4,12 @@
  * any address there, so an entry, a question and an answer count only with a proof: an HMAC by a key that gateways with the same
  * admin.tokenSha256 derive from it. The token itself they do not have, and never send.
  */
-import { createHash, createHmac, randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
+import { lookup as lookUpName } from 'node:dns'
 import { once } from 'node:events'
 import { request as requestHttp, type IncomingMessage } from 'node:http'
-import { buffer } from 'node:stream/consumers'
+import type { LookupFunction } from 'node:net'
+import { text } from 'node:stream/consumers'
 import type { ConnectionOptions } from 'node:tls'
 import { promisify } from 'node:util'
 import type { FleetNeeds, Prove } from '../../admin/operation.ts'
@@ -45,9 +47,6 @@ function isProof(given: unknown, key: Buffer, ...said: readonly string[]): boole
   return one.length === other.length && timingSafeEqual(one, other)
 }
 
-const digestOf = (body: string | Buffer): string =>
-  createHash('sha256').update(body).digest('base64url')
-
 export class Fleet implements FleetNeeds {
   readonly #gateway: Gateway
   /** For addresses with https. */
@@ -59,6 +58,9 @@ export class Fleet implements FleetNeeds {
   /** The key, and the digest that it is derived from. Written by #key. */
   #derived: { readonly from: string; readonly key: Promise<Buffer> } | undefined
   readonly #rounds = new Map<string, Promise<Round>>()
+  /** Resolves when the latest look-up of a name is over. Written by #partOf. */
+  #lookedUp: Promise<unknown> = Promise.resolve()
+  readonly #nowMs = (): number => this.#gateway.workers.stores.clock.nowMs()
   #signing: NodeJS.Timeout | undefined
 
   constructor(gateway: Gateway, tls: ConnectionOptions) {
@@ -100,7 +102,7 @@ export class Fleet implements FleetNeeds {
       return undefined
     return (answer) => ({
       ...answer,
-      fields: { ...answer.fields, [FIELD]: proofOf(key, 'answer', nonce, digestOf(answer.body)) },
+      fields: { ...answer.fields, [FIELD]: proofOf(key, 'answer', nonce, answer.body) },
     })
   }
 
@@ -113,12 +115,8 @@ export class Fleet implements FleetNeeds {
     return this.#derived.key
   }
 
-  get #nowMs(): number {
-    return this.#gateway.workers.stores.clock.nowMs()
-  }
-
   #isRecent(timeMs: string): boolean {
-    return timeMs !== '' && Math.abs(this.#nowMs - Number(timeMs)) <= RECENT_MS
+    return timeMs !== '' && Math.abs(this.#nowMs() - Number(timeMs)) <= RECENT_MS
   }
 
   /** Never rejects: while the store is away, the gateways that were there before are asked. */
@@ -128,7 +126,7 @@ export class Fleet implements FleetNeeds {
     try {
       const key = await this.#key()
       const { advertise } = reloads.config.admin
-      const time = String(this.#nowMs)
+      const time = String(this.#nowMs())
       const proof = key && advertise && proofOf(key, 'entry', id, advertise, time)
       const note = proof === undefined ? '' : `${advertise} ${time} ${proof}`
       const notes = await workers.stores.register?.(id, note, isLast)
@@ -169,15 +167,21 @@ export class Fleet implements FleetNeeds {
   /** undefined: it has not answered in time, or what has answered is no gateway of the fleet. */
   async #partOf(
     key: Buffer,
-    [id, address, target]: readonly [id: string, address: string, target: string],
+    [id, address, path]: readonly [id: string, address: string, path: string],
     signal: AbortSignal,
   ): Promise<unknown> {
-    const [time, nonce] = [String(this.#nowMs), randomBytes(12).toString('base64url')]
-    const proof = proofOf(key, 'question', id, address, target, time, nonce)
+    const [time, nonce] = [String(this.#nowMs()), randomBytes(12).toString('base64url')]
+    const proof = proofOf(key, 'question', id, address, path, time, nonce)
     const headers = { [FIELD]: `${time} ${nonce} ${proof}` }
     const isSafe = address.startsWith('https:')
+    // One after the other: each takes one of the few threads that look up backends, too, and may hold it for long.
+    const lookup: LookupFunction = (name, how, done) => {
+      const look = (over: (is: void) => void): void =>
+        lookUpName(name, how, (...found) => over(done(...found)))
+      this.#lookedUp = this.#lookedUp.then(() => signal.aborted || new Promise<void>(look))
+    }
     // Neither a redirect nor a proxy of the environment is followed.
-    const options = { ...(isSafe && this.#tls), path: target, agent: false, headers, signal }
+    const options = { ...(isSafe && this.#tls), path, agent: false, headers, signal, lookup }
     try {
       const request = isSafe ? (await import('node:https')).request : requestHttp
       const asked = request(address, options).end()
@@ -185,9 +189,9 @@ export class Fleet implements FleetNeeds {
       asked.on('error', () => undefined)
       const [answer] = (await once(asked, 'response', { signal })) as [IncomingMessage]
       if (Number(answer.headers['content-length'] ?? Infinity) > ANSWER_BYTES) answer.destroy()
-      const body = await buffer(answer)
-      const isTrue = isProof(answer.headers[FIELD], key, 'answer', nonce, digestOf(body))
-      return isTrue ? JSON.parse(String(body)) : undefined
+      const body = await text(answer)
+      const isTrue = isProof(answer.headers[FIELD], key, 'answer', nonce, body)
+      return isTrue ? JSON.parse(body) : undefined
     } catch {
       return undefined
     }
