@@ -30,12 +30,8 @@ export interface OwnState extends State {
   readonly usage: UsageStore
   readonly counters: Counters
   readonly claims: Claims
-  /** Says that a gateway lives, or isLast: that it is about to end. Returns the notes of all that live, by id; whoever may write to the store may write there, too. undefined: nobody else shares the store. */
-  readonly register?: (
-    id: string,
-    note: string,
-    isLast: boolean,
-  ) => Promise<ReadonlyMap<string, string>>
+  /** Says that a gateway lives, or without a note: that it is about to end. Returns the notes of all that live, by id; whoever may write to the store may write there, too. undefined: nobody else shares the store. */
+  readonly register?: (id: string, note?: string) => Promise<ReadonlyMap<string, string>>
   readonly health: StoreHealth
 }
 

@@ -122,6 +122,8 @@ it('gives nothing away to an address that an outsider has written, and believes 
   const key = `${redis.prefix}:gateways`
   const [id = ''] = redis.cli('HKEYS', key).split('\n')
   const proven = redis.cli('HGET', key, id)
+  // This gateway would stay for seconds, and whoever signs would search it.
+  redis.cli('HSET', key, 'long', `${Date.now()} ${'x'.repeat(500)}`)
   const isPlanted = (gateways: Gateways): boolean => gateways.silent.includes('badbadbadbad')
   await said('GET /api/backends', ({ gateways }) => {
     const note = proven.replace(/^\d+ \S+/, `${Date.now()} ${at(planted.port)}`)
@@ -129,6 +131,7 @@ it('gives nothing away to an address that an outsider has written, and believes 
     return isPlanted(gateways)
   })
   expect(planted.requests).toEqual([])
+  expect(redis.cli('HEXISTS', key, 'long')).toBe('0')
 
   // One that stands before a gateway itself sees what that one is asked.
   const third = await gatewayHere(fileOf(planted.port, lured))

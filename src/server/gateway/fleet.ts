@@ -129,7 +129,7 @@ export class Fleet implements FleetNeeds {
       const time = String(this.#nowMs())
       const proof = key && advertise && proofOf(key, 'entry', id, advertise, time)
       const note = proof === undefined ? '' : `${advertise} ${time} ${proof}`
-      const notes = await workers.stores.register?.(id, note, isLast)
+      const notes = await workers.stores.register?.(id, isLast ? undefined : note)
       const others = [...(notes ?? [])].filter(([other]) => ID.test(other) && other !== id)
       this.#others = new Map(
         others.map(([other, text]) => [other, key && this.#addressIn(text, key, other)]),

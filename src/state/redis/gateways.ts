@@ -7,17 +7,19 @@ const KEPT_MS = 10_000
 /** How many are returned, each of so many characters: whoever can write to the store has others ask no more. */
 const [GATEWAYS_AT_MOST, ENTRY_LENGTH] = [64, 400]
 
-/** KEYS: the hash. ARGV: id and note of the gateway; 1: it is about to end. */
+/** KEYS: the hash. ARGV: id and note of the gateway; no note: it is about to end. */
 const signScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if ARGV[3] == '1' then redis.call('HDEL', KEYS[1], ARGV[1])
+if not ARGV[2] then redis.call('HDEL', KEYS[1], ARGV[1])
 else redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s', now, ARGV[2])) end
 local all, living = redis.call('HGETALL', KEYS[1]), {}
 for at = 1, #all, 2 do
-  local signedAt, note = string.match(all[at + 1], '^(%d+) (.*)$')
+  -- A longer one would take long to search.
+  local text = #all[at] + #all[at + 1] <= ${ENTRY_LENGTH} and all[at + 1] or ''
+  local signedAt, note = string.match(text, '^(%d+) (.*)$')
   if not signedAt or math.abs(now - signedAt) > ${KEPT_MS} then redis.call('HDEL', KEYS[1], all[at])
-  elseif #living < ${2 * GATEWAYS_AT_MOST} and #all[at] + #note <= ${ENTRY_LENGTH} then
+  elseif #living < ${2 * GATEWAYS_AT_MOST} then
     living[#living + 1] = all[at]
     living[#living + 1] = note
   end
@@ -31,8 +33,8 @@ export function createRedisRegister(
   prefix: string,
 ): NonNullable<OwnState['register']> {
   const sign = redis.script(signScript)
-  return async (id, note, isLast) => {
-    const reply = await sign([`${prefix}:gateways`], [id, note, isLast ? 1 : 0])
+  return async (id, note) => {
+    const reply = await sign([`${prefix}:gateways`], note === undefined ? [id] : [id, note])
     const notes = new Map<string, string>()
     for (let at = 0; at < reply.length; at += 2) notes.set(String(reply[at]), String(reply[at + 1]))
     return notes
