@@ -1,4 +1,5 @@
 /** Several gateways on one store: whichever is asked adds up what all have counted, and believes nobody who does not have their credential. */
+import crypto from 'node:crypto'
 import dns from 'node:dns'
 import { syncBuiltinESMExports } from 'node:module'
 import { hostname } from 'node:os'
@@ -165,6 +166,9 @@ it('looks up one name of another gateway at a time, as each may hold one of a fe
   const hangs = (name: string, ...more: unknown[]): unknown =>
     name.endsWith('.test') ? hanging.push(name) : Reflect.apply(lookup, dns, [name, ...more])
   vi.spyOn(dns, 'lookup').mockImplementation(hangs as never)
+  // The key is derived anew with the next sign of life.
+  const fails = (...given: unknown[]) => (given.at(-1) as (fault: Error) => void)(Error('memory'))
+  const derived = vi.spyOn(crypto, 'scrypt').mockImplementationOnce(fails as never)
   syncBuiltinESMExports()
   const names = ['http://some.test', 'http://other.test']
   for (const name of names)
@@ -173,6 +177,7 @@ it('looks up one name of another gateway at a time, as each may hold one of a fe
     names.every((name) => gateways.silent.includes(name)),
   )
   expect(hanging).toHaveLength(1)
+  expect(derived).toHaveBeenCalledTimes(3)
   vi.restoreAllMocks()
   syncBuiltinESMExports()
 })

@@ -36,7 +36,8 @@ const QUESTION = /^(\d{1,15}) ([\w-]{16}) ([\w-]{43})$/
 type Round = Awaited<ReturnType<FleetNeeds['ask']>>
 
 /** The derivation is slow: whoever reads the store sees proofs, and could try tokens by them. */
-const derive = promisify<string, string, number, Buffer>(scrypt)
+const derive = (from: string): Promise<Buffer> =>
+  promisify<string, string, number, Buffer>(scrypt)(from, SALT, 32)
 
 /** said: what is proven; its first part says of which kind it is, so that no proof does for another kind. */
 const proofOf = (key: Buffer, ...said: readonly string[]): string =>
@@ -56,7 +57,7 @@ export class Fleet implements FleetNeeds {
   /** Proven addresses of the others that live, by id, as the store said last; undefined: none is proven. Written by #sign. */
   #others: ReadonlyMap<string, string | undefined> = new Map()
   /** The key, and the digest that it is derived from. Written by #key. */
-  #derived: { readonly from: string; readonly key: Promise<Buffer> } | undefined
+  #derived: { readonly from: string; readonly key: Promise<Buffer | undefined> } | undefined
   readonly #rounds = new Map<string, Promise<Round>>()
   /** Resolves when the latest look-up of a name is over. Written by #partOf. */
   #lookedUp: Promise<unknown> = Promise.resolve()
@@ -107,11 +108,13 @@ export class Fleet implements FleetNeeds {
   }
 
   /** undefined: nobody shares the store, or no credential proves anything. */
-  #key(): Promise<Buffer> | undefined {
+  #key(): Promise<Buffer | undefined> | undefined {
     const { reloads, workers } = this.#gateway
     const { tokenSha256: from } = reloads.config.admin
     if (from === undefined || workers.stores.register === undefined) return undefined
-    if (this.#derived?.from !== from) this.#derived = { from, key: derive(from, SALT, 32) }
+    // A derivation that fails is tried again with the next sign.
+    const forget = (): undefined => (this.#derived = undefined)
+    if (this.#derived?.from !== from) this.#derived = { from, key: derive(from).catch(forget) }
     return this.#derived.key
   }
 
