@@ -73,9 +73,9 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 const budgets: Readonly<Record<string, number>> = {
   cli: 3_990,
   tools: 4_477,
-  server: 3_250,
-  admin: 5_490,
-  insight: 3_244,
+  server: 3_253,
+  admin: 5_489,
+  insight: 3_242,
   core: 13_625,
   state: 4_571,
   config: 4_119,

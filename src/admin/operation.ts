@@ -146,7 +146,7 @@ export const lookAtAll = <Part extends Seen>(
     )
     return json(200, {
       ...merge(all, gateways.answered),
-      scope: parts.length > 0 && gateways.silent.length === 0 ? 'store' : 'gateway',
+      scope: parts.length > 0 && gateways.why.length === 0 ? 'store' : 'gateway',
       ...(missing.length > 0 && { missing }),
       gateways,
     })

@@ -133,14 +133,10 @@ export function overText({ of, lookedAt, count: found, clients, missing = [] }) 
   return missing.length === 0 ? text : `${text} (${missing.join('; ')})`
 }
 
-/** Whose figures an answer adds up, and whose are missing. @param {import('./api/live.ts').Gateways} gateways */
-export function gatewaysText({ answered, silent }) {
+/** Whose figures an answer adds up, and why others are missing. @param {import('./api/live.ts').Gateways} gateways */
+export function gatewaysText({ answered, silent, why }) {
   const all = answered.length + silent.length
   const some = silent.length === 0 ? '' : `${answered.length} of `
   const text = all === 1 ? 'this gateway alone' : `${some}${all} gateways`
-  return [text, ...silent.map(silentText)].join('; ')
+  return [text, ...why].join('; ')
 }
-
-/** @param {string} gateway */
-export const silentText = (gateway) =>
-  `${gateway} ${gateway.includes(':') ? 'did not answer' : 'has no admin.advertise, or another token'}`

@@ -107,7 +107,7 @@ it('is answered by any of them for all', async () => {
   const left = await said('GET /api/deprecations', ({ gateways }) => gateways.silent.length > 0)
   expect(left).toMatchObject({ scope: 'gateway', gateways: alone })
   const { stdout } = await typed(asked, options)
-  expect(stdout).toContain(`Of 1 of 2 gateways; ${at(other)} did not answer\n`)
+  expect(stdout).toContain(`Of 1 of 2 gateways; ${at(other)} did not answer (timeout)\n`)
   second.signal('SIGCONT')
 })
 
@@ -125,7 +125,8 @@ it('gives nothing away to an address that an outsider has written, and believes 
   const proven = redis.cli('HGET', key, id)
   // This gateway would stay for seconds, and whoever signs would search it.
   redis.cli('HSET', key, 'long', `${Date.now()} ${'x'.repeat(500)}`)
-  const isPlanted = (gateways: Gateways): boolean => gateways.silent.includes('badbadbadbad')
+  const unproven = 'badbadbadbad: no admin.advertise, or another token'
+  const isPlanted = (gateways: Gateways): boolean => gateways.why.includes(unproven)
   await said('GET /api/backends', ({ gateways }) => {
     const note = proven.replace(/^\d+ \S+/, `${Date.now()} ${at(planted.port)}`)
     redis.cli('HSET', key, 'badbadbadbad', note)
@@ -138,6 +139,9 @@ it('gives nothing away to an address that an outsider has written, and believes 
   const third = await gatewayHere(fileOf(planted.port, lured))
   await said('GET /api/top', ({ gateways }) => gateways.silent.includes(at(planted.port)))
   expect((await ask('GET /api/shadow')).gateways.silent).toContain(at(planted.port))
+  const causes = async (path: string): Promise<string> =>
+    (await ask(`GET ${path}`)).gateways.why.join('\n')
+  expect(await causes('/api/top')).toContain('(200 without a proof of the admin.token)')
   const [seen] = planted.requests
   expect(seen?.headers.join()).not.toMatch(/authorization|bearer|cookie/i)
   const question = seen?.header('tollgate-fleet') ?? ''

@@ -2,7 +2,6 @@
 import { z } from 'zod'
 import type { ExplainAnswer } from '../../insight/api/explain.ts'
 import type { Requests } from '../../insight/api/live.ts'
-import { silentText } from '../../insight/format.js'
 import type { Decision } from '../../core/record/recent.ts'
 import { fault, json, type Answer } from '../answers.ts'
 import { checked, inquire, readJson, type ApiNeeds } from '../operation.ts'
@@ -109,7 +108,7 @@ async function recordedAs({ recentRequests, fleet }: ApiNeeds, id: string) {
   const kept = parts as readonly Requests[]
   const at = kept.findIndex(({ requests }) => requests.length > 0)
   const { requests } = kept[at] ?? own
-  const missing = at < 0 ? [...own.missing, ...gateways.silent.map(silentText)] : []
+  const missing = at < 0 ? [...own.missing, ...gateways.why] : []
   return { requests, missing, where: at < 0 ? [] : [`decided at ${gateways.answered[at + 1]}`] }
 }
 

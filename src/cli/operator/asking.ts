@@ -66,7 +66,7 @@ export async function askAndPrint<Shape extends object>(
   const answer: Shape & Partial<Seen> = await ask<Shape>(gatewayOf(output, options), path, call)
   const { gateways } = answer as { readonly gateways?: Gateways }
   // A pipe wants it only where somebody is missing.
-  if (gateways && (output.screen !== undefined || gateways.silent.length > 0))
+  if (gateways && (output.screen !== undefined || gateways.why.length > 0))
     output.complain(`Of ${gatewaysText(gateways)}`)
   for (const what of answer.missing ?? []) output.complain(`missing: ${what}`)
   if (options.json === true) output.print(JSON.stringify(answer, undefined, 2))

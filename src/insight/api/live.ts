@@ -17,6 +17,8 @@ export interface Gateways {
   /** Those whose figures an answer adds up; the one that was asked comes first. */
   readonly answered: readonly string[]
   readonly silent: readonly string[]
+  /** Why figures are missing, in words. */
+  readonly why: readonly string[]
 }
 
 /** An answer that adds up what gateways know, each its own part. */

@@ -34,6 +34,8 @@ const NOTE = /^(https?:\/\/[\w.:[\]-]{1,280}) (\d{1,15}) ([\w-]{43})$/
 const QUESTION = /^(\d{1,15}) ([\w-]{16}) ([\w-]{43})$/
 
 type Round = Awaited<ReturnType<FleetNeeds['ask']>>
+/** What a gateway has said, or in words why it has said nothing. */
+type Said = { readonly name: string; readonly part?: unknown; readonly why?: string }
 
 /** The derivation is slow: whoever reads the store sees proofs, and could try tokens by them. */
 const derive = (from: string): Promise<Buffer> =>
@@ -83,13 +85,12 @@ export class Fleet implements FleetNeeds {
   }
 
   ask(target: string): Promise<Round> {
-    let round = this.#rounds.get(target)
-    if (round === undefined) {
-      const isFlood = this.#rounds.size >= ROUNDS_AT_MOST
-      round = this.#askAll(isFlood ? undefined : target)
-      if (!isFlood) this.#rounds.set(target, round)
-      setTimeout(() => this.#rounds.delete(target), ROUND_MS).unref()
-    }
+    const known = this.#rounds.get(target)
+    if (known !== undefined) return known
+    if (this.#rounds.size >= ROUNDS_AT_MOST) return this.#askAll(undefined)
+    const round = this.#askAll(target)
+    this.#rounds.set(target, round)
+    setTimeout(() => this.#rounds.delete(target), ROUND_MS).unref()
     return round
   }
 
@@ -154,25 +155,27 @@ export class Fleet implements FleetNeeds {
     const key = await this.#key()
     const { advertise = this.#id } = this.#gateway.reloads.config.admin
     const signal = AbortSignal.timeout(ROUND_MS)
-    const asked = Array.from(this.#others, async ([id, address]) => {
-      const isAsked = key !== undefined && address !== undefined && target !== undefined
-      const part = isAsked ? await this.#partOf(key, [id, address, target], signal) : undefined
-      return { name: address ?? id, part }
+    const asked = Array.from(this.#others, async ([id, address]): Promise<Said> => {
+      if (!key || !address) return { name: id, why: `${id}: no admin.advertise, or another token` }
+      if (target === undefined) return { name: address, why: `${address} was not asked` }
+      return this.#partOf(key, [id, address, target], signal)
     })
     const all = await Promise.all(asked)
     const known = all.filter(({ part }) => part !== undefined)
     const answered = [advertise, ...known.map(({ name }) => name)]
     // A gateway that was just started anew stands there twice.
-    const silent = new Set(all.map(({ name }) => name).filter((name) => !answered.includes(name)))
-    return { parts: known.map(({ part }) => part), gateways: { answered, silent: [...silent] } }
+    const missing = all.filter(({ name }) => !answered.includes(name))
+    const silent = [...new Set(missing.map(({ name }) => name))]
+    const why = [...new Set(missing.flatMap(({ why }) => why ?? []))]
+    return { parts: known.map(({ part }) => part), gateways: { answered, silent, why } }
   }
 
-  /** undefined: it has not answered in time, or what has answered is no gateway of the fleet. */
+  /** Never rejects. */
   async #partOf(
     key: Buffer,
     [id, address, path]: readonly [id: string, address: string, path: string],
     signal: AbortSignal,
-  ): Promise<unknown> {
+  ): Promise<Said> {
     const [time, nonce] = [String(this.#nowMs()), randomBytes(12).toString('base64url')]
     const proof = proofOf(key, 'question', id, address, path, time, nonce)
     const headers = { [FIELD]: `${time} ${nonce} ${proof}` }
@@ -193,10 +196,13 @@ export class Fleet implements FleetNeeds {
       const [answer] = (await once(asked, 'response', { signal })) as [IncomingMessage]
       if (Number(answer.headers['content-length'] ?? Infinity) > ANSWER_BYTES) answer.destroy()
       const body = await text(answer)
-      const isTrue = isProof(answer.headers[FIELD], key, 'answer', nonce, body)
-      return isTrue ? JSON.parse(body) : undefined
-    } catch {
-      return undefined
+      if (!isProof(answer.headers[FIELD], key, 'answer', nonce, body))
+        throw new Error(`${answer.statusCode} without a proof of the admin.token`)
+      return { name: address, part: JSON.parse(body) as unknown }
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException
+      const cause = signal.aborted ? 'timeout' : (code ?? message)
+      return { name: address, why: `${address} did not answer (${cause})` }
     }
   }
 }

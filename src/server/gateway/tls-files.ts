@@ -56,9 +56,8 @@ export const readRedisTls = ({ redis }: Config['store']): ConnectionOptions | un
   redis?.tls && readTlsFiles('store.redis.tls', redis.tls)
 
 /** Reads the files of the public listener as readTlsFiles does; undefined: it has no TLS. */
-export function readServerTls(tls: ServerTlsConfig | undefined): TlsIdentity | undefined {
-  return tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }
-}
+export const readServerTls = (tls: ServerTlsConfig | undefined): TlsIdentity | undefined =>
+  tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }
 
 /** Reads the files of the admin listener as readServerTls does. */
 export const readAdminTls = ({ tls }: AdminConfig): AdminIdentity | undefined =>

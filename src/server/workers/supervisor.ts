@@ -256,10 +256,7 @@ export function watchWorkers<Worker extends Pick<WorkerProcess, 'heardMs'>>(
 /** Calls that come during a run share its result: a crowd of scrapers costs the workers no more than one. */
 function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
   let underway: Promise<Result> | undefined
-  return () =>
-    (underway ??= make().finally(() => {
-      underway = undefined
-    }))
+  return () => (underway ??= make().finally(() => (underway = undefined)))
 }
 
 /** Passes a worker's notices on to the others once per turn of the event loop. */

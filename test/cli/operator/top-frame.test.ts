@@ -45,7 +45,7 @@ const state = {
     windowMs: 10_000,
     error: 3,
     clients: [client('bolt', 310), client('acme', 0)],
-    gateways: { answered: ['gw-1'], silent: [] },
+    gateways: { answered: ['gw-1'], silent: [], why: [] },
   },
   filter: '',
   typing: undefined,
