@@ -118,7 +118,9 @@ it('gives nothing away to an address that an outsider has written, and believes 
     respond: ({ target }) =>
       target === '/api/shadow'
         ? answer(101, '', 'Connection: upgrade', 'Upgrade: other')
-        : answer(200, '{}'),
+        : target === '/api/requests'
+          ? Array.from({ length: 150 }, (_, at) => (at % 2 ? 20 : 'HTTP/1.1 103 Hints\r\n\r\n'))
+          : answer(200, '{}'),
   })
   const key = `${redis.prefix}:gateways`
   const [id = ''] = redis.cli('HKEYS', key).split('\n')
@@ -142,6 +144,7 @@ it('gives nothing away to an address that an outsider has written, and believes 
   const causes = async (path: string): Promise<string> =>
     (await ask(`GET ${path}`)).gateways.why.join('\n')
   expect(await causes('/api/top')).toContain('(200 without a proof of the admin.token)')
+  expect(await causes('/api/requests')).toContain(`${at(planted.port)} did not answer (1xx)`)
   const [seen] = planted.requests
   expect(seen?.headers.join()).not.toMatch(/authorization|bearer|cookie/i)
   const question = seen?.header('tollgate-fleet') ?? ''

@@ -191,8 +191,9 @@ export class Fleet implements FleetNeeds {
     try {
       const request = isSafe ? (await import('node:https')).request : requestHttp
       const asked = request(address, options).end()
-      // Errors after the head belong to the answer.
+      // Errors after the head belong to the answer; before it a gateway says nothing, and others might without end.
       asked.on('error', () => undefined)
+      asked.once('information', () => asked.destroy(new Error('1xx')))
       const [answer] = (await once(asked, 'response', { signal })) as [IncomingMessage]
       if (Number(answer.headers['content-length'] ?? Infinity) > ANSWER_BYTES) answer.destroy()
       const body = await text(answer)
