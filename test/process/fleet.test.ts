@@ -178,13 +178,16 @@ it('looks up one name of another gateway at a time, as each may hold one of a fe
   const derived = vi.spyOn(crypto, 'scrypt').mockImplementationOnce(fails as never)
   syncBuiltinESMExports()
   const names = ['http://some.test', 'http://other.test']
-  for (const name of names)
+  const twice = `${at(one)} stands for two gateways, or for one started anew`
+  for (const name of [...names, at(one)])
     await gatewayHere(fileOf(0, 0, { admin: adminOf('127.0.0.1:0', name) }))
-  await said('GET /api/top', ({ gateways }) =>
-    names.every((name) => gateways.silent.includes(name)),
+  await said(
+    'GET /api/top',
+    ({ gateways: { silent, why } }) =>
+      names.every((name) => silent.includes(name)) && why.includes(twice),
   )
   expect(hanging).toHaveLength(1)
-  expect(derived).toHaveBeenCalledTimes(3)
+  expect(derived).toHaveBeenCalledTimes(4)
   vi.restoreAllMocks()
   syncBuiltinESMExports()
 })

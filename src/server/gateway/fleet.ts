@@ -35,7 +35,7 @@ const QUESTION = /^(\d{1,15}) ([\w-]{16}) ([\w-]{43})$/
 
 type Round = Awaited<ReturnType<FleetNeeds['ask']>>
 /** What a gateway has said, or in words why it has said nothing. */
-type Said = { readonly name: string; readonly part?: unknown; readonly why?: string }
+type Said = { readonly name: string; readonly part?: unknown; readonly why: string }
 
 /** The derivation is slow: whoever reads the store sees proofs, and could try tokens by them. */
 const derive = (from: string): Promise<Buffer> =>
@@ -163,11 +163,13 @@ export class Fleet implements FleetNeeds {
     const all = await Promise.all(asked)
     const known = all.filter(({ part }) => part !== undefined)
     const answered = [advertise, ...known.map(({ name }) => name)]
-    // A gateway that was just started anew stands there twice.
-    const missing = all.filter(({ name }) => !answered.includes(name))
-    const silent = [...new Set(missing.map(({ name }) => name))]
-    const why = [...new Set(missing.flatMap(({ why }) => why ?? []))]
-    return { parts: known.map(({ part }) => part), gateways: { answered, silent, why } }
+    const missing = all.filter(({ part }) => part === undefined)
+    const silent = missing.map(({ name }) => name).filter((name) => !answered.includes(name))
+    const why = missing.map(({ name, why }) =>
+      answered.includes(name) ? `${name} stands for two gateways, or for one started anew` : why,
+    )
+    const gateways = { answered, silent: [...new Set(silent)], why: [...new Set(why)] }
+    return { parts: known.map(({ part }) => part), gateways }
   }
 
   /** Never rejects. */
@@ -199,7 +201,7 @@ export class Fleet implements FleetNeeds {
       const body = await text(answer)
       if (!isProof(answer.headers[FIELD], key, 'answer', nonce, body))
         throw new Error(`${answer.statusCode} without a proof of the admin.token`)
-      return { name: address, part: JSON.parse(body) as unknown }
+      return { name: address, part: JSON.parse(body) as unknown, why: '' }
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException
       const cause = signal.aborted ? 'timeout' : (code ?? message)

@@ -31,7 +31,6 @@ const NOTHING = {
   verifier: undefined,
   load: { shed: 'nothing' },
 } as const
-const SEED = 'seed'
 
 /** Its policy knows no keys and no tokens, and sheds nothing. */
 export function createScratch({ config, now, countedAtMs = now }: ScratchOptions) {
@@ -80,7 +79,7 @@ function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number
     const day = state('day', DAY_MS)
     // This process has forgotten its earlier statement, which therefore stays counted.
     const since = seeds++
-    const process = { process: SEED, sequence: seeds, since }
+    const process = { process: 'seed', sequence: seeds, since }
     void authority.take({ client, ...process, limits, minute, day, need: 0, want: 0 })
   }
 }
