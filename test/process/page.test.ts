@@ -92,6 +92,21 @@ describe("the operators' page", () => {
       .toMatch(/[1-9]\d*\/s requests, one process/)
   })
 
+  it('has on top who is nearest a limit, in whatever order they are answered', async () => {
+    await at('/clients')
+    const nearest = '**/api/clients?sort=nearest'
+    await page.route(nearest, async (route) => {
+      const response = await route.fetch()
+      const { clients: rows, ...head } = (await response.json()) as { clients: object[] }
+      const shares = [0.2, 0.9, 0.5, 0].map((share) => ({ ...rows[0], share, id: `at-${share}` }))
+      await route.fulfill({ response, json: { ...head, clients: shares } })
+    })
+    await at('/')
+    const cells = page.getByRole('table', { name: 'Nearest their limits' }).getByRole('link')
+    await expect.poll(() => cells.allTextContents()).toEqual(['at-0.9', 'at-0.5', 'at-0.2'])
+    await page.unroute(nearest)
+  })
+
   it('counts what needs attention in one line of every other view, which opens', async () => {
     await at('/bans')
     const attention = page.locator('#attention')

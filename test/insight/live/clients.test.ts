@@ -123,8 +123,8 @@ describe('clients', () => {
   })
 
   it.each<[string, Partial<SeenQuery>, string[]]>([
-    ['nearest', {}, ['c', 'd', 'b']],
-    ['used', { sort: 'used' }, ['d', 'b', 'a']],
+    ['nearest, by the window that is', {}, ['c', 'd', 'e']],
+    ['used', { sort: 'used' }, ['e', 'd', 'b']],
     ['refused', { sort: 'refused', limit: 1 }, ['a']],
     ['of one plan', { plan: 'free' }, ['d']],
     ['found by part of an id', { q: 'b' }, ['b']],
@@ -132,7 +132,7 @@ describe('clients', () => {
     const clients = new SeenClients()
     clients.add(10, [row('a', { ...use(1), refusedMinute: 3 }), row('b', use(20))])
     clients.add(10, [row('c', { minuteUsed: 9, dayUsed: NaN, dayLimit: NaN })])
-    clients.add(10, [row('d', { ...use(30), plan: 'free' })])
+    clients.add(10, [row('d', { ...use(30), plan: 'free' }), row('e', { ...use(5), dayUsed: 250 })])
     expect(clients.page(query(more), 11, asSeen).clients).toEqual(ids)
   })
 
