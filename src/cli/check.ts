@@ -1,10 +1,8 @@
 /** `tollgate check`: whether a configuration would be taken, and if not, everything that is wrong with it; `tollgate diff`: what it would change, and for whom. */
-import type { BlastRadius } from '../config/changes/blast-radius.ts'
 import { plannedInWords } from '../config/changes/radius-in-words.ts'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
 import { storeInWords } from '../config/hosts.ts'
-import { locationOf } from '../config/locations.ts'
 import { ConfigError } from '../config/problems.ts'
 import { plural } from '../insight/format.js'
 import * as tlsFiles from '../server/gateway/tls-files.ts'
@@ -30,12 +28,12 @@ export const checkCommand = async (
     if (faults.length > 0) return REFUSED
     const counts = `${plural(clients.size, 'client')}, ${plural(routes.length, 'route')}`
     print(`${file}: ok, revision ${revision}, ${counts}, store: ${storeInWords(store)}`)
-    const radius = against && (await radiusAt(against, env, config))
-    if (radius) for (const line of changesIn(radius, config)) print(line)
+    const changes = against && (await changesAt(against, env, config))
+    if (changes) for (const line of plannedInWords(changes.radius, changes.nearest)) print(line)
     const tried = connect ? await (await import('./check-connections.ts')).tryAll(config) : []
     for (const { what, fault, note } of tried)
       print(`${what}: ${fault ?? `ok${note === undefined ? '' : `, ${note}`}`}`)
-    const isRefused = radius && radius.needsRestart.length > 0
+    const isRefused = changes && changes.radius.needsRestart.length > 0
     return !isRefused && tried.every(({ fault }) => fault === undefined) ? OK : REFUSED
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -44,9 +42,9 @@ export const checkCommand = async (
   }
 }
 
-async function radiusAt(admin: string, env: Environment, config: Config): Promise<BlastRadius> {
-  const { radiusAgainst } = await import('./operator/admin-keys.ts')
-  return radiusAgainst({ admin, env, option: '--against' }, config)
+async function changesAt(admin: string, env: Environment, config: Config) {
+  const { changesAgainst } = await import('./operator/admin-keys.ts')
+  return changesAgainst({ admin, env, option: '--against' }, config)
 }
 
 /** Prints a line per kind of change, or the BlastRadius with --json. */
@@ -59,15 +57,8 @@ export const diffCommand = async (
   const { blastRadius } = await import('../config/changes/blast-radius.ts')
   const radius = await blastRadius(before, config)
   if (json) print(JSON.stringify(radius, undefined, 2))
-  else for (const line of changesIn(radius, config)) print(line)
+  else for (const line of plannedInWords(radius)) print(line)
 }
-
-/** Says where the limits of each plan stand, but for those of clients of their own. */
-const changesIn = (radius: BlastRadius, config: Config): string[] =>
-  plannedInWords(radius, {
-    locationOf: (plan) =>
-      config.plans.get(plan)?.limits && locationOf(config, { path: ['plans', plan] }),
-  })
 
 /** Reads all files for TLS as a gateway does; returns faults with key, file and remedy. */
 const tlsFaults = ({ server, admin, upstream, store }: Config): string[] =>

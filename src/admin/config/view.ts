@@ -90,7 +90,7 @@ async function askToReload({ revision, written: inForce }: Effective, after: () 
     title: next === revision ? `Reload ${revision}` : `Reload ${revision} to ${next}`,
     content: () => html`
       <pre class="radius" tabindex="0" role="region" aria-label="What changes">
-${plannedInWords(blastRadius, { nearest: over?.clients }).join('\n')}</pre
+${plannedInWords(blastRadius, over?.clients).join('\n')}</pre
       >
       ${settings.map((one) => one.isChanged && settingOf({ ...one, lines: nearChanges(one.lines) }))}
       ${next === revision && html`<p>Certificates are read again.</p>`}

@@ -1,9 +1,10 @@
 /** The clients of a running gateway, and what a configuration would change for them. */
+import type { ClientsPage } from '../../admin/clients/operations.ts'
 import { effectiveConfig, fingerprint, type KeysPage } from '../../admin/config/operations.ts'
 import { ClientTable } from '../../config/clients/client-table.ts'
 import { Scratch } from '../../config/clients/columns.ts'
 import type { ClientConfig, Config } from '../../config/config.ts'
-import { blastRadius, type BlastRadius } from '../../config/changes/blast-radius.ts'
+import { blastRadius } from '../../config/changes/blast-radius.ts'
 import { ask, type AdminOf } from './asking.ts'
 
 /** Keys have fingerprints in place of digests. query: see the operation getKeys. revision: as requested. Rejects when another configuration is taken meanwhile. */
@@ -39,8 +40,8 @@ const asDigest = (shown: string): string => shown.padEnd(64, '0')
 
 type Effective = ReturnType<typeof effectiveConfig>
 
-/** Neither side shows a secret: only changed keys are noticed, as their fingerprints are compared. */
-export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<BlastRadius> {
+/** Neither side shows a secret: only changed keys are noticed, as their fingerprints are compared. nearest: who the gateway has seen nearest a limit. */
+export async function changesAgainst(gateway: AdminOf, next: Config) {
   const current = await ask<Effective>(gateway, '/api/config')
   const running: ClientConfig[] = []
   for await (const client of clientsOf(gateway, {}, current.revision)) running.push(client)
@@ -50,7 +51,10 @@ export async function radiusAgainst(gateway: AdminOf, next: Config): Promise<Bla
   }))
   // This is the form that it has over the wire.
   const effective = JSON.parse(JSON.stringify(effectiveConfig(next))) as Effective
-  return blastRadius(comparable(current, running), comparable(effective, planned))
+  const after = { ...comparable(effective, planned), locations: next.locations }
+  const radius = await blastRadius(comparable(current, running), after)
+  const { clients } = await ask<ClientsPage>(gateway, '/api/clients?sort=nearest')
+  return { radius, nearest: clients.map(({ id }) => id) }
 }
 
 function comparable({ revision, config }: Effective, list: readonly ClientConfig[]): Config {

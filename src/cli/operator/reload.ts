@@ -36,7 +36,7 @@ export async function reloadCommand(
     const { blastRadius, over, written } = outcome
     await before(written)
     const words = dryRun ? plannedInWords : inWords
-    for (const line of words(blastRadius, { nearest: over?.clients })) print(line)
+    for (const line of words(blastRadius, over?.clients)) print(line)
     const isKnown = over?.count === 0 && over.missing === undefined
     const text = over && overText(over)
     if (text) print(isKnown ? text : `! ${text}`)

@@ -1,6 +1,7 @@
 /** What a new configuration changes for whom, before or after it is taken, and what comes of a reload. */
 import { setImmediate } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import { locationOf } from '../locations.ts'
 import { limitKeys } from '../time.ts'
 import type { ClientConfig, Clients, Config, Limits, OwnedKey, RouteConfig } from '../config.ts'
 import type { Group } from '../tree.ts'
@@ -45,6 +46,8 @@ export interface ChangedLimits {
   readonly plan: string
   readonly from: Limits
   readonly to: Limits
+  /** FILE:LINE of the plan in the next configuration; undefined: no file has it, or the limits are the client's own. */
+  readonly location?: string | undefined
 }
 
 export interface ReloadWish {
@@ -95,7 +98,7 @@ export async function blastRadius(
   next: Config,
   longest = Infinity,
 ): Promise<BlastRadius> {
-  const lists = await clientChanges(current.clients, next.clients, longest)
+  const lists = await clientChanges(current.clients, next, longest)
   const settings = changedSettings(current, next)
   const needsRestart = settings.filter((path) => RESTART_ONLY.test(path))
   const routes = changedRoutes(current.routes, next.routes)
@@ -103,7 +106,11 @@ export async function blastRadius(
   return shortened({ from, to, ...lists, routes, settings, needsRestart }, longest)
 }
 
-async function clientChanges(current: Clients, next: Clients, longest: number) {
+async function clientChanges(current: Clients, config: Config, longest: number) {
+  const { clients: next, plans } = config
+  const locations = new Map<string, string | null>()
+  for (const [plan, { limits }] of plans)
+    if (limits !== undefined) locations.set(plan, locationOf(config, { path: ['plans', plan] }))
   const counts: Record<string, number> = {}
   const clients = { added: [] as string[], removed: [] as string[], moved: [] as Moved[] }
   const limits = { lowered: [] as ChangedLimits[], raised: [] as ChangedLimits[] }
@@ -119,7 +126,8 @@ async function clientChanges(current: Clients, next: Clients, longest: number) {
       const { id: client, plan } = is
       if (was.plan !== plan)
         note('clients.moved', clients.moved, { client, from: was.plan, to: plan })
-      const changed = { client, plan, from: was.limits, to: is.limits }
+      const location = locations.get(plan) ?? undefined
+      const changed = { client, plan, from: was.limits, to: is.limits, location }
       if (isLowered(was.limits, is.limits)) note('limits.lowered', limits.lowered, changed)
       else if (isLowered(is.limits, was.limits)) note('limits.raised', limits.raised, changed)
     }

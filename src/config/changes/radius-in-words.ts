@@ -9,19 +9,11 @@ const RESTART = 'taken at a start only, a reload refuses the whole file for this
 /** Changes of limits shown, and clients named of each. */
 const SHOWN = 10
 
-/** What a person should know besides what changes. */
-interface Known {
-  /** Returns FILE:LINE of a plan. Default: nothing is said about places. */
-  locationOf?(plan: string): string | null | undefined
-  /** The clients that are hit first, such as those above their new limits now. They are named first. */
-  readonly nearest?: readonly string[] | undefined
-}
-
 /** A sign, a noun with its kind of change, the path of a list in the radius, and what it names. */
 type Row = readonly [sign: string, what: string, path: string, names: readonly string[]]
 
-/** Returns a heading, then a line per kind of change; of limits a table by plan, and whom they hit. */
-export function inWords(radius: BlastRadius, known: Known = {}): string[] {
+/** Returns a heading, then a line per kind of change; of limits a table by plan, and whom they hit: those of `nearest` first. */
+export function inWords(radius: BlastRadius, nearest: readonly string[] = []): string[] {
   const { from, to, clients, limits, keys, routes, settings, needsRestart, counts } = radius
   const inRows = (rows: readonly Row[]): string[] =>
     rows.flatMap(([sign, what, path, names]) => {
@@ -38,8 +30,8 @@ export function inWords(radius: BlastRadius, known: Known = {}): string[] {
       ['+', 'client', 'clients.added', clients.added],
       ['>', 'client moved', 'clients.moved', clients.moved.map(movedInWords)],
     ]),
-    ...limitsInWords('v', limits.lowered, counts['limits.lowered'], known),
-    ...limitsInWords('^', limits.raised, counts['limits.raised'], known),
+    ...limitsInWords('v', limits.lowered, counts['limits.lowered'], nearest),
+    ...limitsInWords('^', limits.raised, counts['limits.raised'], nearest),
     ...inRows([
       ['-', 'key', 'keys.revoked', keys.revoked.map(keyInWords)],
       ['+', 'key', 'keys.added', keys.added.map(keyInWords)],
@@ -56,8 +48,8 @@ export function inWords(radius: BlastRadius, known: Known = {}): string[] {
 }
 
 /** The same before it is taken: also says that nothing needs a restart. */
-export const plannedInWords = (...[radius, known]: Parameters<typeof inWords>): string[] => {
-  const lines = inWords(radius, known)
+export const plannedInWords = (...[radius, nearest]: Parameters<typeof inWords>): string[] => {
+  const lines = inWords(radius, nearest)
   const isQuiet = lines.length === 1 || radius.needsRestart.length > 0
   return isQuiet ? lines : [...lines, 'Nothing needs a restart.']
 }
@@ -67,13 +59,12 @@ function limitsInWords(
   sign: string,
   changed: readonly ChangedLimits[],
   total = changed.length,
-  { locationOf, nearest = [] }: Known,
+  nearest: readonly string[],
 ): string[] {
   const groups = [...Map.groupBy(changed, (one) => `${one.plan}  ${changeInWords(one)}`)]
   const shown = groups.sort(([, one], [, other]) => other.length - one.length).slice(0, SHOWN)
   const lines = shown.flatMap(([change, hit]) => {
-    const location = locationOf?.(hit[0]?.plan ?? '')
-    const row = [`${sign} ${change}`, clientsInWords(hit.length), ...(location ? [location] : [])]
+    const row = [`${sign} ${change}`, clientsInWords(hit.length), hit[0]?.location ?? []].flat()
     const all = new Set(hit.map(({ client }) => client))
     const names = [...new Set([...nearest.filter((id) => all.has(id)), ...all])].slice(0, SHOWN)
     const others = all.size - names.length
