@@ -104,15 +104,15 @@ export class Gateway {
         throw new ListenError('admin', error)
       })
       this.fleet.start()
+      // The admin listener is up already, so a reload may have changed the configuration. Behind this line come those of requests.
+      const { revision, store, warnings } = this.reloads.config
+      this.log.configTaken({ revision, store: storeInWords(store) })
+      for (const problem of warnings) this.log.configWarning({ problem })
       const listen = await this.workers.listen().catch((error: NodeJS.ErrnoException) => {
         throw LISTEN_CALLS.has(error.syscall) ? new ListenError('public', error) : error
       })
       this.isListening = true
       const admin = this.#admin.address
-      // The admin listener is up already, so a reload may have changed the configuration.
-      const { revision, store, warnings } = this.reloads.config
-      this.log.configTaken({ revision, store: storeInWords(store) })
-      for (const problem of warnings) this.log.configWarning({ problem })
       this.log.listening({ listener: 'public', ...listen })
       this.log.listening({ listener: 'admin', ...admin })
       return { listen, admin }

@@ -16,7 +16,7 @@ const notedEvents = [
   'linesSuppressed',
   'linesDropped',
   'clockWentBack',
-  'listening',
+  'configTaken',
 ] as const
 export interface LogNote {
   /** Unix time in ms. */

@@ -37,7 +37,8 @@ export class Facts {
     if (event === 'storeBack' || event === 'banStoreBack') this.#endLast('outage', atMs)
     if (event === 'linesSuppressed' || event === 'linesDropped' || event === 'clockWentBack')
       this.#addGap(atMs)
-    if (event === 'listening') this.#add('start', atMs, atMs)
+    // Only that of a start has a store, and it comes before the first request of any worker.
+    if (event === 'configTaken' && 'store' in fields) this.#add('start', atMs, atMs)
     // A refused action has changed nothing.
     if (event === 'audit' && fields['status'] === 200) this.#applyAction(atMs, fields)
     if (event === 'keyBanned') {

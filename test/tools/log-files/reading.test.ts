@@ -161,7 +161,7 @@ describe('what is no log', () => {
   })
 
   it('tells of events beyond those that are kept', async () => {
-    const event = JSON.stringify({ time: '2026-11-03T14:07:31Z', event: 'listening' })
+    const event = JSON.stringify({ time: '2026-11-03T14:07:31Z', event: 'configTaken' })
     const { reading } = await readLogs([write(`${event}\n`.repeat(100_002))])
     expect(reading).toMatchObject({ notesDropped: 2, otherLines: 100_002 })
   })

@@ -42,11 +42,11 @@ function causesOf(
   const { forgets = false, startedAt = -5, usedBefore = false } = around
   const { bannedAt, restartedAt } = around
   const differences = new Differences({ ...settings, forgets })
-  const note = (event: 'listening' | 'keyBanned', at: number, fields = {}): void =>
+  const note = (event: 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
     differences.facts.applyNote({ event, atMs: FROM + at, fields })
-  note('listening', startedAt)
+  note('configTaken', startedAt, { store: '' })
   if (usedBefore) differences.usedBefore.add('acme')
-  if (restartedAt !== undefined) note('listening', restartedAt)
+  if (restartedAt !== undefined) note('configTaken', restartedAt, { store: '' })
   if (bannedAt !== undefined) note('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
   for (const [nth, { at, replayed, ...line }] of lines.entries()) {
     const said = { ...usual, process: `host ${nth % 2}`, ...line }

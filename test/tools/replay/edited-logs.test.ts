@@ -108,7 +108,7 @@ async function differing(processes: readonly Line[], edits: readonly Edit[], aro
   const config = await configOf(store)
   let lines = right(processes, config.revision.slice(0, 6))
   for (const edit of edits) lines = edit(lines)
-  const log = [...(isCut ? [] : [note(-1, 'listening')]), ...notes, ...lines]
+  const log = [...(isCut ? [] : [note(-1, 'configTaken', { store: '' })]), ...notes, ...lines]
   log.sort((one, other) => String(one['time']).localeCompare(String(other['time'])))
   const text = log.map((line) => `${JSON.stringify(line)}\n`).join('')
   const logs = openLogs([temporaryFile('a.log', text)], { windowMs: 1_000 })
