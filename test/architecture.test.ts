@@ -71,14 +71,14 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 3_990,
-  tools: 4_477,
+  cli: 3_984,
+  tools: 4_478,
   server: 3_254,
   admin: 5_489,
   insight: 3_242,
-  core: 13_625,
+  core: 13_473,
   state: 4_570,
-  config: 4_119,
+  config: 4_118,
 }
 
 describe('the wings', () => {

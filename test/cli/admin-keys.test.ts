@@ -122,10 +122,12 @@ describe('tollgate check --against', () => {
     await gateway.status('/v1/pets', { key: '1050' })
     const lower = text.replace('perDay: 10000 }', 'perDay: 9000 }')
     const changes = async () => (await against(lower)).slice(1, 3)
-    await expect.poll(changes).toEqual([
-      'v pro  perDay 10,000 to 9,000  1,100 clients  new.yaml:LINE',
-      '    c1050, c0, c1, c2, c3, c4, c5, c6, c7, c8, and 1,090 more',
-    ])
+    await expect
+      .poll(changes)
+      .toEqual([
+        'v pro  perDay 10,000 to 9,000  1,100 clients  new.yaml:LINE',
+        '    c1050, c0, c1, c2, c3, c4, c5, c6, c7, c8, and 1,090 more',
+      ])
   })
 
   it('is refused where a reload would be: a setting needs a restart', async () => {

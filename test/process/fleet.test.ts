@@ -3,7 +3,7 @@ import crypto from 'node:crypto'
 import dns from 'node:dns'
 import { syncBuiltinESMExports } from 'node:module'
 import { hostname } from 'node:os'
-import { expect, it, vi } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import type { Shadow } from '../../src/admin/shadow/operations.ts'
 import type { Gateways } from '../../src/insight/api/live.ts'
 import { askAdmin } from '../support/admin-client.ts'
@@ -172,11 +172,15 @@ it('looks up one name of another gateway at a time, as each may hold one of a fe
   const hanging: string[] = []
   const hangs = (name: string, ...more: unknown[]): unknown =>
     name.endsWith('.test') ? hanging.push(name) : Reflect.apply(lookup, dns, [name, ...more])
-  vi.spyOn(dns, 'lookup').mockImplementation(hangs as never)
+  vi.spyOn(dns, 'lookup').mockImplementation(hangs)
   // The key is derived anew with the next sign of life.
   const fails = (...given: unknown[]) => (given.at(-1) as (fault: Error) => void)(Error('memory'))
-  const derived = vi.spyOn(crypto, 'scrypt').mockImplementationOnce(fails as never)
+  const derived = vi.spyOn(crypto, 'scrypt').mockImplementationOnce(fails)
   syncBuiltinESMExports()
+  onTestFinished(() => {
+    vi.restoreAllMocks()
+    syncBuiltinESMExports()
+  })
   const names = ['http://some.test', 'http://other.test']
   const twice = `${at(one)} stands for two gateways, or for one started anew`
   for (const name of [...names, at(one)])
@@ -188,6 +192,4 @@ it('looks up one name of another gateway at a time, as each may hold one of a fe
   )
   expect(hanging).toHaveLength(1)
   expect(derived).toHaveBeenCalledTimes(4)
-  vi.restoreAllMocks()
-  syncBuiltinESMExports()
 })

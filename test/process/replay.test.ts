@@ -7,6 +7,7 @@ import { replay } from '../../src/tools/replay/replay.ts'
 import type { ReplayReport } from '../../src/tools/replay/report.ts'
 import { typed } from '../support/command-line.ts'
 import { temporaryFile } from '../support/processes.ts'
+import { freePort } from '../support/redis-server.ts'
 import {
   clientsBlock,
   configFile,
@@ -121,6 +122,23 @@ describe('replayed, the log of', () => {
       (cause) => !['limits', 'strikes'].includes(cause),
     )
     expect(others, JSON.stringify(report.log)).toEqual([])
+  })
+
+  it('two workers whose clients came before the last of them was up begins with their start', async () => {
+    const [port, backend] = [await freePort(), await startRawBackend()]
+    const server = `server: { listen: "127.0.0.1:${port}", workers: 2 }`
+    const file = configFile(backend.url, { clients: clients(), bans, server })
+    const headers = { authorization: 'Bearer tg_calm_one' }
+    const knock = async (): Promise<unknown> =>
+      await fetch(`http://127.0.0.1:${port}/v1/pets`, { headers }).catch(knock)
+    const [gateway] = await Promise.all([gatewayProcess(file), knock()])
+    await rush(gateway, 30)
+    const report = await replayed(file, gateway)
+    const [begin] = gateway.logged('configTaken')
+    const [first] = gateway.logged('access')
+    expect(String(first?.['time']) >= String(begin?.['time'])).toBe(true)
+    expectExplained(report)
+    expect(differing(report)).not.toHaveProperty('missing')
   })
 
   it('a gateway that took other limits meanwhile differs for that alone', async () => {

@@ -184,9 +184,9 @@ export class Fleet implements FleetNeeds {
     const isSafe = address.startsWith('https:')
     // One after the other: each takes one of the few threads that look up backends, too, and may hold it for long.
     const lookup: LookupFunction = (name, how, done) => {
-      const look = (over: (is: void) => void): void =>
+      const look = (over: (done: void) => void): void =>
         lookUpName(name, how, (...found) => over(done(...found)))
-      this.#lookedUp = this.#lookedUp.then(() => signal.aborted || new Promise<void>(look))
+      this.#lookedUp = this.#lookedUp.then(() => (signal.aborted ? undefined : new Promise(look)))
     }
     // Neither a redirect nor a proxy of the environment is followed.
     const options = { ...(isSafe && this.#tls), path, agent: false, headers, signal, lookup }

@@ -1,11 +1,12 @@
 /** Who may come in, and who goes for it. */
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { Connections, type ClientConnection, type Use } from '../../../src/core/http/connections.ts'
+import { Connections, type ClientConnection } from '../../../src/core/http/connections.ts'
 import { roomForConnections, type ConnectionBound } from '../../../src/core/http/connection-room.ts'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { configText } from '../../support/gateway.ts'
 
+type Use = ReturnType<ClientConnection['look']>
 const configured = (urls: number, connections: number) =>
   parseConfigText(
     configText({

@@ -183,7 +183,7 @@ describe('a lessee of an authority behind a network', () => {
       const decisions = Array.from({ length: 5 }, () => lessee.take('acme', limits))
       const look = lessee.peek('acme', limits)
       await timeline.pass(50)
-      expect(await all(decisions)).toEqual(Array(5).fill({ kind: 'unavailable' }))
+      expect(await all(decisions)).toEqual(decisions.map(() => ({ kind: 'unavailable' })))
       expect(await look).toBeUndefined()
       expect(network.calls.length).toBe(1)
     })
