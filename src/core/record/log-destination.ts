@@ -6,10 +6,14 @@ import { endedWithin } from '../../state/timers.ts'
 
 const writeTo = promisify(write)
 
-const BATCH_CHARS = 16 * 1024
+const BATCH_BYTES = 16 * 1024
+/** Holds a batch and the line that fills it. */
+const BLOCK_BYTES = 24 * 1024
+/** Most bytes of a character, in UTF-8. */
+const CHAR_BYTES = 3
 const FLUSH_AFTER_MS = 200
-/** Characters that wait at most for a reader that stands still, or a disk that is full; further lines are dropped. */
-const PENDING_CHARS = 4 * 1024 * 1024
+/** Bytes that wait at most for a reader that stands still, or a disk that is full; further lines are dropped. */
+const PENDING_BYTES = 4 * 1024 * 1024
 const RETRY_AFTER_MS = 20
 /** Pause before the next attempt after the disk has refused lines. */
 const RETRY_DISK_AFTER_MS = 1_000
@@ -34,8 +38,9 @@ export class DescriptorDestination {
   readonly #lineOfLost: (lines: number) => string
   /** Most bytes of one write, unless a single line is longer. */
   readonly #mostBytes: number
-  /** Lines that no batch has taken yet. */
-  #pending = ''
+  /** Its first #pendingBytes are lines that no batch has taken yet: strings that wait would be garbage of the heap. */
+  #block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+  #pendingBytes = 0
   /** Lines lost since the start: there was no room in memory, or the descriptor took nothing to the end. Written by #lose. */
   lostLines = 0
   /** How many of them lines of the log have named. Written by #takePending. */
@@ -70,18 +75,21 @@ export class DescriptorDestination {
       : `the log cannot be written (${this.#fault}): its lines wait in memory, and those beyond 4 MiB are lost; make room, or mend its disk`
   }
 
-  /** Queues one or more whole lines, line ends included. */
-  write(lines: string): void {
-    if (this.#isOver || this.#pending.length > PENDING_CHARS) return this.#lose(lines)
-    this.#pending += lines
-    if (this.#pending.length >= BATCH_CHARS) this.flush()
+  /** Queues one or more whole lines, line ends included, in any number of parts. */
+  write(...parts: readonly string[]): void {
+    if (this.#isOver || this.#pendingBytes > PENDING_BYTES) return this.#lose(parts.join(''))
+    for (const part of parts) {
+      this.#makeRoom(part.length * CHAR_BYTES)
+      this.#pendingBytes += this.#block.write(part, this.#pendingBytes)
+    }
+    if (this.#pendingBytes >= BATCH_BYTES) this.flush()
     else this.#timer ??= setTimeout(() => this.flush(), FLUSH_AFTER_MS).unref()
   }
 
   /** Starts writing what is pending, without waiting for a full batch; a batch under way comes first. */
   flush(): void {
     this.#isDue = true
-    if (this.#pending !== '') this.#running ??= this.#writeDue()
+    if (this.#pendingBytes > 0) this.#running ??= this.#writeDue()
   }
 
   /** Writes what is pending before it returns, but not a batch under way; drops what the descriptor does not take within a second. */
@@ -127,8 +135,8 @@ export class DescriptorDestination {
       this.#writingSinceMs = performance.now()
       await this.#writeBatch(this.#takePending())
       this.#writingSinceMs = undefined
-      this.#isDue ||= this.#pending.length >= BATCH_CHARS
-    } while (this.#isDue && this.#pending !== '')
+      this.#isDue ||= this.#pendingBytes >= BATCH_BYTES
+    } while (this.#isDue && this.#pendingBytes > 0)
     this.#running = undefined
   }
 
@@ -137,11 +145,21 @@ export class DescriptorDestination {
     clearTimeout(this.#timer)
     this.#timer = undefined
     const lost = this.lostLines - this.#named
-    const lines = lost > 0 ? this.#lineOfLost(lost) + this.#pending : this.#pending
     this.#named = this.lostLines
-    this.#pending = ''
     // Half a line of a batch under way may stand there: this one begins on a line of its own.
-    return Buffer.from(this.#isLineCut ? `\n${lines}` : lines)
+    const head = (this.#isLineCut ? '\n' : '') + (lost > 0 ? this.#lineOfLost(lost) : '')
+    const lines = this.#block.subarray(0, this.#pendingBytes)
+    this.#block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+    this.#pendingBytes = 0
+    return head === '' ? lines : Buffer.concat([Buffer.from(head), lines])
+  }
+
+  #makeRoom(bytes: number): void {
+    const needed = this.#pendingBytes + bytes
+    if (needed <= this.#block.length) return
+    const larger = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.#block.length))
+    this.#block.copy(larger)
+    this.#block = larger
   }
 
   async #writeBatch(batch: Buffer): Promise<void> {
@@ -185,8 +203,8 @@ export class DescriptorDestination {
   }
 
   #loseAll(rest: Buffer): void {
-    this.#lose(rest.toString() + this.#pending)
-    this.#pending = ''
+    this.#lose(Buffer.concat([rest, this.#block.subarray(0, this.#pendingBytes)]).toString())
+    this.#pendingBytes = 0
   }
 
   #lose(lines: string): void {

@@ -107,14 +107,15 @@ const severities = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'
 /** Writes lines of the configured levels: one flat JSON object each, or readable text on a terminal. */
 function createLineWriter({ destination = 2, worker, isShared = false, ...first }: LogOptions) {
   const isTerminal = typeof destination === 'number' && isatty(destination)
-  const timestamp = createTimestamp(worker)
+  const head = createHead(worker)
   let lowest = 0
   let readable: ((lines: string) => string) | undefined
   const isEnabled = (level: LineLevel): boolean => severities.indexOf(level) >= lowest
   const shown = (lines: string): string => readable?.(lines) ?? lines
   // JSON.stringify takes a fifth of the time that pino needs for the same line.
+  const rest = (fields: object): string => JSON.stringify(fields).slice(1)
   const line = (level: LineLevel, fields: object, nowMs: number): string =>
-    `{"level":"${level}"${timestamp(nowMs)},${JSON.stringify(fields).slice(1)}\n`
+    `${head(level, nowMs)}${rest(fields)}\n`
   const lineOfLost = (lines: number): string =>
     isEnabled('warn') ? shown(line('warn', { event: 'linesDropped', lines }, Date.now())) : ''
   const out =
@@ -136,8 +137,11 @@ function createLineWriter({ destination = 2, worker, isShared = false, ...first 
     },
     isEnabled,
     /** Writes the fields as they are: the caller has cut and escaped all text from outside. */
-    write: (level: LineLevel, fields: object, nowMs = Date.now()): void =>
-      out.write(shown(line(level, fields, nowMs))),
+    write(level: LineLevel, fields: object, nowMs = Date.now()): void {
+      if (readable !== undefined) out.write(readable(line(level, fields, nowMs)))
+      // Parts, as one string of them would be made twice.
+      else out.write(head(level, nowMs), rest(fields), '\n')
+    },
     /** Writes whole lines of JSON, line ends included. */
     pass: (lines: string): void => out.write(shown(lines)),
   }
@@ -145,17 +149,19 @@ function createLineWriter({ destination = 2, worker, isShared = false, ...first 
   return writer
 }
 
-/** Formats time and worker as a fragment of a line, once per millisecond, as it costs more than a short line. */
-function createTimestamp(worker: number | undefined): (nowMs: number) => string {
-  const origin = worker === undefined ? '' : `,"worker":${worker}`
+/** Returns the beginning of a line, formatted once per millisecond and level, as it costs more than a short line. */
+function createHead(worker: number | undefined): (level: LineLevel, nowMs: number) => string {
+  const origin = worker === undefined ? '' : `"worker":${worker},`
   let lastMs = 0
-  let fragment = ''
-  return (nowMs) => {
-    if (nowMs !== lastMs) {
+  let lastLevel: LineLevel | undefined
+  let head = ''
+  return (level, nowMs) => {
+    if (nowMs !== lastMs || level !== lastLevel) {
       lastMs = nowMs
-      fragment = `,"time":"${new Date(nowMs).toISOString()}"${origin}`
+      lastLevel = level
+      head = `{"level":"${level}","time":"${new Date(nowMs).toISOString()}",${origin}`
     }
-    return fragment
+    return head
   }
 }
 
