@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { AnswerReader } from '../http/answer-reader.ts'
+import { freeWhenWritten } from '../http/free-when-written.ts'
 import { writeChunk } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
 import { Attempt } from './attempt.ts'
@@ -159,7 +160,11 @@ export class DirectAttempt extends Attempt {
       this.progress()
       missingBytes -= chunk.length
       if (missingBytes < 0) return this.#mismatch()
-      const keepsUp = bodyBytes === undefined ? writeChunk(socket, chunk) : socket.write(chunk)
+      const onWritten = freeWhenWritten(chunk)
+      const keepsUp =
+        bodyBytes === undefined
+          ? writeChunk(socket, chunk, onWritten)
+          : socket.write(chunk, onWritten)
       if (!keepsUp) body.pause()
     })
     body.once('end', () => {

@@ -83,11 +83,15 @@ export class HeadWriter {
   }
 }
 
-/** Writes a chunk (RFC 9112 7.1), which must not be empty; returns like write(). */
-export function writeChunk(socket: Socket, chunk: Buffer): boolean {
+/** Writes a chunk (RFC 9112 7.1), which must not be empty; takes and returns what write() does. */
+export function writeChunk(
+  socket: Socket,
+  chunk: Buffer,
+  onWritten?: (error?: Error | null) => void,
+): boolean {
   socket.cork()
   socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
-  socket.write(chunk)
+  socket.write(chunk, onWritten)
   const keepsUp = socket.write('\r\n', 'latin1')
   socket.uncork()
   return keepsUp

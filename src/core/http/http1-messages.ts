@@ -1,5 +1,6 @@
 /** The response to a request on an HTTP/1.1 connection (RFC 9112). */
 import { STATUS_CODES } from 'node:http'
+import { freeWhenWritten } from './free-when-written.ts'
 import { HeadWriter, writeChunk } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
@@ -104,16 +105,20 @@ export class Http1Response implements OutgoingResponse {
     const head = this.#composed()
     socket.cork()
     let keepsUp = socket.write(head)
-    if (chunk.length > 0) keepsUp = this.write(chunk)
+    if (chunk.length > 0) keepsUp = this.#write(chunk)
     socket.uncork()
     return keepsUp
   }
 
   write(chunk: Buffer): boolean {
+    return this.#write(chunk, freeWhenWritten(chunk))
+  }
+
+  #write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
     if (this.destroyed || this.#framing === 'none') return true
     const { socket } = this.#connection
     const isChunk = this.#framing === 'chunked' && chunk.length > 0
-    return isChunk ? writeChunk(socket, chunk) : socket.write(chunk)
+    return isChunk ? writeChunk(socket, chunk, onWritten) : socket.write(chunk, onWritten)
   }
 
   end(): void {

@@ -153,6 +153,11 @@ export class MessageReader<Head> {
     this.pieceChunks = 1
     this.#missingBytes -= to - this.#at
     this.#at = to
+    // Who takes the piece may free its memory.
+    if (to === this.#end) {
+      this.#bytes = NOTHING
+      this.#at = this.#end = 0
+    }
   }
 
   /** Finds the text; returns its position, or undefined. Bytes that were searched before are not searched again. */
