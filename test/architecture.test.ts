@@ -73,10 +73,10 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 const budgets: Readonly<Record<string, number>> = {
   cli: 3_984,
   tools: 4_478,
-  server: 3_254,
+  server: 3_255,
   admin: 5_489,
-  insight: 3_242,
-  core: 13_473,
+  insight: 3_250,
+  core: 13_500,
   state: 4_570,
   config: 4_118,
 }

@@ -1,11 +1,11 @@
 /** Operations on the moment: the overview, the busiest clients, recent requests and events. */
 import { z } from 'zod'
 import { duration } from '../../config/scalars.ts'
-import { KEPT_DECISIONS, newestOf } from '../../core/record/recent.ts'
+import { KEPT_DECISIONS } from '../../core/record/recent.ts'
 import type { Requests, Whole } from '../../insight/api/live.ts'
 import { eventTypes } from '../../insight/live/events.ts'
 import { listed } from '../../insight/live/top.ts'
-import { summed } from '../../insight/live/sums.ts'
+import { newestOf, summed } from '../../insight/live/sums.ts'
 import { fault, json, Refused, seen } from '../answers.ts'
 import { checked, look, lookAtAll } from '../operation.ts'
 import type { ApiNeeds, Call, Operation } from '../operation.ts'

@@ -2,8 +2,7 @@
 import { isIP } from 'node:net'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { Config } from '../../config/config.ts'
-import { backendFailureKinds } from '../rules/backend-failure.ts'
-import type { BackendFailureKind, FailedAttempt } from '../rules/backend-failure.ts'
+import { backendFailureKinds, type FailedAttempt } from '../rules/backend-failure.ts'
 import { attemptBounds, HistogramSeries } from './histogram-series.ts'
 import { Standing } from './standing.ts'
 
@@ -17,12 +16,8 @@ export interface Sender {
 }
 
 const classes = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const
-type Outcomes = Record<(typeof classes)[number] | BackendFailureKind | 'abandoned', number>
-
-const noOutcomes = (): Outcomes =>
-  Object.fromEntries(
-    [...classes, ...backendFailureKinds, 'abandoned'].map((name) => [name, 0]),
-  ) as Outcomes
+const outcomeNames = [...classes, ...backendFailureKinds, 'abandoned'] as const
+type Outcomes = Record<(typeof outcomeNames)[number], number>
 
 export function countOutcome(outcomes: Outcomes, outcome: Outcome): void {
   if (typeof outcome === 'number') outcomes[classes[Math.trunc(outcome / 100) - 1] ?? '5xx']++
@@ -75,7 +70,8 @@ export function createBackends(
       tls: isTls ? backendTls(host, tls) : undefined,
       inUse: 0,
       standing: before?.standing ?? new Standing(eject, health),
-      outcomes: before?.outcomes ?? noOutcomes(),
+      outcomes:
+        before?.outcomes ?? (Object.fromEntries(outcomeNames.map((name) => [name, 0])) as Outcomes),
       attemptSeconds: before?.attemptSeconds ?? new HistogramSeries(attemptBounds),
       surplus: before?.surplus ?? { connections: 0, lastMs: -Infinity },
     }

@@ -2,8 +2,7 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { AnswerReader } from '../http/answer-reader.ts'
-import { freeWhenWritten } from '../http/free-when-written.ts'
-import { writeChunk } from '../http/head-writer.ts'
+import { freeWhenWritten, writePiece } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
 import { Attempt } from './attempt.ts'
 import { Connection, fault } from './connection.ts'
@@ -150,6 +149,7 @@ export class DirectAttempt extends Attempt {
   #sendWithBody(socket: Socket, { bytes, bodyBytes }: WrittenHead, client: Readable): void {
     const body = new RequestBody(client, this.job)
     this.body = body
+    const isChunked = bodyBytes === undefined
     let missingBytes = bodyBytes ?? Infinity
     // The available part of the body goes out together with the head.
     socket.cork()
@@ -160,18 +160,13 @@ export class DirectAttempt extends Attempt {
       this.progress()
       missingBytes -= chunk.length
       if (missingBytes < 0) return this.#mismatch()
-      const onWritten = freeWhenWritten(chunk)
-      const keepsUp =
-        bodyBytes === undefined
-          ? writeChunk(socket, chunk, onWritten)
-          : socket.write(chunk, onWritten)
-      if (!keepsUp) body.pause()
+      if (!writePiece(socket, chunk, isChunked, freeWhenWritten(chunk))) body.pause()
     })
     body.once('end', () => {
       if (this.settled) return
-      if (bodyBytes !== undefined && missingBytes > 0) return this.#mismatch()
+      if (!isChunked && missingBytes > 0) return this.#mismatch()
       this.wholeSent = true
-      if (bodyBytes === undefined) socket.write('0\r\n\r\n', 'latin1')
+      if (isChunked) socket.write('0\r\n\r\n', 'latin1')
     })
     body.once('error', ({ kind, message }: BodyError) => this.fail(kind, message))
   }
@@ -180,11 +175,9 @@ export class DirectAttempt extends Attempt {
     if (bodyBytes !== undefined && bodyBytes !== body.length) return this.#mismatch()
     socket.cork()
     socket.write(bytes)
-    if (bodyBytes !== undefined) socket.write(body)
-    else {
-      if (body.length > 0) writeChunk(socket, body)
-      socket.write('0\r\n\r\n', 'latin1')
-    }
+    // It is not freed: another attempt may need it.
+    writePiece(socket, body, bodyBytes === undefined)
+    if (bodyBytes === undefined) socket.write('0\r\n\r\n', 'latin1')
     this.wholeSent = true
     socket.uncork()
   }

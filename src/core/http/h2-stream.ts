@@ -1,6 +1,6 @@
 /** Presents an HTTP/2 stream (RFC 9113) as a request and a response. */
 import { constants, type ServerHttp2Stream } from 'node:http2'
-import { freeWhenWritten } from './free-when-written.ts'
+import { freeWhenWritten } from './head-writer.ts'
 import type { Http2Connection } from './h2-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { watchPieces } from './node-internals.ts'

@@ -1,4 +1,4 @@
-/** Writes the head of a message field by field, and refuses it where a name or a value is invalid; writes chunks of a body. */
+/** Writes the head of a message field by field, and refuses it where a name or a value is invalid; writes pieces of a body. */
 import type { Socket } from 'node:net'
 import { COLON, CR, kinds, LF, SPACE, TOKEN, VALUE } from './field-lines.ts'
 
@@ -83,16 +83,33 @@ export class HeadWriter {
   }
 }
 
-/** Writes a chunk (RFC 9112 7.1), which must not be empty; takes and returns what write() does. */
-export function writeChunk(
+/** Called once something has been written, or could not be. */
+export type OnWritten = (error?: Error | null) => void
+
+/** Writes a piece of a body, as a chunk (RFC 9112 7.1) or as it is; returns what write() does. */
+export function writePiece(
   socket: Socket,
-  chunk: Buffer,
-  onWritten?: (error?: Error | null) => void,
+  piece: Buffer,
+  isChunked: boolean,
+  onWritten?: OnWritten,
 ): boolean {
+  if (!isChunked || piece.length === 0) return socket.write(piece, onWritten)
   socket.cork()
-  socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1')
-  socket.write(chunk, onWritten)
+  socket.write(`${piece.length.toString(16)}\r\n`, 'latin1')
+  socket.write(piece, onWritten)
   const keepsUp = socket.write('\r\n', 'latin1')
   socket.uncork()
   return keepsUp
+}
+
+/**
+ * Returns what frees the memory of a piece that nobody uses once it has been written: the collector waits until tens of MiB of them
+ * have come together, and then looks through the whole heap. undefined: it is part of a larger block, which others may use.
+ */
+export function freeWhenWritten({ buffer, length }: Buffer): OnWritten | undefined {
+  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength !== length) return undefined
+  return (error) => {
+    // What could not be written may still be held by the system.
+    if (!error) buffer.transfer(0)
+  }
 }

@@ -1,7 +1,6 @@
 /** The response to a request on an HTTP/1.1 connection (RFC 9112). */
 import { STATUS_CODES } from 'node:http'
-import { freeWhenWritten } from './free-when-written.ts'
-import { HeadWriter, writeChunk } from './head-writer.ts'
+import { freeWhenWritten, HeadWriter, writePiece, type OnWritten } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
@@ -114,11 +113,9 @@ export class Http1Response implements OutgoingResponse {
     return this.#write(chunk, freeWhenWritten(chunk))
   }
 
-  #write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean {
+  #write(chunk: Buffer, onWritten?: OnWritten): boolean {
     if (this.destroyed || this.#framing === 'none') return true
-    const { socket } = this.#connection
-    const isChunk = this.#framing === 'chunked' && chunk.length > 0
-    return isChunk ? writeChunk(socket, chunk, onWritten) : socket.write(chunk, onWritten)
+    return writePiece(this.#connection.socket, chunk, this.#framing === 'chunked', onWritten)
   }
 
   end(): void {

@@ -7,10 +7,7 @@ import { endedWithin } from '../../state/timers.ts'
 const writeTo = promisify(write)
 
 const BATCH_BYTES = 16 * 1024
-/** Holds a batch and the line that fills it. */
 const BLOCK_BYTES = 24 * 1024
-/** Most bytes of a character, in UTF-8. */
-const CHAR_BYTES = 3
 const FLUSH_AFTER_MS = 200
 /** Bytes that wait at most for a reader that stands still, or a disk that is full; further lines are dropped. */
 const PENDING_BYTES = 4 * 1024 * 1024
@@ -79,7 +76,13 @@ export class DescriptorDestination {
   write(...parts: readonly string[]): void {
     if (this.#isOver || this.#pendingBytes > PENDING_BYTES) return this.#lose(parts.join(''))
     for (const part of parts) {
-      this.#makeRoom(part.length * CHAR_BYTES)
+      // In UTF-8 a character takes three bytes at most.
+      const neededBytes = this.#pendingBytes + 3 * part.length
+      if (neededBytes > this.#block.length) {
+        const larger = Buffer.allocUnsafeSlow(Math.max(neededBytes, 2 * this.#block.length))
+        this.#block.copy(larger)
+        this.#block = larger
+      }
       this.#pendingBytes += this.#block.write(part, this.#pendingBytes)
     }
     if (this.#pendingBytes >= BATCH_BYTES) this.flush()
@@ -154,14 +157,6 @@ export class DescriptorDestination {
     return head === '' ? lines : Buffer.concat([Buffer.from(head), lines])
   }
 
-  #makeRoom(bytes: number): void {
-    const needed = this.#pendingBytes + bytes
-    if (needed <= this.#block.length) return
-    const larger = Buffer.allocUnsafeSlow(Math.max(needed, 2 * this.#block.length))
-    this.#block.copy(larger)
-    this.#block = larger
-  }
-
   async #writeBatch(batch: Buffer): Promise<void> {
     let lines = batch
     let rest = batch
@@ -177,7 +172,11 @@ export class DescriptorDestination {
           continue
         }
         this.#fault = code
-        if (this.#isOver) return this.#loseAll(rest)
+        if (this.#isOver) {
+          this.#lose(Buffer.concat([rest, this.#block.subarray(0, this.#pendingBytes)]).toString())
+          this.#pendingBytes = 0
+          return
+        }
         lines = this.#fromCutLine(lines, lines.length - rest.length)
         rest = lines
         await sleep(RETRY_DISK_AFTER_MS, undefined, { ref: false })
@@ -200,11 +199,6 @@ export class DescriptorDestination {
     // Half a line may stand there, also of another process whose disk was full too.
     const mayFollowCut = begin < written || this.#isShared
     return mayFollowCut && left[0] !== NEWLINE ? Buffer.concat([Buffer.of(NEWLINE), left]) : left
-  }
-
-  #loseAll(rest: Buffer): void {
-    this.#lose(Buffer.concat([rest, this.#block.subarray(0, this.#pendingBytes)]).toString())
-    this.#pendingBytes = 0
   }
 
   #lose(lines: string): void {

@@ -116,13 +116,6 @@ export class RecentDecisions {
   }
 }
 
-/** The latest decisions of several processes or gateways, newest first. */
-export const newestOf = (all: readonly (readonly Decision[])[]): Decision[] =>
-  all
-    .flat()
-    .sort((one, other) => Date.parse(other.at) - Date.parse(one.at))
-    .slice(0, LISTED_DECISIONS)
-
 function decisionOf({ caller, refusal, quota, cause, ...noted }: Noted, worker: number) {
   const { backendMs, path, route = null, backend = null } = noted
   return {

@@ -1,4 +1,5 @@
 /** Adds up what several gateways have counted, each by itself. */
+import { LISTED_DECISIONS, type Decision } from '../../core/record/recent.ts'
 
 /** Makes one row of those that are the same `by` these fields: numbers add up, of all else the first counts, unless `rest` has it. */
 export const summed = <Row extends object>(
@@ -23,3 +24,10 @@ function plus<Value>(one: Value, other: Value): Value {
 /** Returns the time since which all of them count. */
 export const latestOf = (parts: readonly { readonly since: string }[]): string =>
   parts.reduce((latest, { since }) => (since > latest ? since : latest), '')
+
+/** The latest decisions of several processes or gateways, newest first. */
+export const newestOf = (all: readonly (readonly Decision[])[]): Decision[] =>
+  all
+    .flat()
+    .sort((one, other) => Date.parse(other.at) - Date.parse(one.at))
+    .slice(0, LISTED_DECISIONS)

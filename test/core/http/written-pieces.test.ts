@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { expect, it } from 'vitest'
-import { freeWhenWritten } from '../../../src/core/http/free-when-written.ts'
+import { freeWhenWritten } from '../../../src/core/http/head-writer.ts'
 
 const piece = (bytes: number): Buffer => Buffer.from(new Uint8Array(bytes).fill(7).buffer)
 
