@@ -17,6 +17,8 @@ import { openConnection, requestHead, type Answer, type Connection } from './wir
 const napMs = 0.05
 const sampleEveryMs = 50
 const reopenMs = 50
+/** Asking the process under test holds up its requests: at a constant rate they are to have their answers before the window begins. */
+const settleMs = 500
 const answersWithinMs = 20_000
 
 interface Traffic {
@@ -215,6 +217,7 @@ async function measure(order: LoadOrder, length: MeasuredLength, traffic: Traffi
   // A page of metrics costs its process memory too: it is asked for outside of what the probe counts.
   const countersBefore = await readCounters(admins)
   const allocatedBefore = await allocation()
+  if (order.requestsPerSecond !== undefined) await sleep(settleMs)
   const windows = await measureWindows(pids, { ...length, goOn }, traffic)
   const allocatedAfter = await allocation()
   const countersAfter = await readCounters(admins)
