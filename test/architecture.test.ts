@@ -71,9 +71,9 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 3_984,
-  tools: 4_478,
-  server: 3_255,
+  cli: 3_985,
+  tools: 4_480,
+  server: 3_258,
   admin: 5_489,
   insight: 3_250,
   core: 13_500,

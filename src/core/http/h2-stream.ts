@@ -1,6 +1,5 @@
 /** Presents an HTTP/2 stream (RFC 9113) as a request and a response. */
 import { constants, type ServerHttp2Stream } from 'node:http2'
-import { freeWhenWritten } from './head-writer.ts'
 import type { Http2Connection } from './h2-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { watchPieces } from './node-internals.ts'
@@ -110,7 +109,7 @@ export class StreamResponse implements OutgoingResponse {
   write(chunk: Buffer): boolean {
     if (!this.#hasBody || this.destroyed) return true
     this.#writtenBytes += chunk.length
-    return this.#stream.write(chunk, freeWhenWritten(chunk))
+    return this.#stream.write(chunk)
   }
 
   send(status: number, headers: string[], body?: Buffer): void {

@@ -83,15 +83,12 @@ export class HeadWriter {
   }
 }
 
-/** Called once something has been written, or could not be. */
-export type OnWritten = (error?: Error | null) => void
-
 /** Writes a piece of a body, as a chunk (RFC 9112 7.1) or as it is; returns what write() does. */
 export function writePiece(
   socket: Socket,
   piece: Buffer,
   isChunked: boolean,
-  onWritten?: OnWritten,
+  onWritten?: ReturnType<typeof freeWhenWritten>,
 ): boolean {
   if (!isChunked || piece.length === 0) return socket.write(piece, onWritten)
   socket.cork()
@@ -103,12 +100,14 @@ export function writePiece(
 }
 
 /**
- * Returns what frees the memory of a piece that nobody uses once it has been written: the collector waits until tens of MiB of them
- * have come together, and then looks through the whole heap. undefined: it is part of a larger block, which others may use.
+ * Returns what frees the memory of a piece that nobody uses once a socket has written it: the collector waits until tens of MiB of
+ * them have come together, and then looks through the whole heap. Not for HTTP/2, where a stream that is reset calls it before the
+ * session has written the piece. undefined: it is part of a larger block, which others may use.
  */
-export function freeWhenWritten({ buffer, length }: Buffer): OnWritten | undefined {
-  if (!(buffer instanceof ArrayBuffer) || buffer.byteLength !== length) return undefined
-  return (error) => {
+export function freeWhenWritten({ buffer, length }: Buffer) {
+  if (!(buffer instanceof ArrayBuffer) || length === 0 || length !== buffer.byteLength)
+    return undefined
+  return (error?: Error | null): void => {
     // What could not be written may still be held by the system.
     if (!error) buffer.transfer(0)
   }

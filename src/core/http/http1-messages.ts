@@ -1,6 +1,6 @@
 /** The response to a request on an HTTP/1.1 connection (RFC 9112). */
 import { STATUS_CODES } from 'node:http'
-import { freeWhenWritten, HeadWriter, writePiece, type OnWritten } from './head-writer.ts'
+import { freeWhenWritten, HeadWriter, writePiece } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
@@ -104,18 +104,16 @@ export class Http1Response implements OutgoingResponse {
     const head = this.#composed()
     socket.cork()
     let keepsUp = socket.write(head)
-    if (chunk.length > 0) keepsUp = this.#write(chunk)
+    const isChunked = this.#framing === 'chunked'
+    if (chunk.length > 0 && this.#framing !== 'none') keepsUp = writePiece(socket, chunk, isChunked)
     socket.uncork()
     return keepsUp
   }
 
   write(chunk: Buffer): boolean {
-    return this.#write(chunk, freeWhenWritten(chunk))
-  }
-
-  #write(chunk: Buffer, onWritten?: OnWritten): boolean {
     if (this.destroyed || this.#framing === 'none') return true
-    return writePiece(this.#connection.socket, chunk, this.#framing === 'chunked', onWritten)
+    const isChunked = this.#framing === 'chunked'
+    return writePiece(this.#connection.socket, chunk, isChunked, freeWhenWritten(chunk))
   }
 
   end(): void {

@@ -33,9 +33,9 @@ export interface OutgoingResponse {
   writeContinue(): void
   /** Sends a whole answer. body: with a declared length, or none. */
   send(status: number, headers: string[], body?: Buffer): void
-  /** Sends the head, with the first piece of the body if it is there. headers: flat name, value array. Takes and returns what write() does. */
+  /** Sends the head, with the first piece of the body if it is there. headers: flat name, value array. Returns like write(). */
   begin(status: number, headers: string[], chunk?: Buffer): boolean
-  /** Takes the chunk, whose memory may be freed afterwards. Returns false if it is buffered; `drain` follows when all has left. */
+  /** Owns the chunk from now on: its memory may go once it is written. Returns false if it is buffered; `drain` follows when all has left. */
   write(chunk: Buffer): boolean
   end(): unknown
   destroy(): unknown

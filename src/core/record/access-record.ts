@@ -16,7 +16,10 @@ export interface RequestTimes {
 
 /** Userinfo, query and fragment are left out, as they may carry secrets. */
 export const loggedPath = (target: string | undefined) =>
-  target && plainText(target.replace(/[?#].*/s, '').replace(userinfo, '$1'), 500)
+  target && plainText(mayHoldSecrets.test(target) ? withoutSecrets(target) : target, 500)
+const mayHoldSecrets = /[?#@]/
+const withoutSecrets = (target: string): string =>
+  target.replace(/[?#].*/s, '').replace(userinfo, '$1')
 const userinfo = /^((?:[^/]*:)?\/\/|)[^/]*@/
 export const micros = (ms: number): number => Math.round(ms * 1000) / 1000
 

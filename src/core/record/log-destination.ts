@@ -151,10 +151,10 @@ export class DescriptorDestination {
     this.#named = this.lostLines
     // Half a line of a batch under way may stand there: this one begins on a line of its own.
     const head = (this.#isLineCut ? '\n' : '') + (lost > 0 ? this.#lineOfLost(lost) : '')
-    const lines = this.#block.subarray(0, this.#pendingBytes)
-    this.#block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
+    const batch = Buffer.concat([Buffer.from(head), this.#block.subarray(0, this.#pendingBytes)])
+    if (this.#block.length > BLOCK_BYTES) this.#block = Buffer.allocUnsafeSlow(BLOCK_BYTES)
     this.#pendingBytes = 0
-    return head === '' ? lines : Buffer.concat([Buffer.from(head), lines])
+    return batch
   }
 
   async #writeBatch(batch: Buffer): Promise<void> {

@@ -2,13 +2,14 @@
 
 // Printable ASCII only. JSON escapes what is below 0x20, but not DEL, the C1 controls (0x9B begins an
 // escape sequence), U+2028 or the characters that reverse the direction of writing.
-const unprintable = /[^\x20-\x7e]/g
+const unprintable = /[^\x20-\x7e]/
+const everyUnprintable = /[^\x20-\x7e]/g
 const escaped = (char: string): string => `\\u{${char.charCodeAt(0).toString(16)}}`
 
 /** Cuts the text to `maxChars`, and three more for an ellipsis; odd characters become `\u{hex}`. */
 export function plainText(value: string, maxChars: number): string {
   const short = value.length > maxChars ? `${value.slice(0, maxChars)}...` : value
-  return short.replace(unprintable, escaped)
+  return unprintable.test(short) ? short.replace(everyUnprintable, escaped) : short
 }
 
 /** Copies only these fields: libraries attach commands and their arguments to errors, and those may hold credentials. */

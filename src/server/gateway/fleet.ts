@@ -156,7 +156,10 @@ export class Fleet implements FleetNeeds {
     const { advertise = this.#id } = this.#gateway.reloads.config.admin
     const signal = AbortSignal.timeout(ROUND_MS)
     const asked = Array.from(this.#others, async ([id, address]): Promise<Said> => {
-      if (!key || !address) return { name: id, why: `${id}: no admin.advertise, or another token` }
+      const unknown = key
+        ? 'no admin.advertise, or another token'
+        : 'this gateway has no admin.token'
+      if (!key || !address) return { name: id, why: `${id}: ${unknown}` }
       if (target === undefined) return { name: address, why: `${address} was not asked` }
       return this.#partOf(key, [id, address, target], signal)
     })
@@ -193,7 +196,7 @@ export class Fleet implements FleetNeeds {
     try {
       const request = isSafe ? (await import('node:https')).request : requestHttp
       const asked = request(address, options).end()
-      // Errors after the head belong to the answer; before it a gateway says nothing, and others might without end.
+      // Errors after the head belong to the answer. A gateway sends no 1xx; who does might never stop.
       asked.on('error', () => undefined)
       asked.once('information', () => asked.destroy(new Error('1xx')))
       const [answer] = (await once(asked, 'response', { signal })) as [IncomingMessage]

@@ -17,6 +17,7 @@ const notedEvents = [
   'linesDropped',
   'clockWentBack',
   'configTaken',
+  'startFailed',
 ] as const
 export interface LogNote {
   /** Unix time in ms. */

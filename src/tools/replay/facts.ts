@@ -37,8 +37,9 @@ export class Facts {
     if (event === 'storeBack' || event === 'banStoreBack') this.#endLast('outage', atMs)
     if (event === 'linesSuppressed' || event === 'linesDropped' || event === 'clockWentBack')
       this.#addGap(atMs)
-    // Only that of a start has a store, and it comes before the first request of any worker.
+    // Only the line of a start names a store, and it comes before the first request of any worker.
     if (event === 'configTaken' && 'store' in fields) this.#add('start', atMs, atMs)
+    if (event === 'startFailed') this.#spans.get('start')?.pop()
     // A refused action has changed nothing.
     if (event === 'audit' && fields['status'] === 200) this.#applyAction(atMs, fields)
     if (event === 'keyBanned') {

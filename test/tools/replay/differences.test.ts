@@ -37,16 +37,21 @@ function causesOf(
     /** The first line of the client tells of use. */
     usedBefore?: boolean
     restartedAt?: number
+    failedAt?: number
   } = {},
 ): Record<string, number> {
   const { forgets = false, startedAt = -5, usedBefore = false } = around
   const { bannedAt, restartedAt } = around
   const differences = new Differences({ ...settings, forgets })
-  const note = (event: 'configTaken' | 'keyBanned', at: number, fields = {}): void =>
-    differences.facts.applyNote({ event, atMs: FROM + at, fields })
+  const note = (
+    event: 'configTaken' | 'startFailed' | 'keyBanned',
+    at: number,
+    fields = {},
+  ): void => differences.facts.applyNote({ event, atMs: FROM + at, fields })
   note('configTaken', startedAt, { store: '' })
   if (usedBefore) differences.usedBefore.add('acme')
   if (restartedAt !== undefined) note('configTaken', restartedAt, { store: '' })
+  if (around.failedAt !== undefined) note('startFailed', around.failedAt)
   if (bannedAt !== undefined) note('keyBanned', bannedAt, { key: 'acme-1', forMs: BAN_MS })
   for (const [nth, { at, replayed, ...line }] of lines.entries()) {
     const said = { ...usual, process: `host ${nth % 2}`, ...line }
@@ -132,6 +137,7 @@ describe('the cause of a difference', () => {
   it.each([
     ['after a restart that forgets', { forgets: true, restartedAt: 100 }, 'missing'],
     ['after one that does not', { restartedAt: 100 }, 'unexplained'],
+    ['after one that failed', { forgets: true, restartedAt: 100, failedAt: 101 }, 'unexplained'],
     ['without one', { forgets: true }, 'unexplained'],
   ])('one too many: %s', (_, options, cause) => {
     const tooMany: Line = { at: 200, logged: 'admitted', replayed: 'minute' }
