@@ -167,6 +167,17 @@ it('believes the others over https as commands do, also where they cannot ask it
   expect([code, stderr]).toEqual([2, expect.stringMatching(fault)])
 })
 
+it('says that the register cannot be used, though the store answers', async () => {
+  const key = `${redis.prefix}:gateways`
+  const text = 'the register of gateways cannot be used (WRONGTYPE)'
+  redis.cli('SET', key, 'no hash')
+  await said('GET /api/top', ({ gateways }) => gateways.why.includes(text))
+  redis.cli('DEL', key)
+  await said('GET /api/top', ({ gateways }) => !gateways.why.includes(text))
+  const told = first.logged('storeWarning').filter(({ warning }) => warning === text)
+  expect(told).toHaveLength(1)
+})
+
 it('looks up one name of another gateway at a time, as each may hold one of a few threads', async () => {
   const { lookup } = dns
   const hanging: string[] = []

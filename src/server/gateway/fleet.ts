@@ -13,6 +13,7 @@ import { text } from 'node:stream/consumers'
 import type { ConnectionOptions } from 'node:tls'
 import { promisify } from 'node:util'
 import type { FleetNeeds, Prove } from '../../admin/operation.ts'
+import { describeFault } from '../../state/redis/faults.ts'
 import type { Gateway } from './gateway.ts'
 
 /** Its number goes up whenever an answer that is added up changes its shape: gateways of other numbers do not know each other. */
@@ -58,6 +59,8 @@ export class Fleet implements FleetNeeds {
   readonly #id = randomBytes(6).toString('hex')
   /** Proven addresses of the others that live, by id, as the store said last; undefined: none is proven. Written by #sign. */
   #others: ReadonlyMap<string, string | undefined> = new Map()
+  /** Why the others cannot be known, although the store answers. Written by #sign. */
+  #fault: string | undefined
   /** The key, and the digest that it is derived from. Written by #key. */
   #derived: { readonly from: string; readonly key: Promise<Buffer | undefined> } | undefined
   readonly #rounds = new Map<string, Promise<Round>>()
@@ -125,8 +128,9 @@ export class Fleet implements FleetNeeds {
 
   /** Never rejects: while the store is away, the gateways that were there before are asked. */
   async #sign(isLast: boolean): Promise<void> {
-    const { reloads, workers } = this.#gateway
+    const { reloads, workers, log } = this.#gateway
     const id = this.#id
+    const before = this.#fault
     try {
       const key = await this.#key()
       const { advertise } = reloads.config.admin
@@ -138,8 +142,13 @@ export class Fleet implements FleetNeeds {
       this.#others = new Map(
         others.map(([other, text]) => [other, key && this.#addressIn(text, key, other)]),
       )
-    } catch {
-      // It is tried again with the next sign.
+      this.#fault = undefined
+    } catch (error) {
+      // It is tried again with the next sign. A store that is away is told of by all else.
+      const { word } = describeFault((error as Error).cause ?? error)
+      const isAway = !workers.stores.health.available
+      this.#fault = isAway ? undefined : `the register of gateways cannot be used (${word})`
+      if (before === undefined && this.#fault) log.storeWarning({ warning: this.#fault })
     }
   }
 
@@ -171,7 +180,8 @@ export class Fleet implements FleetNeeds {
     const why = missing.map(({ name, why }) =>
       answered.includes(name) ? `${name} stands for two gateways, or for one started anew` : why,
     )
-    const gateways = { answered, silent: [...new Set(silent)], why: [...new Set(why)] }
+    const reasons = [...new Set([...why, this.#fault ?? []].flat())]
+    const gateways = { answered, silent: [...new Set(silent)], why: reasons }
     return { parts: known.map(({ part }) => part), gateways }
   }
 
