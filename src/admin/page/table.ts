@@ -76,7 +76,7 @@ export function Table<Row>(given: Listing<Row> & { rows: readonly Row[] | undefi
 }
 
 const headOf = <Row>([head, , kind]: Column<Row>) => html`
-  <th scope="col" role="columnheader" class=${kind?.includes('number') ? 'number' : ''}>${head}</th>`
+  <th scope="col" role="columnheader" class=${/number|acts/.exec(kind ?? '')?.[0]}>${head}</th>`
 
 const cellOf = <Row>([head, cell, kind = '']: Column<Row>, row: Row) => html`
   <td role="cell" data-head=${head} class=${kind}>${cell(row)}</td>`

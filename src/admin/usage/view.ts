@@ -45,7 +45,7 @@ function dayTable({ days }: ClientUsage) {
 }
 
 /** One bar a day up to today, and today's limit as a line. */
-function bars({ days, to, asOf }: ClientUsage, length: number, limit: number | undefined) {
+function bars({ days, to, asOf }: ClientUsage, longest: number, limit: number | undefined) {
   if (days.length === 0)
     return html`<p class="empty">No request in these days. A day is here seconds after its first one.</p>`
   const most = days.reduce((one, other) => Math.max(one, other.admitted), 0)
@@ -54,6 +54,9 @@ function bars({ days, to, asOf }: ClientUsage, length: number, limit: number | u
   const top = (hasLine ? Math.max(most, limit) : most) * 1.05
   const y = (value: number) => HEIGHT - (value / Math.max(top, 1)) * HEIGHT
   const last = Date.parse(to)
+  // The axis begins where data does, or a week ago.
+  const first = Date.parse(days[0]?.day ?? to)
+  const length = Math.min(longest, Math.max(7, (last - first) / DAY_MS + 1))
   const x = (day: string) => length - 1 - (last - Date.parse(day)) / DAY_MS + 0.1
   const best = days.find(({ admitted }) => admitted === most)
   const place = hasLine ? ', dashed' : ''

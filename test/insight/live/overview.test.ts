@@ -116,9 +116,9 @@ describe('attention', () => {
     const kinds = lines.map(({ kind, severity }) => `${kind} ${severity}`)
     expect(kinds.join()).toBe('store bad,backend bad,backend bad,unsaved bad,client warn')
     expect(lines[2]?.text).toMatch(/; and 2 more$/)
-    const mild = { backends: () => [backend('a'), backend('b', 'up')], logFault: () => 'the log' }
-    const first = attention(refusing(outdated(partsOf(mild)), 9), NOW).map(({ kind }) => kind)
-    expect(first.join()).toBe('log,backend,reload,client,key')
+    const one = { backends: () => [backend('a'), backend('b', 'up')], logFault: () => 'the log' }
+    const first = attention(refusing(outdated(partsOf(one)), 9), NOW).map(({ kind }) => kind)
+    expect(first.join()).toBe('backend,log,reload,client,key')
     const subjects = attention(refusing(partsOf(), 9), NOW).map(({ subject }) => subject)
     expect(subjects.join()).toBe('c0,c1,c2,c3,acme-3')
   })
