@@ -2,7 +2,7 @@
 import { call, Fault } from '../page/api.ts'
 import { confirmed, toast } from '../page/dialog.ts'
 import { overText, plural } from '../../insight/format.js'
-import { live, refreshOverview } from '../page/live.ts'
+import { live, now, refreshOverview } from '../page/live.ts'
 import {
   button,
   faultBox,
@@ -24,7 +24,10 @@ type Effective = ReturnType<typeof effectiveConfig>
 
 function takenText({ revision, clientCount }: Effective) {
   const taken = live.overview?.reloads.findLast((one) => one.revision === revision)?.at
-  const when = taken === undefined ? 'at the start, or more than 15 minutes ago' : timeText(taken)
+  // Reloads of the last 15 minutes are known.
+  const isYoung = now() - Date.parse(live.overview?.startedAt ?? '') < 15 * 60_000
+  const before = isYoung ? 'at the start' : 'at the start, or more than 15 minutes ago'
+  const when = taken === undefined ? before : timeText(taken)
   return `Revision ${revision}${live.overview === null ? '' : `, taken ${when}`}; ${plural(clientCount, 'client')}.`
 }
 

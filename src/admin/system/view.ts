@@ -28,7 +28,7 @@ const away: Record<Store['onOutage'], string> = {
 }
 
 const stateText = ({ state: word, since }: { state: keyof typeof kinds; since: string | null }) =>
-  `${word} ${since === null ? 'since this gateway started' : `for ${duration(Math.max(1_000, now() - Date.parse(since)), 1)}`}`
+  `${word} ${since === null ? 'since this gateway started' : `for ${duration(Math.max(1_000, now() - Date.parse(since)), 1)} now`}`
 
 const stateCell = (row: Parameters<typeof stateText>[0]) => state(kinds[row.state], stateText(row))
 
