@@ -117,11 +117,13 @@ function storeLines({ store, live, reloads }: OverviewParts): Attention[] {
 }
 
 function backendLines({ backends }: OverviewParts): Attention[] {
-  const unwell = backends().filter(({ state }) => state !== 'up')
+  const all = backends()
+  const unwell = all.filter(({ state }) => state !== 'up')
   return unwell.slice(0, SHOWN_BACKENDS).map(({ name, state, since, fault }, at): Attention => {
     const others = unwell.length - SHOWN_BACKENDS
     const more = at === SHOWN_BACKENDS - 1 && others > 0 ? `; and ${others} more` : ''
-    const text = `${name} is ${state}${clock(since)}: ${fault ?? 'unknown'}${more}`
+    const out = `${unwell.length} of ${all.length} not up`
+    const text = `Backend ${name} (${out}) is ${state}${clock(since)}: ${fault ?? 'unknown'}${more}`
     return line('backend', 'bad', text, { since: since ?? null, subject: name })
   })
 }

@@ -76,7 +76,7 @@ describe('attention', () => {
     ],
     [
       partsOf({ backends: () => [backend('a', 'up'), backend('b:1')] }),
-      'b:1 is ejected since 14:06:50Z: 5 connect time-outs',
+      'Backend b:1 (1 of 2 not up) is ejected since 14:06:50Z: 5 connect time-outs',
     ],
     [
       partsOf({ reloads: { ...partsOf().reloads, fault: 'F:1:1 plans: none' } }),
