@@ -144,7 +144,7 @@ export class Fleet implements FleetNeeds {
       )
       this.#fault = undefined
     } catch (error) {
-      // It is tried again with the next sign. A store that is away is told of by all else.
+      // It is tried again with the next sign. While the store is away, other lines of the log say so.
       const { word } = describeFault((error as Error).cause ?? error)
       const isAway = !workers.stores.health.available
       this.#fault = isAway ? undefined : `the register of gateways cannot be used (${word})`

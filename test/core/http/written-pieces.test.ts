@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { expect, it } from 'vitest'
 import { freeWhenWritten } from '../../../src/core/http/head-writer.ts'
+import { MessageReader } from '../../../src/core/http/message-reader.ts'
+import { requestSyntax } from '../../../src/core/http/request-head.ts'
 
 const piece = (bytes: number): Buffer => Buffer.from(new Uint8Array(bytes).fill(7).buffer)
 
@@ -30,4 +32,15 @@ it('leaves what is part of a larger block, and what could not be written', () =>
   expect(kept).toHaveLength(8)
   freeWhenWritten(kept)?.(null)
   expect(kept).toHaveLength(0)
+})
+
+it('are kept by no reader, which may be stopped behind them', () => {
+  const reader = new MessageReader(1_000, requestSyntax)
+  reader.add(Buffer.from('POST / HTTP/1.1\r\n\r\n'))
+  expect(reader.next()).toBe('head')
+  reader.frame({ body: 'length', bodyBytes: 100 })
+  reader.add(piece(60))
+  expect(reader.next()).toBe('piece')
+  freeWhenWritten(reader.piece)?.()
+  expect([reader.next(), reader.stop().length]).toEqual(['more', 0])
 })
