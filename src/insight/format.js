@@ -133,7 +133,7 @@ export function overText({ of, lookedAt, count: found, clients, missing = [] }) 
   return missing.length === 0 ? text : `${text} (${missing.join('; ')})`
 }
 
-/** Says how many gateways an answer adds up, and why others are missing from it. @param {import('./api/live.ts').Gateways} gateways */
+/** Whose figures an answer adds up, and why others are missing. @param {import('./api/live.ts').Gateways} gateways */
 export function gatewaysText({ answered, silent, why }) {
   const all = answered.length + silent.length
   const some = silent.length === 0 ? '' : `${answered.length} of `

@@ -104,9 +104,6 @@ describe("the operators' page", () => {
     await at('/')
     const cells = page.getByRole('table', { name: 'Nearest their limits' }).getByRole('link')
     await expect.poll(() => cells.allTextContents()).toEqual(['at-0.9', 'at-0.5', 'at-0.2'])
-    await at('/clients')
-    const all = page.getByRole('table', { name: 'Clients' }).getByRole('link')
-    await expect.poll(() => all.allTextContents()).toEqual(['at-0.9', 'at-0.5', 'at-0.2', 'at-0'])
     await page.unroute(nearest)
   })
 

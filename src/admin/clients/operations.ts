@@ -31,6 +31,8 @@ export type ClientsPage = Awaited<ReturnType<typeof clientsPage>>
 async function clientsPage(needs: ApiNeeds, asked: z.infer<typeof clientsQuery>) {
   const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
   const { rows, head } = await rowsOf(needs, clients)
+  // The store's figures are newer than the order, which is of what this gateway has seen.
+  if (asked.sort === 'nearest') rows.sort((one, other) => (other.share ?? 0) - (one.share ?? 0))
   return { ...head, ...page, sort: asked.sort, clients: rows }
 }
 

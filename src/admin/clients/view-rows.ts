@@ -8,10 +8,6 @@ import type { Decision } from '../../core/record/recent.ts'
 
 const NEAR = 0.8
 
-/** The gateway orders clients by what it has seen, which may be more, or less, than what the store has. */
-export const nearestFirst = (one: ClientRow, other: ClientRow) =>
-  (other.share ?? 0) - (one.share ?? 0)
-
 export const clientLink = (client: string) =>
   html`<a href="#/clients/${encodeURIComponent(client)}">${client}</a>`
 

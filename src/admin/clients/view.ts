@@ -3,7 +3,7 @@ import { plural } from '../../insight/format.js'
 import { live } from '../page/live.ts'
 import { Table } from '../page/table.ts'
 import { button, choice, html, searchBox, useAnswer, useEffect, useState } from '../page/ui.ts'
-import { clientListing, nearestFirst } from './view-rows.ts'
+import { clientListing } from './view-rows.ts'
 import type { ClientsPage } from './operations.ts'
 import { register, type Place } from '../page/places.ts'
 import { Client } from './view-one.ts'
@@ -47,7 +47,6 @@ function Clients({ query, change }: Place) {
   const names = (live.overview?.plans ?? []).map(({ plan }) => [plan, plan])
   const plans = { '': 'all', ...Object.fromEntries(names) }
   const next = answer?.cursor ?? null
-  const rows = answer?.sort === 'nearest' ? answer.clients.toSorted(nearestFirst) : answer?.clients
   return html`
     <form class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <label>Client or key ${searchBox({ value: asked.q, onInput: set('q') })}</label>
@@ -58,7 +57,7 @@ function Clients({ query, change }: Place) {
       ${answer && `${plural(answer.total, 'client')}, ${orderText(answer.sort)}`}
     </p>
     ${note}
-    <${Table} ...${listing} rows=${rows} />
+    <${Table} ...${listing} rows=${answer?.clients} />
     <p class="actions">
       ${cursors.length > 0 && button('Previous 50', () => turn(cursors.slice(0, -1)))}
       ${next !== null && button('Next 50', () => turn([...cursors, next]))}

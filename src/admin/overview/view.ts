@@ -4,7 +4,7 @@ import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../i
 import { columns, live, now, seconds } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
-import { clientListing, nearestFirst } from '../clients/view-rows.ts'
+import { clientListing } from '../clients/view-rows.ts'
 import { Shadows } from '../shadow/view.ts'
 import type { Tick } from '../../insight/api/live.ts'
 import type { Overview as Moment } from '../../insight/live/overview.ts'
@@ -177,9 +177,10 @@ const nearest = clientListing(
 
 function Nearest() {
   const { answer, note } = useAnswer<ClientsPage>('/api/clients?sort=nearest')
+  // The gateway orders them by what it has seen, which may be more, or less, than what the store has.
   const rows = answer?.clients
     .filter(({ share }) => share !== 0)
-    .sort(nearestFirst)
+    .sort((one, other) => (other.share ?? 0) - (one.share ?? 0))
     .slice(0, NEAREST)
   return section(
     nearest.caption,
