@@ -17,8 +17,8 @@ for (let code = 0; code < 256; code++) {
 const TAB = 0x09
 export const LF = 0x0a
 export const CR = 0x0d
-export const SPACE = 0x20
-export const COLON = 0x3a
+const SPACE = 0x20
+const COLON = 0x3a
 
 const isBlank = (code: number): boolean => code === SPACE || code === TAB
 const framingName = /^(?:content-length|transfer-encoding)$/i
