@@ -87,7 +87,7 @@ export function clock(atMs, nowMs) {
 export function relative(atMs, nowMs) {
   const awayMs = Math.abs(atMs - nowMs)
   if (awayMs < 1_000) return 'now'
-  return atMs < nowMs ? `${duration(awayMs, 1)} ago` : `in ${duration(awayMs, 1)}`
+  return atMs < nowMs ? `${duration(awayMs, 1)} ago` : `in ${duration(awayMs)}`
 }
 
 /** When it is tried again: in 41 s, or once that is past with the next request @param {number} atMs @param {number} nowMs */

@@ -253,6 +253,7 @@ describe('what a gateway says of its parts', () => {
       name: 'getPet',
       methods: ['GET'],
       path: '/pets/{petId}',
+      matchesOnly: null,
       deprecated: {
         since: '2025-12-05T00:00:00.000Z',
         sunset: '2030-12-05T00:00:00.000Z',
@@ -261,6 +262,17 @@ describe('what a gateway says of its parts', () => {
       },
       requests: 0,
     })
+  })
+
+  it('names the one path of a route that repeats the base path', async () => {
+    const gateway = await gatewayWith('listen: "127.0.0.1:0"', {
+      routes: 'routes: [{ name: a, match: GET /v1/a }, { name: b, match: GET /v10/b }]',
+    })
+    const { routes } = (await ask(gateway, 'GET /api/routes')).body
+    expect(routes).toMatchObject([{ matchesOnly: '/v1/v1/a' }, { matchesOnly: null }])
+    expect((await ask(gateway, 'GET /api/overview')).body['attention']).toMatchObject([
+      { kind: 'config', severity: 'warn', subject: null },
+    ])
   })
 
   it('is, of a backend, that of the gateway to which it looks worst', async () => {

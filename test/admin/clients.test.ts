@@ -1,7 +1,9 @@
 /** Clients as operators see them, and the reset of one; that all gateways obey is shown by test/process/operator-resets.test.ts. */
 import { expect, it } from 'vitest'
 import type { Overview } from '../../src/insight/live/overview.ts'
-import type { ClientRow } from '../../src/admin/clients/operations.ts'
+import { clientOperations, type ClientRow } from '../../src/admin/clients/operations.ts'
+import { parseConfigText } from '../../src/config/clients/load.ts'
+import { SeenClients } from '../../src/insight/live/seen-clients.ts'
 import { askAdmin } from '../support/admin-client.ts'
 import { backed, startBacked } from '../support/backed.ts'
 import { configText, minuteWithAtLeast, sha256 } from '../support/gateway.ts'
@@ -66,6 +68,38 @@ it('tells what clients have used by the store, and sets it back, once and for al
     { window: 'both', before: { day: 4 }, after: { minute: 0, day: 0 } },
     { window: 'day', who: '127.0.0.1' },
   ])
+})
+
+it('has on a page first who is nearest by the figures of the store, whoever this gateway saw nearest', async () => {
+  const config = parseConfigText(
+    configText({
+      upstreams: ['http://127.0.0.1:9'],
+      blocks: { clients: `clients:\n${['a', 'b', 'c'].map((id) => client(id, 'pro')).join('\n')}` },
+    }),
+    { file: 'F', env: {} },
+  )
+  const seenFirst = ['a', 'b', 'c']
+  const used = { a: 1, b: 50, c: 20 }
+  const window = (used: number) => ({ index: 1, taken: used, used })
+  const needs = {
+    reloads: { config },
+    live: {
+      clients: Object.assign(new SeenClients(), {
+        page: () => ({ clients: seenFirst, cursor: '1:c' }),
+      }),
+    },
+    counters: {
+      look: (clients: { id: 'a' }[]) =>
+        Promise.resolve(
+          clients.map(({ id }) => ({ minute: window(used[id]), day: window(used[id]) })),
+        ),
+    },
+    bans: { list: () => Promise.resolve([]) },
+  }
+  const [list] = clientOperations
+  const answer = await list?.handle(needs as never, { query: { sort: 'nearest' } } as never)
+  const { clients } = JSON.parse(answer?.body as string) as { clients: ClientRow[] }
+  expect(clients.map(({ id }) => id)).toEqual(['b', 'c', 'a'])
 })
 
 it('shows the ones that matter first and all others after them, each once', async () => {

@@ -140,7 +140,7 @@ describe('what the page writes', () => {
     [bytes(1_610_612_736), '1.5 GiB'],
     [clock(at('2026-11-03T14:02:01.9Z'), now), '14:02:01Z'],
     [clock(at('2026-11-02T14:07:31Z'), now), '2026-11-02 14:07Z'],
-    [relative(at('2026-11-03T14:14:02Z'), now), 'in 6 min'],
+    [relative(at('2026-11-03T14:14:02Z'), now), 'in 6 min 30 s'],
     [relative(now, now), 'now'],
     [usage({ used: 10_000, limit: 10_000 }, 'day'), '10,000/10,000'],
     [usage({ used: 3, limit: windows[0].most }, 'minute'), '3/unlimited'],

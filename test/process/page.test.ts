@@ -66,6 +66,10 @@ describe("the operators' page", () => {
       upstream: `upstream: { urls: [${backend.url}, "http://127.0.0.1:${dead}"], eject: { failures: 2, for: 30s } }`,
       store: `store: { file: "${join(temporaryFolder(), 'store.db')}" }`,
       bans: 'bans: { strikes: 1000000 }',
+      routes: `routes:
+  - { name: listPets, match: "GET /pets" }
+  - { name: getPet, match: "GET /pets/{petId}", deprecated: { since: 2025-12-05, sunset: 2030-12-05 } }
+  - { name: lost, match: "GET /v1/lost" }`,
       clients: clientsBlock(clients),
     })
     gateway = await gatewayHere(config)
@@ -92,27 +96,12 @@ describe("the operators' page", () => {
       .toMatch(/[1-9]\d*\/s requests, one process/)
   })
 
-  it('has on top who is nearest a limit, in whatever order they are answered', async () => {
-    await at('/clients')
-    const nearest = '**/api/clients?sort=nearest'
-    await page.route(nearest, async (route) => {
-      const response = await route.fetch()
-      const { clients: rows, ...head } = (await response.json()) as { clients: object[] }
-      const shares = [0.2, 0.9, 0.5, 0].map((share) => ({ ...rows[0], share, id: `at-${share}` }))
-      await route.fulfill({ response, json: { ...head, clients: shares } })
-    })
-    await at('/')
-    const cells = page.getByRole('table', { name: 'Nearest their limits' }).getByRole('link')
-    await expect.poll(() => cells.allTextContents()).toEqual(['at-0.9', 'at-0.5', 'at-0.2'])
-    await page.unroute(nearest)
-  })
-
-  it('counts what needs attention in one line of every other view, which opens', async () => {
+  it('counts what needs attention in one line of every other view, which names the worst and opens', async () => {
     await at('/bans')
     const attention = page.locator('#attention')
     await expect
       .poll(() => attention.locator('summary').textContent())
-      .toMatch(/▲ \d warnings? need/)
+      .toMatch(/■ 1 fault ▲ \d warnings? Backend http:\/\/127.0.0.1/)
     const line = attention.getByText(/bolt.*day/).first()
     expect(await line.isVisible()).toBe(false)
     await attention.locator('summary').click()
@@ -158,6 +147,10 @@ describe("the operators' page", () => {
       page.getByRole('table', { name: table, exact: true }).getByRole('row', { name })
     await expect.poll(() => rows('Callers of deprecated routes', /acme/).count()).toBe(2)
     expect(await page.getByText(/of this gateway alone/i).count()).toBe(2)
+    const lost = rows('Routes', /lost/).getByRole('cell')
+    await expect.poll(() => lost.nth(1).textContent()).toMatch(/▲ matches \/v1\/v1\/lost only/)
+    const open = page.locator('#attention').getByText('Open', { exact: true })
+    expect(await open.last().getAttribute('href')).toBe('#/config')
     const cells = rows('Routes', /getPet/).getByRole('cell')
     await expect.poll(() => cells.last().textContent()).toBe('1')
     await at('/')

@@ -47,6 +47,7 @@ function Clients({ query, change }: Place) {
   const names = (live.overview?.plans ?? []).map(({ plan }) => [plan, plan])
   const plans = { '': 'all', ...Object.fromEntries(names) }
   const next = answer?.cursor ?? null
+  const banned = live.overview?.counts.bannedKeys ?? 0
   return html`
     <form class="filters" onSubmit=${(event: Event) => event.preventDefault()}>
       <label>Client or key ${searchBox({ value: asked.q, onInput: set('q') })}</label>
@@ -55,6 +56,7 @@ function Clients({ query, change }: Place) {
     </form>
     <p role="status">
       ${answer && `${plural(answer.total, 'client')}, ${orderText(answer.sort)}`}
+      ${banned > 0 && html`; <a href="#/bans">${plural(banned, 'key')} banned</a>`}
     </p>
     ${note}
     <${Table} ...${listing} rows=${answer?.clients} />

@@ -80,13 +80,13 @@ function Explain({ query, change }: Place) {
   return html`
     <form class="filters" onInput=${type} onSubmit=${submit('id')}>
       <label>Request id ${searchBox({ name: 'id', value: values.id })}</label>
-      <button>Explain</button>
+      <button>Explain this id</button>
     </form>
     <form class="filters" onInput=${type} onSubmit=${submit('method', 'target', 'key')}>
       <label>Method ${choice(methodNames, values.method, { name: 'method' })}</label>
       <label>Target ${searchBox({ name: 'target', value: values.target })}</label>
       <label>Key id ${searchBox({ name: 'key', value: values.key })}</label>
-      <button>Explain</button>
+      <button>Explain this request</button>
     </form>
     <p class="muted">
       Nothing is sent and nobody is charged. Without a key id: a request without a credential.

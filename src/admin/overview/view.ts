@@ -11,8 +11,6 @@ import type { Overview as Moment } from '../../insight/live/overview.ts'
 import type { ClientsPage } from '../clients/operations.ts'
 import { register } from '../page/places.ts'
 
-const NEAREST = 10
-
 /** Number with its unit and window, and its parts. */
 const tile = (value: string, unit: string, parts: string | null) => html`<div class="tile">
   <p><strong class="value">${value}</strong> <span>${unit}</span></p>
@@ -33,7 +31,7 @@ function refusedTile(latest: Tick | null) {
 
 function bannedTile(overview: Moment | null) {
   const { bannedKeys = null, limitedClients = null, clients = null } = overview?.counts ?? {}
-  const limited = `${count(limitedClients)} of ${compact(clients)} clients over quota, 10 s`
+  const limited = `${count(limitedClients)} of ${compact(clients)} clients refused for quota, 10 s`
   return tile(count(bannedKeys), bannedKeys === 1 ? 'key banned now' : 'keys banned now', limited)
 }
 
@@ -88,13 +86,13 @@ function named(name: string, given: ChartOptions) {
 }
 const charts = [
   named('Requests', {
-    title: 'Requests/s, 15 min',
+    title: 'Requests/s',
     what: 'Requests per second',
     course: latest,
     lines: [{ label: 'all', column: 'requests', color: 'admitted', fill: true }],
   }),
   named('Refused', {
-    title: 'Refused/s by cause, 15 min',
+    title: 'Refused/s by cause',
     what: 'Refused per second',
     course: latest,
     lines: [
@@ -170,18 +168,11 @@ function Plans() {
   )
 }
 
-const nearest = clientListing(
-  'Nearest their limits',
-  'No client has made a request since this gateway started.',
-)
+const nearest = clientListing('Nearest their limits', 'No client has asked since the start.')
 
 function Nearest() {
   const { answer, note } = useAnswer<ClientsPage>('/api/clients?sort=nearest')
-  // The gateway orders them by what it has seen, which may be more, or less, than what the store has.
-  const rows = answer?.clients
-    .filter(({ share }) => share !== 0)
-    .sort((one, other) => (other.share ?? 0) - (one.share ?? 0))
-    .slice(0, NEAREST)
+  const rows = answer?.clients.filter(({ share }) => share !== 0).slice(0, 10)
   return section(
     nearest.caption,
     note,

@@ -116,7 +116,7 @@ export function StaleBanner() {
 function linkOf({ kind, subject }: Line) {
   if (kind === 'client' && subject !== null) return `#/clients/${encodeURIComponent(subject)}`
   if (kind === 'key' && subject !== null) return `#/clients?q=${encodeURIComponent(subject)}`
-  return kind === 'reload' ? '#/config' : '#/system'
+  return kind === 'reload' || kind === 'config' ? '#/config' : '#/system'
 }
 
 const SPEAK_EVERY_MS = 30_000
@@ -172,7 +172,7 @@ function folded(all: readonly Line[], lines: unknown) {
     <summary>
       ${bad > 0 && state('bad', plural(bad, 'fault'))}${' '}
       ${warn > 0 && state('warn', plural(warn, 'warning'))}
-      ${` ${bad + warn === 1 ? 'needs' : 'need'} attention`}
+      ${` ${all[0]?.text}`}
     </summary>
     ${lines}
   </details>`

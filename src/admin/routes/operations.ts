@@ -1,5 +1,6 @@
 /** Reports the routes, and who calls those that are deprecated. */
 import type { RouteConfig } from '../../config/config.ts'
+import { repeatsBasePath } from '../../config/clients/warnings.ts'
 import { stageOf, withdrawalOf } from '../../core/rules/deprecation.ts'
 import type { Whole } from '../../insight/api/live.ts'
 import { latestOf, summed } from '../../insight/live/sums.ts'
@@ -20,11 +21,14 @@ export type Routes = Awaited<ReturnType<typeof routesOf>>
 async function routesOf({ reloads, state }: ApiNeeds) {
   const counts = await state.requestsByRoute()
   const nowMs = Date.now()
+  const { basePath } = reloads.config.server
   const routes = reloads.config.routes.map(({ name, method, path, deprecated }) => ({
     name,
     methods: [method],
     /** Template as configured, such as /pets/{petId}. */
     path,
+    /** As the path repeats server.basePath, which is most likely a mistake. */
+    matchesOnly: repeatsBasePath(basePath, path) ? basePath + path : null,
     deprecated: shownDeprecation(deprecated, nowMs),
     /** Requests since this gateway started. */
     requests: counts.get(name) ?? 0,

@@ -1,7 +1,7 @@
 /** Routes, and who still calls those that are deprecated. */
 import { count, UNKNOWN } from '../../insight/format.js'
 import { Table, type Listing } from '../page/table.ts'
-import { html, section, time, timeText, useAnswer } from '../page/ui.ts'
+import { html, section, state, time, timeText, useAnswer } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
 import type { Deprecations, Routes as Answer } from './operations.ts'
 import { register } from '../page/places.ts'
@@ -9,19 +9,26 @@ import { register } from '../page/places.ts'
 type Route = Answer['routes'][number]
 type Caller = Deprecations['callers'][number]
 
-/** callers: how many each route has. */
-const routeListing = (callers: Map<string, number>): Listing<Route> => ({
+function matchOf({ methods, path, matchesOnly: only }: Route) {
+  return html`${methods.join(' ')} ${path} ${only && state('warn', `matches ${only} only`)}`
+}
+
+/** Clients that call the route; one that calls with two user agents counts once. */
+const clientsOf = (callers: readonly Caller[], name: string) =>
+  new Set(callers.filter(({ route }) => route === name).map(({ client }) => client)).size
+
+const routeListing = (callers: readonly Caller[]): Listing<Route> => ({
   caption: 'Routes',
   idOf: ({ name }) => name,
   empty: 'The configuration has no routes.',
   columns: [
     ['Route', ({ name }) => name, 'title'],
-    ['Match', ({ methods, path }) => `${methods.join(' ')} ${path}`, 'wide'],
-    ['Stage', ({ deprecated }) => deprecated?.stage ?? 'in use'],
-    ['Sunset', ({ deprecated }) => deprecated?.sunset?.slice(0, 10) ?? UNKNOWN],
+    ['Match', matchOf, 'wide'],
+    ['Stage', ({ deprecated }) => deprecated?.stage.replace('announce', 'deprecated') ?? 'current'],
+    ['Sunset', ({ deprecated }) => deprecated?.sunset?.slice(0, 10) ?? UNKNOWN, 'wide'],
     ['Successor', ({ deprecated }) => deprecated?.successor ?? UNKNOWN],
     ['Calls since start', ({ requests }) => count(requests), 'number'],
-    ['Callers', (route) => count(route.deprecated && (callers.get(route.name) ?? 0)), 'number'],
+    ['Callers', ({ name, deprecated }) => count(deprecated && clientsOf(callers, name)), 'number'],
   ],
 })
 
@@ -38,14 +45,6 @@ const callerListing: Listing<Caller> = {
   ],
 }
 
-/** Number of clients that call each route; one that calls with two user agents counts once. */
-function callersByRoute(callers: readonly Caller[]) {
-  const clients = new Map(callers.map((one) => [`${one.route} ${one.client}`, one.route]))
-  const byRoute = new Map<string, number>()
-  for (const route of clients.values()) byRoute.set(route, (byRoute.get(route) ?? 0) + 1)
-  return byRoute
-}
-
 function sinceText({ since, others }: Deprecations) {
   const more = others > 0 ? `; ${count(others)} calls of more callers than are kept` : ''
   return `Since ${timeText(since)}${more}`
@@ -55,11 +54,11 @@ function Routes() {
   const routes = useAnswer<Answer>('/api/routes')
   const deprecations = useAnswer<Deprecations>('/api/deprecations')
   const { answer } = deprecations
-  const listing = routeListing(callersByRoute(answer?.callers ?? []))
+  const listing = routeListing(answer?.callers ?? [])
   return html`
     ${routes.note}
     <${Table} ...${listing} rows=${routes.answer?.routes} />
-    <p class="muted">Calls are of this gateway alone.</p>
+    <p class="muted">Calls are of this gateway alone, refused ones too.</p>
     ${section(
       callerListing.caption,
       html`<p class="muted">${answer && sinceText(answer)}</p>`,

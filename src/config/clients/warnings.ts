@@ -19,11 +19,13 @@ const leadsTo = (origin: string, { host, port }: ListenAddress): boolean => {
 export const keyIsOver =
   'is over, so this key is refused; remove it, or make one with `tollgate keys new`'
 
-const warnOfClients = ({ clients, jwt }: Config, nowMs: number, warn: Refuse): void => {
-  if (clients.size === 0 && jwt === undefined) {
-    const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
-    warn(['clients'], message, 'key')
-  }
+const warnOfClients = ({ clients, jwt }: Config, warn: Refuse): void => {
+  if (clients.size > 0 || jwt !== undefined) return
+  const message = 'has no clients, so every request gets 401; add one with `tollgate keys new`'
+  warn(['clients'], message, 'key')
+}
+
+const warnOfEnds = ({ clients }: Config, nowMs: number, warn: Refuse): void => {
   const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
   if (ending > 0) {
     const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
@@ -31,6 +33,10 @@ const warnOfClients = ({ clients, jwt }: Config, nowMs: number, warn: Refuse): v
     warn(['clients'], `${fault}; ${seen}, and rotate those that nothing replaces yet`, 'key')
   }
 }
+
+/** Whether the route matches, below the base path, only what repeats it. */
+export const repeatsBasePath = (basePath: string, path: string): boolean =>
+  basePath !== '' && `${path}/`.startsWith(`${basePath}/`)
 
 const warnOfAddresses = ({ server, admin, upstream, routes }: Config, warn: Refuse): void => {
   for (const [index, network] of server.trustedProxies.entries())
@@ -50,16 +56,22 @@ const warnOfAddresses = ({ server, admin, upstream, routes }: Config, warn: Refu
   }
   const { basePath } = server
   for (const [index, { method, path }] of routes.entries())
-    if (basePath !== '' && `${path}/`.startsWith(`${basePath}/`))
+    if (repeatsBasePath(basePath, path))
       warn(
         ['routes', index, 'match'],
         `repeats server.basePath, so it matches ${basePath}${path} only; write ${method} ${path.slice(basePath.length) || '/'}`,
       )
 }
 
-/** Warnings about all but single clients. */
-export const warningsOf = (config: Config, nowMs: number): PathProblem[] =>
+/** What most likely means something else; time alone brings none of it. */
+export const likelyMistakes = (config: Config): PathProblem[] =>
   problemsOf((warn) => {
     warnOfAddresses(config, warn)
-    warnOfClients(config, nowMs, warn)
+    warnOfClients(config, warn)
   })
+
+/** Warnings about all but single clients. */
+export const warningsOf = (config: Config, nowMs: number): PathProblem[] => [
+  ...likelyMistakes(config),
+  ...problemsOf((warn) => warnOfEnds(config, nowMs, warn)),
+]

@@ -5,7 +5,7 @@ import { kinds, TOKEN, VALUE } from './field-lines.ts'
 /** Heads share a block until it is full. A client that does not read keeps one in memory, which is less than the kernel holds for it. */
 const BLOCK_BYTES = 16 * 1024
 
-/** Code that sees more than four of V8's kinds of strings looks text.charCodeAt up for each character, which takes four times as long. */
+/** V8 has strings of more than four shapes (flat, slice, joined and others): `text.charCodeAt` would be found anew for each character. */
 const charCodeAt: (text: string, at: number) => number = Function.prototype.call.bind(
   String.prototype.charCodeAt,
 )

@@ -54,7 +54,16 @@ export interface Tick {
 
 export interface Attention {
   readonly kind:
-    'store' | 'backend' | 'reload' | 'stale' | 'client' | 'unsaved' | 'log' | 'certificate' | 'key'
+    | 'store'
+    | 'backend'
+    | 'reload'
+    | 'stale'
+    | 'client'
+    | 'unsaved'
+    | 'log'
+    | 'config'
+    | 'certificate'
+    | 'key'
   readonly severity: 'bad' | 'warn'
   /** One sentence that names what is wrong, and why. */
   readonly text: string

@@ -6,8 +6,11 @@ import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
 import { refusedOf } from './shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
+import { likelyMistakes } from '../../config/clients/warnings.ts'
+import { formatPath } from '../../config/problems.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { DayRow } from '../../state/usage.ts'
+import { clock as clockOf, relative } from '../format.js'
 
 const SHOWN = 5
 const SHOWN_BACKENDS = 2
@@ -96,7 +99,7 @@ const worstFirst = (lines: readonly Attention[]): Attention[] =>
 export function attention(parts: OverviewParts, nowMs: number): Attention[] {
   const lines = (of: (parts: OverviewParts, nowMs: number) => Attention[]) => of(parts, nowMs)
   const before = [storeLines, backendLines, reloadLines, staleLines].flatMap(lines)
-  const after = [unsavedLines, logLines, certificateLines, keyLines].flatMap(lines)
+  const after = [unsavedLines, logLines, certificateLines, keyLines, mistakeLines].flatMap(lines)
   const clients = clientLines(parts, nowMs)
   const others = worstFirst([...before, ...after]).slice(0, SHOWN - Math.min(1, clients.length))
   const kept = new Set([...others, ...clients.slice(0, SHOWN - others.length)])
@@ -151,7 +154,7 @@ function clientLines({ live, reloads }: OverviewParts, nowMs: number): Attention
     const since = new Date(refusals.since * 1000).toISOString()
     const rate = Number(refusals.perSecond(now).toPrecision(2))
     const why = refusals.by === 'ban' ? 'a key is banned' : `${refusals.by} quota used up`
-    const text = `${client} (${plan}) is refused: ${why}, ${rate}/s${clock(since)}`
+    const text = `${client} (${plan}) is refused${clock(since)}, ${rate}/s: ${why}`
     return line('client', 'warn', text, { since, subject: client })
   })
 }
@@ -166,6 +169,15 @@ function unsavedLines({ unsavedSeconds }: OverviewParts): Attention[] {
 function logLines({ logFault }: OverviewParts): Attention[] {
   const fault = logFault()
   return fault === undefined ? [] : [line('log', 'bad', fault.replace(/^the/, 'The'))]
+}
+
+function mistakeLines({ reloads }: OverviewParts): Attention[] {
+  const [first, ...others] = likelyMistakes(reloads.config)
+  if (first === undefined) return []
+  const { path, message } = first
+  // Under Config it stands with its remedy.
+  const text = `${formatPath(path)} ${message.slice(0, message.lastIndexOf('; '))}`
+  return [line('config', 'warn', others.length > 0 ? `${text}; and ${others.length} more` : text)]
 }
 
 function certificateLines({ reloads }: OverviewParts, nowMs: number): Attention[] {
@@ -184,8 +196,8 @@ function keyLines({ reloads }: OverviewParts, nowMs: number): Attention[] {
   if (first === undefined) return []
   const { id, expiresAtMs = 0 } = first.key
   const others = count > 1 ? `; ${count - 1} more within 7 days` : ''
-  const on = new Date(expiresAtMs).toISOString().slice(0, 16).replace('T', ' ')
-  const text = `Key ${id} of ${first.client.id} expires ${on}Z${others}`
+  const on = `${relative(expiresAtMs, nowMs)}, ${clockOf(expiresAtMs, nowMs)}`
+  const text = `Key ${id} of ${first.client.id} expires ${on}${others}`
   return [line('key', 'warn', text, { subject: id })]
 }
 

@@ -26,7 +26,7 @@ const state = {
         severity: 'bad',
         text: 'The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
       },
-      { severity: 'warn', text: 'bolt (pro) is refused: day quota used up, 31/s since 13:58:00Z' },
+      { severity: 'warn', text: 'bolt (pro) is refused since 13:58:00Z, 31/s: day quota used up' },
     ],
   },
   store: { ...seen, kind: 'redis', state: 'up' },
@@ -59,7 +59,7 @@ describe('a frame of top', () => {
     expect(await frame()).toEqual([
       'gw-1  4 workers  redis up  rev 3f9c21  14:07:31Z  this gateway alone',
       '!! The store is away since 14:05:12Z (ECONNREFUSED); onOutage is local',
-      '! bolt (pro) is refused: day quota used up, 31/s since 13:58:00Z',
+      '! bolt (pro) is refused since 13:58:00Z, 31/s: day quota used up',
       '1,204/s  refused 37/s (minute 4 day 31 ban 2)  p99 gateway 0.9 ms backend 31 ms',
       'CLIENT  REQ/S  REFUSED/S         MINUTE                   DAY    MEAN    MAX',
       'bolt       31         31  12/300 [    ]  10,000/10,000 [####]       –      –',

@@ -123,7 +123,7 @@ describe.each([1, 2])('a gateway of %s', (workers) => {
       attention: [{ kind: 'client', subject: 'limited' }],
     })
     expect(overview.attention[0]?.text).toMatch(
-      /^limited \(enterprise\) is refused: day quota used up, [\d.]+\/s since \d\d:\d\d:\d\dZ$/,
+      /^limited \(enterprise\) is refused since \d\d:\d\d:\d\dZ, [\d.]+\/s: day quota used up$/,
     )
     expect(sum(overview.seconds.requests)).toBe(requestsSent())
     const enterprise = {

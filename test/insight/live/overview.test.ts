@@ -13,15 +13,13 @@ import { row, second } from './rows.ts'
 const NOW = Date.parse('2026-11-03T14:07:31Z')
 const now = NOW / 1000
 const key = (id: string, expires = '') => `{ id: ${id}, sha256: ${sha256(id)}${expires} }`
-const config = parseConfigText(
-  // Clients that are not configured come by tokens, of a plan that there is.
-  `jwt: { jwksUri: "https://id.example/keys", issuer: "https://id.example/", audience: pets, algorithms: [ES256] }
+// Clients that are not configured come by tokens, of a plan that there is.
+const clients = `jwt: { jwksUri: "https://id.example/keys", issuer: "https://id.example/", audience: pets, algorithms: [ES256] }
 clients:
   - { id: acme, plan: pro, keys: [${key('acme-1')}, ${key('acme-3', ', expires: 2026-11-05')}] }
   - { id: bolt, plan: pro, keys: [${key('bolt-1', ', expires: 2026-11-08')}] }
-  - { id: cash, plan: free, keys: [${key('cash-1', ', expires: 2027-01-01')}] }`,
-  { file: 'F', env: {} },
-)
+  - { id: cash, plan: free, keys: [${key('cash-1', ', expires: 2027-01-01')}] }`
+const config = parseConfigText(clients, { file: 'F', env: {} })
 const ban: Ban = { key: '', client: 'acme', since: 'a', until: 'b', reason: null, by: 'strikes' }
 const backend = (name: string, state: BackendHealth['state'] = 'ejected'): BackendHealth => ({
   name,
@@ -60,8 +58,20 @@ const outdated = (parts: OverviewParts): OverviewParts => {
   parts.live.changes.outdated = config
   return parts
 }
+/** Routes that repeat the base path, and two keys that end soon. */
+const mistaken = (count: number) => {
+  const routes = Array.from(
+    { length: count },
+    (_, at) => `{ name: r${at}, match: GET /v1/a;v=${at} }`,
+  )
+  const text = `server: { basePath: /v1 }\nroutes: [${routes.join()}]\n${clients}`
+  return partsOf({
+    reloads: { ...partsOf().reloads, config: parseConfigText(text, { file: 'F', env: {} }) },
+  })
+}
+const mistake = 'routes[0].match repeats server.basePath, so it matches /v1/v1/a;v=0 only'
 const texts = (parts: OverviewParts) => attention(parts, NOW).map(({ text }) => text)
-const keyLine = 'Key acme-3 of acme expires 2026-11-05 00:00Z; 1 more within 7 days'
+const keyLine = 'Key acme-3 of acme expires in 1 d 9 h, 2026-11-05 00:00Z; 1 more within 7 days'
 
 describe('attention', () => {
   const away = { ...well, available: false }
@@ -90,7 +100,7 @@ describe('attention', () => {
       outdated(partsOf({ reloads: { ...partsOf().reloads, fault: 'F:1:1: none' } })),
       'The latest reload was refused: F:1:1: none',
     ],
-    [refusing(partsOf(), 1), 'c0 (pro) is refused: day quota used up, 3.1/s since 14:07:26Z'],
+    [refusing(partsOf(), 1), 'c0 (pro) is refused since 14:07:26Z, 3.1/s: day quota used up'],
     [
       partsOf({ unsavedSeconds: () => 6.4 }),
       'Counters were not kept for 6 s; a crash now would forget them',
@@ -99,6 +109,13 @@ describe('attention', () => {
   ])('says what is wrong, and why: %$', (parts, text) => {
     expect(texts(parts)[0]).toBe(text)
     expect(texts(parts).at(-1)).toBe(keyLine)
+  })
+
+  it.each([
+    [2, `${mistake}; and 1 more`],
+    [1, mistake],
+  ])('says last what the configuration most likely gets wrong: %i', (count, text) => {
+    expect(texts(mistaken(count))).toEqual([keyLine, text])
   })
 
   it('says when nothing was heard for long', () => {
