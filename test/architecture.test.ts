@@ -75,7 +75,7 @@ const budgets: Readonly<Record<string, number>> = {
   tools: 4_480,
   server: 3_268,
   admin: 5_500,
-  insight: 3_271,
+  insight: 3_282,
   core: 13_500,
   state: 4_570,
   config: 4_130,

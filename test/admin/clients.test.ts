@@ -70,16 +70,19 @@ it('tells what clients have used by the store, and sets it back, once and for al
   ])
 })
 
-it('has on a page first who is nearest by the figures of the store, whoever this gateway saw nearest', async () => {
+it('has on a page first who is refused, then who is nearest by the figures of the store, whoever this gateway saw nearest', async () => {
   const config = parseConfigText(
     configText({
       upstreams: ['http://127.0.0.1:9'],
-      blocks: { clients: `clients:\n${['a', 'b', 'c'].map((id) => client(id, 'pro')).join('\n')}` },
+      blocks: {
+        clients: `clients:\n${['a', 'b', 'c', 'd'].map((id) => client(id, 'pro')).join('\n')}`,
+      },
     }),
     { file: 'F', env: {} },
   )
-  const seenFirst = ['a', 'b', 'c']
-  const used = { a: 1, b: 50, c: 20 }
+  const seenFirst = ['a', 'b', 'c', 'd']
+  const used = { a: 1, b: 50, c: 20, d: 0 }
+  const ban = { untilMs: Date.now() + 60_000, count: 1, startedMs: Date.now() }
   const window = (used: number) => ({ index: 1, taken: used, used })
   const needs = {
     reloads: { config },
@@ -94,12 +97,12 @@ it('has on a page first who is nearest by the figures of the store, whoever this
           clients.map(({ id }) => ({ minute: window(used[id]), day: window(used[id]) })),
         ),
     },
-    bans: { list: () => Promise.resolve([]) },
+    bans: { list: () => Promise.resolve([['d-1', ban]]) },
   }
   const [list] = clientOperations
   const answer = await list?.handle(needs as never, { query: { sort: 'nearest' } } as never)
   const { clients } = JSON.parse(answer?.body as string) as { clients: ClientRow[] }
-  expect(clients.map(({ id }) => id)).toEqual(['b', 'c', 'a'])
+  expect(clients.map(({ id }) => id)).toEqual(['d', 'b', 'c', 'a'])
 })
 
 it('shows the ones that matter first and all others after them, each once', async () => {

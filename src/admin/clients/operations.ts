@@ -31,10 +31,13 @@ export type ClientsPage = Awaited<ReturnType<typeof clientsPage>>
 async function clientsPage(needs: ApiNeeds, asked: z.infer<typeof clientsQuery>) {
   const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
   const { rows, head } = await rowsOf(needs, clients)
-  // The store's figures are newer than the order, which is of what this gateway has seen.
-  if (asked.sort === 'nearest') rows.sort((one, other) => (other.share ?? 0) - (one.share ?? 0))
+  // Who is refused comes first; the store's figures are newer than the order, which is of what this gateway has seen.
+  if (asked.sort === 'nearest') rows.sort((one, other) => nearness(other) - nearness(one))
   return { ...head, ...page, sort: asked.sort, clients: rows }
 }
+
+const nearness = ({ share, state }: ClientRow): number =>
+  (share ?? 0) + (state?.state === 'free' ? 0 : 1_000_000)
 
 /** GET /api/clients/ID. recentRefusals: by this gateway, newest first. */
 export type ClientDetail = Awaited<ReturnType<typeof clientDetail>>

@@ -173,12 +173,7 @@ const nearest = clientListing('Nearest their limits', 'No client has asked since
 function Nearest() {
   const { answer, note } = useAnswer<ClientsPage>('/api/clients?sort=nearest')
   const rows = answer?.clients.filter(({ share }) => share !== 0).slice(0, 10)
-  return section(
-    nearest.caption,
-    note,
-    html`<${Table} ...${nearest} rows=${rows} />`,
-    html`<p><a href="#/clients">All clients</a></p>`,
-  )
+  return section(nearest.caption, note, html`<${Table} ...${nearest} rows=${rows} />`)
 }
 
 const Overview = () => html`<${Tiles} /><${Charts} /><${Nearest} /><${Plans} /><${Shadows} />`

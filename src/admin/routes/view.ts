@@ -27,7 +27,7 @@ const routeListing = (callers: readonly Caller[]): Listing<Route> => ({
     ['Stage', ({ deprecated }) => deprecated?.stage.replace('announce', 'deprecated') ?? 'current'],
     ['Sunset', ({ deprecated }) => deprecated?.sunset?.slice(0, 10) ?? UNKNOWN, 'wide'],
     ['Successor', ({ deprecated }) => deprecated?.successor ?? UNKNOWN],
-    ['Calls since start', ({ requests }) => count(requests), 'number'],
+    ['Calls since start, refused too', ({ requests }) => count(requests), 'number'],
     ['Callers', ({ name, deprecated }) => count(deprecated && clientsOf(callers, name)), 'number'],
   ],
 })
@@ -40,7 +40,7 @@ const callerListing: Listing<Caller> = {
     ['Client', ({ client }) => clientLink(client), 'title'],
     ['Route', ({ route }) => route],
     ['User agent', ({ userAgent }) => userAgent, 'wide'],
-    ['Calls', (caller) => count(caller.count), 'number'],
+    ['Calls, refused too', (caller) => count(caller.count), 'number'],
     ['Last', ({ lastSeen }) => time(lastSeen), 'wide'],
   ],
 }
@@ -58,7 +58,7 @@ function Routes() {
   return html`
     ${routes.note}
     <${Table} ...${listing} rows=${routes.answer?.routes} />
-    <p class="muted">Calls are of this gateway alone, refused ones too.</p>
+    <p class="muted">Calls are of this gateway alone.</p>
     ${section(
       callerListing.caption,
       html`<p class="muted">${answer && sinceText(answer)}</p>`,

@@ -10,7 +10,7 @@ import { likelyMistakes } from '../../config/clients/warnings.ts'
 import { formatPath } from '../../config/problems.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { DayRow } from '../../state/usage.ts'
-import { clock as clockOf, relative } from '../format.js'
+import { clock as clockOf, plural, relative } from '../format.js'
 
 const SHOWN = 5
 const SHOWN_BACKENDS = 2
@@ -100,11 +100,19 @@ export function attention(parts: OverviewParts, nowMs: number): Attention[] {
   const lines = (of: (parts: OverviewParts, nowMs: number) => Attention[]) => of(parts, nowMs)
   const before = [storeLines, backendLines, reloadLines, staleLines].flatMap(lines)
   const after = [unsavedLines, logLines, certificateLines, keyLines, mistakeLines].flatMap(lines)
-  const clients = clientLines(parts, nowMs)
-  const others = worstFirst([...before, ...after]).slice(0, SHOWN - Math.min(1, clients.length))
-  const kept = new Set([...others, ...clients.slice(0, SHOWN - others.length)])
+  const refused = clientLines(parts, nowMs)
+  const others = worstFirst([...before, ...after]).slice(0, SHOWN - Math.min(1, refused.length))
+  const clients = firstOf(refused, SHOWN - others.length)
+  const kept = new Set([...others, ...clients])
   return worstFirst([...before, ...clients, ...after].filter((one) => kept.has(one)))
 }
+
+/** The last of them says how many more there are. */
+const firstOf = (lines: readonly Attention[], most: number): Attention[] =>
+  lines.slice(0, most).map((one, at) => {
+    const more = at === most - 1 ? lines.length - most : 0
+    return more > 0 ? { ...one, text: `${one.text}; and ${plural(more, 'more client')}` } : one
+  })
 
 const clock = (since: string | null | undefined): string =>
   since ? ` since ${since.slice(11, 19)}Z` : ''
@@ -153,7 +161,10 @@ function clientLines({ live, reloads }: OverviewParts, nowMs: number): Attention
   return refused.map(({ client, plan, refusals }): Attention => {
     const since = new Date(refusals.since * 1000).toISOString()
     const rate = Number(refusals.perSecond(now).toPrecision(2))
-    const why = refusals.by === 'ban' ? 'a key is banned' : `${refusals.by} quota used up`
+    const { day } = live.clients.get(client, now) ?? {}
+    const isSpent = refusals.by === 'day' || (day && day.used >= day.limit)
+    const quota = isSpent ? 'day quota used up' : 'minute quota used up'
+    const why = refusals.by !== 'ban' ? quota : `a key is banned${isSpent ? `, and ${quota}` : ''}`
     const text = `${client} (${plan}) is refused${clock(since)}, ${rate}/s: ${why}`
     return line('client', 'warn', text, { since, subject: client })
   })

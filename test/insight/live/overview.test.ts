@@ -118,6 +118,19 @@ describe('attention', () => {
     expect(texts(mistaken(count))).toEqual([keyLine, text])
   })
 
+  it('says of who is banned that its day is used up too, as the end of the ban will not help it', () => {
+    const parts = partsOf()
+    const use = { dayUsed: 20, dayLimit: 20, lastUsedMs: NOW }
+    parts.live.clients.add(now - 5, [
+      row('a', { refusedBan: 5 }),
+      row('b', { refusedBan: 10, ...use }),
+    ])
+    expect(texts(parts).slice(0, 2)).toEqual([
+      expect.stringMatching(/^b .*: a key is banned, and day quota used up$/),
+      expect.stringMatching(/^a .*: a key is banned$/),
+    ])
+  })
+
   it('says when nothing was heard for long', () => {
     const [line] = attention(partsOf(), NOW + 5_000)
     expect(line).toMatchObject({ kind: 'stale', since: '2026-11-03T14:07:31.000Z' })
@@ -133,6 +146,7 @@ describe('attention', () => {
     const kinds = lines.map(({ kind, severity }) => `${kind} ${severity}`)
     expect(kinds.join()).toBe('store bad,backend bad,backend bad,unsaved bad,client warn')
     expect(lines[2]?.text).toMatch(/; and 2 more$/)
+    expect(lines.at(-1)?.text).toMatch(/; and 8 more clients$/)
     const one = { backends: () => [backend('a'), backend('b', 'up')], logFault: () => 'the log' }
     const first = attention(refusing(outdated(partsOf(one)), 9), NOW).map(({ kind }) => kind)
     expect(first.join()).toBe('backend,log,reload,client,key')
