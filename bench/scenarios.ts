@@ -114,13 +114,13 @@ const gateways = [
     ...redis,
     lease: 'off',
   }),
-  gateway('gateway-direct-embedded', 'direct, embedded store', embedded),
+  gateway('gateway-direct-embedded', 'direct, embedded store in memory', embedded),
   gateway('gateway-http-proxy-3-redis', 'http-proxy-3, Redis with leases', {
     ...redis,
     engine: 'http-proxy-3',
   }),
   gateway('two-workers-redis', 'two workers, direct, Redis with leases', { ...redis, workers: 2 }),
-  gateway('two-workers-embedded', 'two workers, direct, embedded store', {
+  gateway('two-workers-embedded', 'two workers, direct, embedded store in memory', {
     ...embedded,
     workers: 2,
   }),

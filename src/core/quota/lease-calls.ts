@@ -33,7 +33,7 @@ export interface LeaseCallsOptions {
   readonly processId: string
   /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used only until the first reply of the authority. */
   readonly clock: { nowMs(): number; epochMs(): number }
-  /** auto, the default: asks for tokens ahead of need, unless the authority is in this process. off: one call per request. */
+  /** auto, the default: asks for tokens ahead of need. off: one call per request. */
   readonly lease?: 'auto' | 'off'
   readonly timers: Timers
   readonly outage: Outage
@@ -97,6 +97,7 @@ export class LeaseCalls {
     if (received === undefined) return this.#decideAlone(lease, limits, true)
     const { tokens, receivedMs } = received
     const decision = tokens > 0 ? lease.spend(limits, receivedMs) : lease.decide(limits, receivedMs)
+    this.#options.onAnswered(lease)
     return decision ?? this.#decideAlone(lease, limits, true)
   }
 
@@ -107,7 +108,7 @@ export class LeaseCalls {
   call(lease: Lease, order: Pick<Order, 'ahead' | 'returns'>): boolean {
     const sent = this.#send(lease, { ...order, need: 0, limits: lease.limits })
     if (sent?.reply instanceof Promise) lease.inFlight = this.#follow(lease, sent)
-    else if (sent !== undefined) this.#receive(lease, sent, sent.reply)
+    else if (sent && this.#receive(lease, sent, sent.reply)) this.#options.onAnswered(lease)
     return sent !== undefined
   }
 
@@ -143,7 +144,7 @@ export class LeaseCalls {
   }
 
   #want({ pace, minute }: Lease, { need, ahead = false, limits }: Order, nowMs: number): number {
-    if (!ahead || this.#options.lease === 'off' || this.#options.authority.isEmbedded) return need
+    if (!ahead || this.#options.lease === 'off') return need
     pace.measure(nowMs)
     // A minute that has ended leaves the whole length of the next one.
     const minuteLeftMs = nowMs < minute.endsByMs ? minute.endsByMs - nowMs : MINUTE_MS

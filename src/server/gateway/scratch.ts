@@ -42,6 +42,7 @@ export function createScratch({ config, now, countedAtMs = now }: ScratchOptions
     processId: 'scratch',
     clock: { epochMs: now, nowMs: now },
     outage: config.store.onOutage,
+    lease: 'off',
     timers: NO_TIMERS,
   })
   const bans = createBans(config, countedAtMs)

@@ -92,4 +92,16 @@ describe('a lessee of the embedded authority', () => {
     expect(admitted(take()).view?.minute.remaining).toBe(0)
     refused(take())
   })
+
+  it('asks once for many requests, and gives back what a client that is idle has not spent', async () => {
+    const ample = { perMinute: 1_000, perDay: 10_000 }
+    for (let n = 0; n < 200; n++) {
+      expect(admitted(take(ample)).view?.minute.remaining).toBe(999 - n)
+      await timeline.pass(20)
+    }
+    expect(calls.length).toBeLessThan(100)
+    await timeline.pass(10_000)
+    expect(calls.at(-1)).toMatchObject({ need: 0, day: { used: 200, held: 200 } })
+    await lessee.drain()
+  })
 })
