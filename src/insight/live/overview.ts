@@ -10,7 +10,7 @@ import { likelyMistakes } from '../../config/clients/warnings.ts'
 import { formatPath } from '../../config/problems.ts'
 import { DAY_MS } from '../../config/time.ts'
 import type { DayRow } from '../../state/usage.ts'
-import { clock as clockOf, plural, relative } from '../format.js'
+import { clock as clockOf, relative } from '../format.js'
 
 const SHOWN = 5
 const SHOWN_BACKENDS = 2
@@ -107,12 +107,16 @@ export function attention(parts: OverviewParts, nowMs: number): Attention[] {
   return worstFirst([...before, ...clients, ...after].filter((one) => kept.has(one)))
 }
 
-/** The last of them says how many more there are. */
-const firstOf = (lines: readonly Attention[], most: number): Attention[] =>
-  lines.slice(0, most).map((one, at) => {
-    const more = at === most - 1 ? lines.length - most : 0
-    return more > 0 ? { ...one, text: `${one.text}; and ${plural(more, 'more client')}` } : one
-  })
+/** The last of them names the next client, and says how many more there are. */
+function firstOf(lines: readonly Attention[], most: number): Attention[] {
+  const [next, ...others] = lines.slice(most)
+  if (next === undefined) return [...lines]
+  const more =
+    others.length > 0 ? `are ${next.subject} and ${others.length} more` : `is ${next.subject}`
+  return lines
+    .slice(0, most)
+    .map((one, at) => (at === most - 1 ? { ...one, text: `${one.text}; so ${more}` } : one))
+}
 
 const clock = (since: string | null | undefined): string =>
   since ? ` since ${since.slice(11, 19)}Z` : ''
@@ -133,7 +137,7 @@ function backendLines({ backends }: OverviewParts): Attention[] {
   return unwell.slice(0, SHOWN_BACKENDS).map(({ name, state, since, fault }, at): Attention => {
     const others = unwell.length - SHOWN_BACKENDS
     const more = at === SHOWN_BACKENDS - 1 && others > 0 ? `; and ${others} more` : ''
-    const out = `${unwell.length} of ${all.length} not up`
+    const out = `${unwell.length} of ${all.length} ${unwell.length === 1 ? 'is' : 'are'} not up`
     const text = `Backend ${name} (${out}) is ${state}${clock(since)}: ${fault ?? 'unknown'}${more}`
     return line('backend', 'bad', text, { since: since ?? null, subject: name })
   })

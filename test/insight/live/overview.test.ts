@@ -86,7 +86,7 @@ describe('attention', () => {
     ],
     [
       partsOf({ backends: () => [backend('a', 'up'), backend('b:1')] }),
-      'Backend b:1 (1 of 2 not up) is ejected since 14:06:50Z: 5 connect time-outs',
+      'Backend b:1 (1 of 2 is not up) is ejected since 14:06:50Z: 5 connect time-outs',
     ],
     [
       partsOf({ reloads: { ...partsOf().reloads, fault: 'F:1:1 plans: none' } }),
@@ -146,7 +146,9 @@ describe('attention', () => {
     const kinds = lines.map(({ kind, severity }) => `${kind} ${severity}`)
     expect(kinds.join()).toBe('store bad,backend bad,backend bad,unsaved bad,client warn')
     expect(lines[2]?.text).toMatch(/; and 2 more$/)
-    expect(lines.at(-1)?.text).toMatch(/; and 8 more clients$/)
+    expect(lines.at(-1)?.text).toMatch(/; so are c1 and 7 more$/)
+    const two = { ...all, live: partsOf().live }
+    expect(attention(refusing(two, 2), NOW).at(-1)?.text).toMatch(/^c0 .*; so is c1$/)
     const one = { backends: () => [backend('a'), backend('b', 'up')], logFault: () => 'the log' }
     const first = attention(refusing(outdated(partsOf(one)), 9), NOW).map(({ kind }) => kind)
     expect(first.join()).toBe('backend,log,reload,client,key')
