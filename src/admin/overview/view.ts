@@ -31,7 +31,7 @@ function refusedTile(latest: Tick | null) {
 
 function bannedTile(overview: Moment | null) {
   const { bannedKeys = null, limitedClients = null, clients = null } = overview?.counts ?? {}
-  const limited = `${count(limitedClients)} of ${compact(clients)} clients refused for quota, 10 s`
+  const limited = `${count(limitedClients)} of ${compact(clients)} refused for quota, 10 s`
   return tile(count(bannedKeys), bannedKeys === 1 ? 'key banned now' : 'keys banned now', limited)
 }
 
