@@ -25,7 +25,7 @@ export const clientOperations = [
   ),
 ]
 
-/** GET /api/clients, 50 at a time. All orders but `id` follow what this gateway has seen; the numbers are the store's. cursor: of the next page; null: this is the last. */
+/** GET /api/clients, 50 at a time. All orders but `id` follow what this gateway has seen, and `nearest` on a page the store; the numbers are the store's. cursor: of the next page; null: this is the last. */
 export type ClientsPage = Awaited<ReturnType<typeof clientsPage>>
 
 async function clientsPage(needs: ApiNeeds, asked: z.infer<typeof clientsQuery>) {

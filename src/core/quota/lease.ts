@@ -182,7 +182,7 @@ export class Lease {
     { sentMs, receivedMs }: { sentMs: number; receivedMs: number },
   ): void {
     const { fresh } = this
-    // Written out, as each request to an embedded store comes here.
+    // Written out, as each request comes here where nothing is leased.
     this.minute.apply(reply, { sentMs, receivedMs, fresh, limit: limits.perMinute })
     this.day.apply(reply, { sentMs, receivedMs, fresh, limit: limits.perDay })
     this.fresh -= minute.fresh ?? 0
