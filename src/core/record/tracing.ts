@@ -1,7 +1,6 @@
 /**
  * Decides which requests are traced; and the trace of one request: its ids, and its spans by OpenTelemetry's conventions for
- * HTTP. Spans hold nothing that could be secret: no query, no header, no path that matches no route. Without `telemetry` the SDK
- * is not loaded.
+ * HTTP. Spans hold nothing that could be secret: no query, no header, no path that matches no route.
  */
 import { randomFillSync } from 'node:crypto'
 import type { Config } from '../../config/config.ts'
@@ -17,24 +16,29 @@ import {
   writeTraceParent,
   type TraceParent,
 } from '../rules/trace-context.ts'
-import type * as Sdk from './tracing-sdk.ts'
 
 type Telemetry = NonNullable<Config['telemetry']>
 
-let sdk: typeof Sdk | undefined
+/** Sends the spans of finished requests; the first is the parent of the others. */
+export interface SpanSink {
+  add(trace: Trace, spans: readonly Span[]): void
+  close(): Promise<void>
+}
 
 export class Tracing {
-  readonly #parts: Sdk.SpanSinkParts
+  readonly #loadSinks: () => Promise<(collector: string) => SpanSink>
+  #sinkFor: ((collector: string) => SpanSink) | undefined
   #telemetry: Telemetry | undefined
-  #sink: Sdk.SpanSink | undefined
+  #sink: SpanSink | undefined
 
-  constructor(parts: Sdk.SpanSinkParts) {
-    this.#parts = parts
+  /** loadSinks: loads what sends to a collector, which is given by its URL; called where `telemetry` is configured. */
+  constructor(loadSinks: () => Promise<(collector: string) => SpanSink>) {
+    this.#loadSinks = loadSinks
   }
 
   /** Loads what a configuration with `telemetry` needs; must be awaited before use(). */
   async load(telemetry: Telemetry | undefined): Promise<void> {
-    if (telemetry !== undefined) sdk ??= await import('./tracing-sdk.ts')
+    if (telemetry !== undefined) this.#sinkFor ??= await this.#loadSinks()
   }
 
   /** Applies from now on; requests under way are reported to the new collector. */
@@ -43,7 +47,7 @@ export class Tracing {
     this.#telemetry = telemetry
     if (before?.otlp === telemetry?.otlp) return
     void this.#sink?.close()
-    this.#sink = telemetry && sdk && new sdk.SpanSink(telemetry.otlp, this.#parts)
+    this.#sink = telemetry && this.#sinkFor?.(telemetry.otlp)
   }
 
   get isOn(): boolean {

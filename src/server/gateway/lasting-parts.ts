@@ -42,7 +42,10 @@ export function createLastingParts(options: LastingPartsOptions) {
   let current = options.config
   const bans = createBans(options, () => current)
   const load = new LoadWatch(options.config.server.overload.lagMs, options)
-  const tracing = new Tracing(options)
+  const tracing = new Tracing(async () => {
+    const { CollectorSink } = await import('../../insight/notify/span-sink.ts')
+    return (collector) => new CollectorSink(collector, options)
+  })
   const tally = new Tally()
   return {
     /** Unix time in ms: the clock of the stages. */

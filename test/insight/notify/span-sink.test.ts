@@ -6,6 +6,7 @@ import { renderSnapshots } from '../../../src/core/record/metric-registry.ts'
 import { createMetrics } from '../../../src/core/record/metrics.ts'
 import type { Exchange } from '../../../src/core/pipeline/exchange.ts'
 import { Tracing } from '../../../src/core/record/tracing.ts'
+import { CollectorSink } from '../../../src/insight/notify/span-sink.ts'
 import { sumOf } from '../../support/gateway.ts'
 import { passing } from '../../support/log-lines.ts'
 import { startCollector } from '../../support/otlp.ts'
@@ -20,7 +21,9 @@ async function tracingTo(url: string) {
     destination: passing((line) => lines.push(line)),
   })
   const metrics = createMetrics({ version: '1', plans: [], routes: [] })
-  const tracing = new Tracing({ version: '1', log, metrics })
+  const tracing = new Tracing(() =>
+    Promise.resolve((collector) => new CollectorSink(collector, { version: '1', log, metrics })),
+  )
   const use = async (collector: string | undefined) => {
     const telemetry = collector && { otlp: `${collector}/v1/traces`, sample: 1 }
     await tracing.load(telemetry || undefined)
@@ -110,7 +113,7 @@ describe('a collector', () => {
 
 it('no file loads the SDK before it is needed', () => {
   const early = globSync('src/**/*.ts').filter((file) =>
-    /^(?:import|export)(?! type)[^'"(]*'[^']*tracing-sdk\.ts'/m.test(readFileSync(file, 'utf8')),
+    /^(?:import|export)(?! type)[^'"(]*'[^']*span-sink\.ts'/m.test(readFileSync(file, 'utf8')),
   )
   expect(early).toEqual([])
 })

@@ -14,11 +14,11 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto'
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import { AlwaysOnSampler, BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { SpanExporter } from '@opentelemetry/sdk-trace'
+import type { Log } from '../../core/record/log.ts'
+import type { Metrics } from '../../core/record/metrics.ts'
+import { text } from '../../core/record/safe-text.ts'
+import type { Span, SpanSink, Trace } from '../../core/record/tracing.ts'
 import { endedWithin } from '../../state/timers.ts'
-import { text } from './safe-text.ts'
-import type { Log } from './log.ts'
-import type { Metrics } from './metrics.ts'
-import type { Span, Trace } from './tracing.ts'
 
 export interface SpanSinkParts {
   readonly version: string
@@ -33,7 +33,7 @@ const DELAY_MS = 1_000
 const TIMEOUT_MS = 4_000
 const FLUSH_MS = 1_000
 
-export class SpanSink {
+export class CollectorSink implements SpanSink {
   readonly #collector: string
   readonly #parts: SpanSinkParts
   readonly #provider: TracerProvider
