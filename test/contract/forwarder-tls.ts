@@ -65,6 +65,15 @@ export function describeTls({ front: startFront }: Stage): void {
       expect(sockets.at(-1)?.isSessionReused()).toBe(true)
     })
 
+    it('counts with an answer that comes together with the end of its connection', async () => {
+      const { url, server } = await startTlsBackend(certificates.server)
+      server.removeAllListeners('secureConnection')
+      server.on('secureConnection', (socket) => socket.on('data', () => socket.end(answer(200))))
+      const front = startFront([url], { tls: trusting() })
+      for (let round = 0; round < 5; round++)
+        expect(await front.get('/', { method: 'POST' })).toMatchObject({ status: 200 })
+    })
+
     it('that stalls at the handshake keeps the place of a connection no longer than its client waits', async () => {
       const { server } = await startTlsBackend(certificates.server)
       let connections = 0

@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { answer, closeConnection, type Answer } from '../support/raw-backend.ts'
+import { openRawClient } from '../support/raw-client.ts'
 import { expectOnlyRefusal, expectRefusal, keys, request } from './wire.ts'
-import { SMALL_LIMITS, until, openWire } from './wire.ts'
+import { SMALL_LIMITS, trusting, until, openWire } from './wire.ts'
 
 const get = (id: string | number, key: string | null = keys.pro): string =>
   request('GET', `/v1/pets/${id}`, { key })
@@ -49,6 +50,14 @@ describe('pipelined requests', () => {
     expectRefusal(responses[2], 400, { code: 'invalid_request', closes: true })
     expect([closed, served().sort()]).toEqual([true, ['GET /v1/pets/fast', 'GET /v1/pets/slow']])
     expect(await charged()).toBe(2)
+  })
+
+  it.each([{}, { tls: trusting() }])('are answered though a client left', async (tls) => {
+    const client = await openRawClient((await openWire(tls)).gateway.port, tls)
+    client.send(get(1, 'nobody').repeat(6))
+    client.end()
+    const { responses } = await client.waitFor(({ closed }) => closed)
+    expect(responses.map(({ status }) => status)).toEqual(Array(6).fill(401))
   })
 
   it('are not served after one that said it was the last', async () => {

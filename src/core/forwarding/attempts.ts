@@ -60,7 +60,7 @@ export abstract class Forwarding implements AttemptSink, Waiter {
    * received any of the request.
    */
   abort(fault?: BackendFailure): boolean {
-    // The connection has to close first, as the permit may go at once to a request that needs a connection.
+    // The connection closes first, as the permit may go to a request that needs its place.
     const isSeen = this.#handle?.abort() ?? false
     if (!this.settled) this.#settle(fault ? { ...fault, ...answered } : 'abandoned')
     return isSeen || this.#reached

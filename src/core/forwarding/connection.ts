@@ -15,8 +15,6 @@ export abstract class Connection<User extends Attempt = Attempt> {
   answerBegun = false
   /** The attempt that uses the connection, or waits for it to connect; undefined: it is idle. */
   user: User | undefined
-  /** The attempt that takes the connection at the end of this turn of the event loop. */
-  takenFor: User | undefined
   /** Its user writes to it. */
   readonly socket: Socket
   protected readonly pool: ConnectionPool
@@ -43,11 +41,16 @@ export abstract class Connection<User extends Attempt = Attempt> {
       pool.onConnected(this)
     })
     socket.once('end', () => {
+      this.readRest()
       if (this.user === undefined) this.close()
       else this.onEnd()
     })
-    socket.on('error', (error) => this.lose(error))
-    socket.once('close', () => this.lose(fault('ECONNRESET', 'the connection was closed')))
+    const onLost = (error: Error): void => {
+      this.readRest()
+      this.lose(error)
+    }
+    socket.on('error', onLost)
+    socket.once('close', () => onLost(fault('ECONNRESET', 'the connection was closed')))
   }
 
   start(user: User): void {
@@ -97,6 +100,9 @@ export abstract class Connection<User extends Attempt = Attempt> {
 
   /** Receives bytes of its user's answer; they are not used after this returns. */
   protected abstract onBytes(bytes: Buffer, length: number): void
+
+  /** Acts on bytes that wait for their stage of the turn: an answer that has come counts, however its connection ends. */
+  protected readRest(): void {}
 
   /** The backend has ended the connection, which has a user. */
   protected onEnd(): void {}

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream'
 import { AnswerReader } from '../http/answer-reader.ts'
 import { freeWhenWritten, writePiece } from '../http/head-writer.ts'
 import { requestHead, type WrittenHead } from '../http/request-head.ts'
+import { TurnStage } from '../http/turn-stages.ts'
 import { Attempt } from './attempt.ts'
 import { Connection, fault } from './connection.ts'
 import { maxAnswerHeadBytes } from './engine.ts'
@@ -18,6 +19,8 @@ const TURN_BYTES = sharedBuffer.length
 class DirectConnection extends Connection<DirectAttempt> {
   readonly #reader = new AnswerReader(maxAnswerHeadBytes)
   #paused = false
+  /** The next bytes are the first of an answer: they are read in their stage of the turn, later ones as they come. */
+  #isFirst = false
   /** Bytes read since the connection last yielded. */
   #readBytes = 0
 
@@ -27,6 +30,7 @@ class DirectConnection extends Connection<DirectAttempt> {
   }
 
   override start(user: DirectAttempt): void {
+    this.#isFirst = true
     this.#reader.isToHead = user.job.method === 'HEAD'
     super.start(user)
   }
@@ -42,7 +46,7 @@ class DirectConnection extends Connection<DirectAttempt> {
 
   resume(): void {
     this.#paused = false
-    this.#parse()
+    this.readRest()
     // The bytes that were kept may have caused another pause.
     if (!this.#paused && !this.closed) this.socket.resume()
   }
@@ -62,13 +66,15 @@ class DirectConnection extends Connection<DirectAttempt> {
     const copy = Buffer.allocUnsafe(length)
     bytes.copy(copy, 0, 0, length)
     this.#reader.add(copy)
-    this.#parse()
+    if (this.#isFirst) readAnswers.add(this)
+    else this.readRest()
+    this.#isFirst = false
     this.#readBytes += length
     if (this.#readBytes >= TURN_BYTES) this.#yield()
   }
 
   /** Passes on what has come, as far as it is wanted. */
-  #parse(): void {
+  override readRest(): void {
     const reader = this.#reader
     // An end that has come frees the connection, however slowly its last piece is taken.
     while (this.user !== undefined && (!this.#paused || reader.isAtEnd)) {
@@ -115,11 +121,16 @@ class DirectConnection extends Connection<DirectAttempt> {
   }
 }
 
+const readAnswers = new TurnStage<DirectConnection>('read answers', (connection) =>
+  connection.readRest(),
+)
+
 /** Writes one request, and passes its answer to the pipeline. */
 export class DirectAttempt extends Attempt {
   declare protected connection: DirectConnection | undefined
   /** The request has been written completely. */
   wholeSent = false
+  #head: Buffer | undefined
 
   connect(): DirectConnection {
     return new DirectConnection(this.pool)
@@ -138,11 +149,20 @@ export class DirectAttempt extends Attempt {
     const { job } = this
     const head = requestHead(job, this.pool.backend.hostHeader)
     if (head === undefined) return this.fail('broken', 'a request that cannot be written')
+    this.#head = head.bytes
+    const isWhole = job.received?.isWhole === true
+    if (!isWhole && job.body === undefined) return writeRequests.add(this)
     this.sent = true
-    if (job.received?.isWhole === true) return this.#sendWhole(socket, head, job.received.bytes)
-    if (job.body !== undefined) return this.#sendWithBody(socket, head, job.body)
+    if (isWhole) this.#sendWhole(socket, head, job.received.bytes)
+    else if (job.body !== undefined) this.#sendWithBody(socket, head, job.body)
+  }
+
+  /** Writes a request without a body, in its stage of the turn. */
+  write(): void {
+    if (this.settled || this.#head === undefined) return
+    this.sent = true
     this.wholeSent = true
-    socket.write(head.bytes)
+    this.connection?.socket.write(this.#head)
   }
 
   /** Exactly the declared number of bytes goes out: any other number would corrupt the next request. */
@@ -186,3 +206,5 @@ export class DirectAttempt extends Attempt {
     this.fail('broken', 'a body of another length than its Content-Length')
   }
 }
+
+const writeRequests = new TurnStage<DirectAttempt>('write requests', (attempt) => attempt.write())

@@ -4,6 +4,7 @@
  */
 import type { Backend } from '../backends/backend.ts'
 import { clockTickMs, type CoarseClock } from '../backends/coarse-clock.ts'
+import { TurnStage } from '../http/turn-stages.ts'
 import type { Attempt } from './attempt.ts'
 import { fault, type Connection } from './connection.ts'
 import type { Rests } from './connection-life.ts'
@@ -29,8 +30,6 @@ export class ConnectionPool {
   /** Connections that have rested, in the order in which their rests ended. */
   readonly #idle: Connection[] = []
   #waiting: Attempt[] = []
-  /** Connections taken in this turn of the event loop. */
-  #taken: Connection[] = []
   #freed: Connection[] = []
   /** Connections that became free in the previous turn. */
   #resting: Connection[] = []
@@ -46,16 +45,10 @@ export class ConnectionPool {
     this.clock = clock
   }
 
-  /** Gives the attempt a connection: its onReady follows in a later turn, or its onError when no connection can be made. */
+  /** Gives the attempt a connection at the end of this turn, or as soon as there is one: its onReady follows, or its onError when none can be made. */
   take(waiting: Attempt): void {
-    const mayRepeat = waiting.mayRepeat && this.clock.nowMs >= this.#noRepeatUntilMs
-    const idle = this.#takeIdle(mayRepeat)
-    if (idle !== undefined) {
-      idle.takenFor = waiting
-      this.#taken.push(idle)
-      this.#actSoon()
-    } else if (this.#mayOpen(mayRepeat)) this.#connect(waiting)
-    else this.#waiting.push(waiting)
+    this.#waiting.push(waiting)
+    this.#actSoon()
   }
 
   onConnected(connection: Connection): void {
@@ -93,8 +86,7 @@ export class ConnectionPool {
   onClosed(connection: Connection): void {
     remove(this.#open, connection)
     for (const free of [this.#idle, this.#resting, this.#freed]) remove(free, connection)
-    const next = this.#nextWaiting()
-    if (next !== undefined) this.#connect(next)
+    if (this.#waiting.length > 0) this.#actSoon()
   }
 
   /** Ends what is overdue at nowMs on the clock; returns whether the clock is still needed. */
@@ -151,49 +143,34 @@ export class ConnectionPool {
   #actSoon(): void {
     if (this.#turnDue) return
     this.#turnDue = true
-    setImmediate(endTurn, this)
+    sendRequests.add(this)
   }
 
-  /** Hands out connections after this turn's reads: those that have rested, and those that were taken. */
+  /** Hands out connections after this turn's reads: surplus bytes or an end have shown by now. */
   endTurn(): void {
     this.#turnDue = false
-    const rested = this.#resting
+    for (const rested of this.#resting) this.#idle.push(rested)
     this.#resting = this.#freed
     this.#freed = []
     if (this.#resting.length > 0) this.#actSoon()
-    this.#startTaken()
-    for (const connection of rested) {
-      const next = this.#nextWaiting()
-      if (next === undefined) this.#idle.push(connection)
-      else connection.start(next)
-    }
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const attempt of waiting)
+      if (!attempt.settled && !this.#serve(attempt)) this.#waiting.push(attempt)
   }
 
-  /** Starts attempts on the taken connections that are still open: surplus bytes or an end have shown by now. */
-  #startTaken(): void {
-    const taken = this.#taken
-    if (taken.length === 0) return
-    this.#taken = []
-    for (const connection of taken) {
-      const waiting = connection.takenFor
-      connection.takenFor = undefined
-      if (waiting === undefined) continue
-      if (waiting.settled) {
-        if (!connection.closed) this.onFree(connection)
-      } else if (connection.closed) this.take(waiting)
-      else connection.start(waiting)
-    }
-  }
-
-  #nextWaiting(): Attempt | undefined {
-    for (;;) {
-      const next = this.#waiting.shift()
-      if (next === undefined || !next.settled) return next
-    }
+  /** Returns false if the attempt has to wait. */
+  #serve(attempt: Attempt): boolean {
+    const mayRepeat = attempt.mayRepeat && this.clock.nowMs >= this.#noRepeatUntilMs
+    const idle = this.#takeIdle(mayRepeat)
+    if (idle !== undefined) idle.start(attempt)
+    else if (this.#mayOpen(mayRepeat)) this.#connect(attempt)
+    else return false
+    return true
   }
 }
 
-const endTurn = (pool: ConnectionPool): void => pool.endTurn()
+const sendRequests = new TurnStage<ConnectionPool>('send requests', (pool) => pool.endTurn())
 
 function remove<Item>(items: Item[], item: Item): void {
   const at = items.lastIndexOf(item)

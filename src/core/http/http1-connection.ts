@@ -10,6 +10,7 @@ import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { MessageReader } from './message-reader.ts'
 import { requestSyntax, type Http1Request } from './request-head.ts'
 import { IN_PIECES, Share } from './shared-turn.ts'
+import { TurnStage } from './turn-stages.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
@@ -42,6 +43,8 @@ export class Http1Connection implements ProtocolConnection {
   #isStopped = false
   /** The client has ended its side. */
   #isEnded = false
+  /** It goes on in its stage of this turn. */
+  #isDue = false
   #isTunnel = false
   #hasServed = false
   /** End of the present wait, by performance.now(); see onLook(). */
@@ -122,7 +125,7 @@ export class Http1Connection implements ProtocolConnection {
   }
 
   onLook(nowMs: number): void {
-    if (this.#isTunnel) return
+    if (this.#isTunnel || this.#isDue) return
     // What could not be read has no request: once it is answered, its sender has as long as on any closing connection.
     const isRequest = this.#request !== undefined || !this.#isAnswered
     if (this.#response !== undefined && isRequest) return this.#lookForProgress(nowMs)
@@ -144,11 +147,16 @@ export class Http1Connection implements ProtocolConnection {
     if (this.#phase === 'over') return this.#discard()
     if (this.isIdle) this.#deadlineMs = performance.now() + this.parts.config.timeouts.headersMs
     this.#reader.add(bytes)
-    this.goOn()
+    if (this.#phase === 'head' && !this.#isDue) {
+      this.#isDue = true
+      beginRequests.add(this)
+    } else this.goOn()
   }
 
   readonly #onEnd = (): void => {
+    if (this.#isDue) this.goOn()
     this.#isEnded = true
+    this.#response?.flush()
     if (this.#phase === 'over' && this.#isAnswered) this.destroy()
     // A client that ends its side cannot be told from one that has left, and an answer would be wasted on the latter.
     else if (this.#phase === 'answer' && !this.#isAnswered) this.socket.destroySoon()
@@ -170,6 +178,7 @@ export class Http1Connection implements ProtocolConnection {
   /** Parses as far as the phase and the shared turn allow. */
   goOn(): void {
     if (this.#isAdvancing) return
+    this.#isDue = false
     this.#isAdvancing = true
     try {
       while (this.#step());
@@ -349,3 +358,7 @@ export class Http1Connection implements ProtocolConnection {
     else this.socket.pause()
   }
 }
+
+const beginRequests = new TurnStage<Http1Connection>('begin requests', (connection) =>
+  connection.goOn(),
+)

@@ -5,6 +5,7 @@ import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
 import type { Http1Request } from './request-head.ts'
+import { TurnStage } from './turn-stages.ts'
 
 /** Longest body that is copied behind its head and sent with it; above it the copy costs more than it saves. */
 const MAX_JOINED_BYTES = 4_096
@@ -19,13 +20,14 @@ export class Http1Response implements OutgoingResponse {
   headersSent = false
   destroyed = false
   writableFinished = false
-  /** end() has been called. */
+  /** send() or end() has been called. */
   isEnded = false
   readonly #connection: Http1Connection
   readonly #isHead: boolean
   readonly #isOld: boolean
   /** How the end of the body is shown (RFC 9112 6.3). */
   #framing: 'none' | 'length' | 'chunked' | 'close' = 'none'
+  #unsent: { status: number; headers: readonly string[]; body: Buffer } | undefined
   #onClose: (() => void) | undefined
   #onDrain: (() => void) | undefined
 
@@ -58,14 +60,27 @@ export class Http1Response implements OutgoingResponse {
   }
 
   send(status: number, headers: readonly string[], body: Buffer = NO_BODY): void {
+    if (this.destroyed || this.isEnded) return
+    this.isEnded = true
+    this.headersSent = true
+    this.#unsent = { status, headers, body }
+    sendAnswers.add(this)
+  }
+
+  /** Writes what send() was given, if it waits for its stage of the turn. */
+  flush(): void {
+    if (this.#unsent === undefined || this.destroyed) return
+    const { status, headers, body } = this.#unsent
+    this.#unsent = undefined
     this.#compose(status, headers)
+    const isChunked = this.#framing === 'chunked'
     if (this.#framing === 'length' && body.length <= MAX_JOINED_BYTES) writer.body(body)
     else if (this.#framing !== 'none' && body.length > 0) {
       this.#start(body)
-      return this.end()
+      return this.#connection.writeEnd(isChunked ? LAST_CHUNK : NO_BODY)
     }
-    if (this.#framing === 'chunked') writer.text(LAST_CHUNK)
-    this.#finish(this.#composed())
+    if (isChunked) writer.text(LAST_CHUNK)
+    this.#connection.writeEnd(this.#composed())
   }
 
   #compose(status: number, headers: readonly string[]): void {
@@ -117,14 +132,9 @@ export class Http1Response implements OutgoingResponse {
   }
 
   end(): void {
-    this.#finish(this.#framing === 'chunked' ? LAST_CHUNK : NO_BODY)
-  }
-
-  /** rest: what has not been written of the head and the body. */
-  #finish(rest: string | Buffer): void {
     if (this.destroyed || this.isEnded) return
     this.isEnded = true
-    this.#connection.writeEnd(rest)
+    this.#connection.writeEnd(this.#framing === 'chunked' ? LAST_CHUNK : NO_BODY)
   }
 
   /** Ends the connection, so that the answer does not look complete. */
@@ -166,3 +176,5 @@ function dateField(): string {
   }
   return dateText
 }
+
+const sendAnswers = new TurnStage<Http1Response>('send answers', (response) => response.flush())

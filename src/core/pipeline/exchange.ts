@@ -192,8 +192,9 @@ export class Exchange {
   /** Why the request was refused or failed, for the log only. Written by forward for an answer that broke off, by accept when the client left. */
   cause: string | undefined
 
-  // record
-  recorded = false
+  // accept
+  /** performance.now() when the answer was complete or the client had left; undefined before. */
+  endedMs: number | undefined
 
   /** clientAddress and terms are those of the policy that the request begins under. */
   constructor(
@@ -231,7 +232,7 @@ export class Exchange {
 
   /** Whether the request was answered, or the client left, while it was being decided. */
   get isOver(): boolean {
-    return this.recorded || this.response.destroyed || this.refusal !== undefined
+    return this.endedMs !== undefined || this.response.destroyed || this.refusal !== undefined
   }
 
   /** after: why the attempt before failed, if there was one. */

@@ -6,6 +6,7 @@ import { Forwarding, type Forwarder } from '../forwarding/attempts.ts'
 import type { AttemptHandle, Engine } from '../forwarding/engine.ts'
 import type { UpgradeSink } from '../forwarding/http-proxy-3.ts'
 import type { TunnelClient } from '../forwarding/tunnel.ts'
+import { TurnStage } from '../http/turn-stages.ts'
 import { clientHeaders, type PassableAnswer } from '../rules/client-headers.ts'
 import { backendFailureCodes, type BackendFailure } from '../rules/backend-failure.ts'
 import { backendHeaders } from '../rules/backend-headers.ts'
@@ -140,8 +141,7 @@ class Forwarded extends Carried {
     this.#bodyBytes = passed.bodyBytes
     this.#head = passed.headers
     // The head is sent in this turn of the event loop even if its body takes longer; a body that is there is sent in the same write.
-    // One immediate serves all heads of the turn, as each costs as much as a stage.
-    if (unflushed.push(this) === 1) setImmediate(flushAll)
+    passHeads.add(this)
   }
 
   flush(): void {
@@ -192,13 +192,7 @@ class Forwarded extends Carried {
   }
 }
 
-function flushAll(): void {
-  const due = unflushed
-  unflushed = []
-  for (const sink of due) sink.flush()
-}
-
-let unflushed: Forwarded[] = []
+const passHeads = new TurnStage<Forwarded>('pass heads', (sink) => sink.flush())
 
 /** Longest part of what a client sends before it has its answer that is read then. */
 const EARLY_BYTES = 64 * 1024

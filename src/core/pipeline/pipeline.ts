@@ -5,6 +5,7 @@
 import type { Log } from '../record/log.ts'
 import type { Admission } from '../../state/quota.ts'
 import type { Caller } from '../rules/credentials.ts'
+import { TurnStage } from '../http/turn-stages.ts'
 import { fieldOf } from '../rules/field-names.ts'
 import { checkFraming, type Framing } from '../rules/framing.ts'
 import { isRefusal, refuse, type Refusal } from '../rules/refusals.ts'
@@ -70,7 +71,9 @@ function accept(
     }
     exchange.turn?.giveBack()
     parts.connections.ended(exchange)
-    record(parts, exchange)
+    exchange.goOn()
+    const endedMs = (exchange.endedMs = performance.now())
+    recording.add(() => record(parts, exchange, endedMs))
   })
   parts.metrics.requests.started()
   // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
@@ -81,11 +84,8 @@ function accept(
 }
 
 /** Runs exactly once for every exchange: one log line and one set of metrics. */
-function record(parts: PipelineParts, exchange: Exchange): void {
-  exchange.recorded = true
-  exchange.goOn()
+function record(parts: PipelineParts, exchange: Exchange, endedMs: number): void {
   const { log, metrics, tally, tracing, recent, deprecated } = parts
-  const endedMs = performance.now()
   const nowMs = Date.now()
   const totalMs = endedMs - exchange.startedMs
   const { backendStartedMs, backendEndedMs = endedMs } = exchange
@@ -106,6 +106,8 @@ function record(parts: PipelineParts, exchange: Exchange): void {
   recent.note(exchange, times)
   log.access(exchange, times)
 }
+
+const recording = new TurnStage<() => void>('record', (record) => record())
 
 function failed(log: Log, exchange: Exchange, error: unknown): void {
   log.internalError({ id: exchange.id, error })

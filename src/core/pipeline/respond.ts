@@ -34,7 +34,7 @@ export function gatewayHeaders(exchange: Answered): string[] {
 export function respond(exchange: Exchange, refusal: Refusal): void {
   const { response } = exchange
   // The first refusal stands: a body may break off while the request is still being decided.
-  if (exchange.refusal !== undefined) return
+  if (exchange.refusal !== undefined || exchange.endedMs !== undefined) return
   exchange.refusal = refusal
   exchange.cause = refusal.cause
   if (response.headersSent || response.destroyed) return void response.destroy()

@@ -81,7 +81,7 @@ export function takeTurn(
   return whenKnown(taken, (isTaken) => {
     exchange.goOn()
     if (!isTaken) return tooMany(caller.concurrent)
-    if (exchange.recorded) client.giveBack()
+    if (exchange.endedMs !== undefined) client.giveBack()
     else exchange.turn = client
     return undefined
   })

@@ -11,6 +11,7 @@ import { Connections } from '../../core/http/connections.ts'
 import type { Log } from '../../core/record/log.ts'
 import { PublicServer } from '../../core/http/public-server.ts'
 import type { ServerEvents } from '../../core/http/server-parts.ts'
+import { runStages } from '../../core/http/turn-stages.ts'
 import type { PipelineParts } from '../../core/pipeline/exchange.ts'
 import { handle } from '../../core/pipeline/pipeline.ts'
 import { SlowClients } from '../../core/pipeline/slow-clients.ts'
@@ -120,6 +121,9 @@ export class FrontDoor {
     const cutOff = this.inFlight
     this.#cutOff()
     this.#server.destroy()
+    // Their ends show in the next turn, and are recorded by the one after.
+    await turn()
+    await turn()
     return cutOff
   }
 
@@ -131,6 +135,8 @@ export class FrontDoor {
 
   /** Answers at the end of a drain what can still be answered. */
   #cutOff(): void {
+    // What is decided already is sent.
+    runStages()
     // A copy, since answering and destroying ends them.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       giveUp(this.#parts, exchange)
@@ -138,6 +144,7 @@ export class FrontDoor {
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
       else exchange.response.destroy()
     }
+    runStages()
   }
 }
 

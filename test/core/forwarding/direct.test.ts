@@ -3,8 +3,8 @@ import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { DirectAttempt } from '../../../src/core/forwarding/direct.ts'
 import { Outcome, stageOf, type Front } from '../../contract/forwarding.ts'
-import { answer, closeConnection, until, type Answer } from '../../support/raw-backend.ts'
-import type { BackendConnection, RecordedRequest } from '../../support/raw-backend.ts'
+import { answer, closeConnection, resetConnection, until } from '../../support/raw-backend.ts'
+import type { Answer, BackendConnection, RecordedRequest } from '../../support/raw-backend.ts'
 
 const { open } = stageOf(DirectAttempt)
 const POST = { method: 'POST' }
@@ -104,6 +104,7 @@ describe('a connection whose answer has just come', () => {
   type Hostile = (request: RecordedRequest, connection: BackendConnection) => Answer
   const hostile: [string, Hostile][] = [
     ['closes it at once', (request) => [echo(request), closeConnection]],
+    ['resets it at once', (request) => [echo(request), resetConnection]],
     ['closes it a little later', later((socket) => socket.end())],
     ['sends another answer a little later', later((socket) => socket.write(answer(200, 'evil')))],
     ['sends half an answer a little later', later((socket) => socket.write('HTTP/1.1 2'))],
