@@ -134,6 +134,8 @@ function readHead(text: string, verdict: Verdict, { limits }: OracleWorld): Head
   const word = /^[A-Za-z]*/.exec(first)?.[0] ?? ''
   if (!METHODS.has(line ? method : word)) verdict.refuse(501)
   if (!METHODS.has(line ? method : word) || !line) verdict.refuse(400)
+  // Its length may be refused first.
+  if (!line && /^content-length:[ \t]*\d{4,}/im.test(text)) verdict.mayRefuse(413)
   if (/ {2}| RTSP/.test(first)) verdict.mayRefuse(400)
   if (first.length > limits.urlBytes) verdict.mayRefuse(414)
   if (text.length > limits.headerBytes) verdict.mayRefuse(431)

@@ -54,8 +54,7 @@ describe('pipelined requests', () => {
 
   it.each([{}, { tls: trusting() }])('are answered though a client left', async (tls) => {
     const client = await openRawClient((await openWire(tls)).gateway.port, tls)
-    client.send(get(1, 'nobody').repeat(6))
-    client.end()
+    client.socket.end(get(1, 'nobody').repeat(6))
     const { responses } = await client.waitFor(({ closed }) => closed)
     expect(responses.map(({ status }) => status)).toEqual(Array(6).fill(401))
   })

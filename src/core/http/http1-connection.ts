@@ -125,7 +125,7 @@ export class Http1Connection implements ProtocolConnection {
   }
 
   onLook(nowMs: number): void {
-    if (this.#isTunnel || this.#isDue) return
+    if (this.#isTunnel) return
     // What could not be read has no request: once it is answered, its sender has as long as on any closing connection.
     const isRequest = this.#request !== undefined || !this.#isAnswered
     if (this.#response !== undefined && isRequest) return this.#lookForProgress(nowMs)
@@ -188,7 +188,7 @@ export class Http1Connection implements ProtocolConnection {
     this.#controlReading()
   }
 
-  /** The whole answer has been handed to the socket, or there is none: the rest of the request's body is dropped. */
+  /** The whole answer is decided, and written in this turn at the latest, or there is none: the rest of the request's body is dropped. */
   get #isAnswered(): boolean {
     return this.#response === undefined || this.#response.isEnded
   }

@@ -15,6 +15,7 @@ import { http1Limits, serve, type ServerParts } from './server-parts.ts'
 import { Penalties } from './penalties.ts'
 import { keepDaily, type SecretOfDay } from './ticket-secret.ts'
 import { TlsServer, type TlsIdentity } from './tls-server.ts'
+import { looks } from './turn-stages.ts'
 
 export interface PublicServerParts extends Pick<ServerParts, 'connections' | 'events'> {
   /** Certificate and key; undefined: no TLS. */
@@ -59,9 +60,9 @@ export class PublicServer {
       if (nowMs >= this.#idleUntilMs) this.#closeIdle()
       boundUnsent(connections.inFlight, events)
     }
-    // A wait may be shorter than the usual interval. What came while the process stood still is read before it is missed.
+    // A wait may be shorter than the usual interval.
     const everyMs = Math.min(LOOK_EVERY_MS, headersMs, requestMs)
-    this.#looks = setInterval(() => setImmediate(look), everyMs).unref()
+    this.#looks = setInterval(() => looks.add(look), everyMs).unref()
   }
 
   get http2Size(): number {

@@ -13,6 +13,7 @@ const ORDER = [
   'send requests',
   'write requests',
   'record',
+  'look',
 ] as const
 
 /** Some are missing where not all of the gateway is loaded. */
@@ -59,3 +60,6 @@ export function runStages(): void {
     if (isScheduled) setImmediate(runStages)
   }
 }
+
+/** Looks for what is late: what came while the process stood still is acted on before it is missed. */
+export const looks = new TurnStage<() => void>('look', (look) => look())

@@ -145,7 +145,9 @@ class Forwarded extends Carried {
   }
 
   flush(): void {
-    if (this.#wrote || this.exchange.response.destroyed) return
+    const { response } = this.exchange
+    // A refusal that stands for the answer may wait to be sent.
+    if (this.#wrote || response.destroyed || response.headersSent) return
     this.#write(this.#whole)
     this.#whole = undefined
   }

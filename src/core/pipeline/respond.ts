@@ -63,8 +63,8 @@ export function answerEmpty(
   fields: readonly string[],
 ): void {
   const { response } = exchange
-  // A body may break off while something is waited for, and is refused then.
-  if (exchange.refusal !== undefined) return
+  // A body may break off while something is waited for, and is refused then; or the client leaves.
+  if (exchange.refusal !== undefined || exchange.endedMs !== undefined) return
   exchange.status = status
   if (hasUnreadBody(exchange)) response.shouldKeepAlive = false
   response.send(status, [...gatewayHeaders(exchange), 'Via', VIA, ...fields])

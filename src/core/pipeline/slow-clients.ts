@@ -1,4 +1,5 @@
 /** Ends the exchanges of clients that send or read more slowly than server.limits.minimumRate, as they hold what others need. */
+import { looks } from '../http/turn-stages.ts'
 import { refuse } from '../rules/refusals.ts'
 import type { Exchange, PipelineParts } from './exchange.ts'
 import { giveUpWith } from './respond.ts'
@@ -24,7 +25,7 @@ export class SlowClients {
 
   constructor(parts: PipelineParts) {
     this.#parts = parts
-    this.#timer = setInterval(() => setImmediate(() => this.#look()), LOOK_EVERY_MS).unref()
+    this.#timer = setInterval(() => looks.add(() => this.#look()), LOOK_EVERY_MS).unref()
   }
 
   close(): void {

@@ -121,9 +121,10 @@ export class FrontDoor {
     const cutOff = this.inFlight
     this.#cutOff()
     this.#server.destroy()
-    // Their ends show in the next turn, and are recorded by the one after.
+    // Their ends show within two turns.
     await turn()
     await turn()
+    runStages()
     return cutOff
   }
 
@@ -142,7 +143,7 @@ export class FrontDoor {
       giveUp(this.#parts, exchange)
       if (exchange.status === 0)
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
-      else exchange.response.destroy()
+      else if (exchange.refusal === undefined) exchange.response.destroy()
     }
     runStages()
   }
