@@ -72,8 +72,8 @@ function accept(
     exchange.turn?.giveBack()
     parts.connections.ended(exchange)
     exchange.goOn()
-    const endedMs = (exchange.endedMs = performance.now())
-    recording.add(() => record(parts, exchange, endedMs))
+    exchange.endedMs = performance.now()
+    recording.add(() => record(parts, exchange))
   })
   parts.metrics.requests.started()
   // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
@@ -84,8 +84,9 @@ function accept(
 }
 
 /** Runs exactly once for every exchange: one log line and one set of metrics. */
-function record(parts: PipelineParts, exchange: Exchange, endedMs: number): void {
+function record(parts: PipelineParts, exchange: Exchange): void {
   const { log, metrics, tally, tracing, recent, deprecated } = parts
+  const { endedMs = performance.now() } = exchange
   const nowMs = Date.now()
   const totalMs = endedMs - exchange.startedMs
   const { backendStartedMs, backendEndedMs = endedMs } = exchange
