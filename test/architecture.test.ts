@@ -77,7 +77,7 @@ const budgets: Readonly<Record<string, number>> = {
   admin: 5_500,
   insight: 3_430,
   core: 13_500,
-  state: 4_570,
+  state: 4_460,
   config: 4_130,
 }
 

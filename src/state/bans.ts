@@ -47,10 +47,7 @@ export function createMemoryBanStore(): BanStore {
   }
 }
 
-/**
- * Returns the stored form, compact JSON. It leaves out undefined members, so that a ban without acts of operators looks as
- * older releases wrote it.
- */
+/** Returns the stored form. JSON leaves out undefined members: a ban without acts of operators looks as older releases wrote it. */
 export function formatBan({ untilMs, count, startedMs, epochMs, by, reason }: BanRecord): string {
   return JSON.stringify({ untilMs, count, startedMs, epochMs, by, reason })
 }

@@ -1,8 +1,7 @@
 /**
- * Calls of one process to another on the same machine, over the IPC channel between them, or to a thread of its own. Calls made
- * during one turn of the event loop travel as one message, and only one message is unanswered at a time: later calls wait and
- * go with the next. So a busy receiver gets fewer, larger messages. A call that the receiver cannot decide yet delays no
- * other. A late answer fails only the calls whose own time ran out while they waited for it.
+ * Calls to another process over the IPC channel, or to a thread. Those of one turn of the event loop travel as one message, and
+ * only one message is unanswered at a time, so that a busy receiver gets fewer, larger ones. A call that cannot be decided yet
+ * delays no other, and a late answer fails only calls whose own time ran out.
  */
 import { Silence } from './silence.ts'
 import { afterTurn } from './timers.ts'

@@ -68,10 +68,7 @@ export interface Count {
   readonly forMs: number
 }
 
-/**
- * One number per key: the sum of the additions within the latest `withinMs`, however they were spread. An addition counts until
- * that time is over, and a thousandth of it longer at most.
- */
+/** One number per key: the sum of the additions within the latest `withinMs`, each of which may count a thousandth of it longer. */
 export interface Counter {
   /**
    * Adds whole points and returns the count of the key; a promise where other processes add to the same numbers. Never rejects
@@ -84,15 +81,9 @@ export interface Counter {
   useTime(withinMs: number): void
 }
 
-/**
- * Decides which gateway of a store sends a notice that all of them could send: the first to claim it, and another one if that
- * gateway ends before it is sent.
- */
+/** Decides which gateway of a store sends a notice that all could send: the first to claim it; if that ends too early, another. */
 export interface Claims {
-  /**
-   * others: another gateway is about to send the notice. Where the store does not answer it is sent twice rather than never.
-   * Never rejects.
-   */
+  /** others: another gateway is about to send it. Where the store does not answer it is sent twice rather than never. Never rejects. */
   take(name: string): Promise<'own' | 'others' | 'done'>
   /** The notice was sent; no other gateway sends it before untilMs (Unix time in ms). */
   done(name: string, untilMs: number): Promise<void>

@@ -1,7 +1,4 @@
-/**
- * Reads the authority's counters of clients for operators, and sets them back to 0. counters.lua is the twin of `look` and
- * `reset`.
- */
+/** Reads the authority's counters for operators, and sets them back to 0. counters.lua is the twin of `look` and `reset`. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Limits } from '../config/config.ts'
 import { perWindow, type PerWindow, type WindowName } from '../config/time.ts'
@@ -10,10 +7,7 @@ import type { EmbeddedAuthority } from './memory/authority.ts'
 import { rollOver, stateAt, type ClientState } from './memory/transition.ts'
 import type { NoticeListener, WindowReply } from './quota.ts'
 
-/**
- * Returns the id under which the authority counts a client's shadow limits. No configuration or token can name a client with a
- * space in it.
- */
+/** Returns the id under which a client's shadow limits are counted: no configuration or token can name a client with a space. */
 export const shadowId = (client: string): string => `shadow ${client}`
 
 /** The authority's counters of the windows of a client. */
@@ -61,9 +55,8 @@ export class Counters {
   }
 
   /**
-   * Sets the use of these windows back to 0, for all processes and hosts, and the client's counts under shadow limits. Nothing
-   * that processes hold can then be spent beyond the limit, whether they know of the reset or not. If it rejects with MayBeDone
-   * it may be repeated; with any other error nothing was changed.
+   * Sets the use of these windows back to 0, under shadow limits too. What processes hold cannot be spent beyond the limit, even if
+   * they miss the notice. If it rejects with MayBeDone it may be repeated; with any other error nothing was changed.
    */
   async reset(client: CountedClient, windows: readonly WindowName[]) {
     const store = this.#store
@@ -91,9 +84,8 @@ export function look(state: ClientState, nowMs: number): ClientCounters {
 }
 
 /**
- * Sets the use of these windows back to 0. Tokens that are held stay taken, and so does what a process's latest call brought:
- * the requests that waited for it may be admitted only now. What a process has spent after that call it states with the next
- * one, as new.
+ * Sets the use of these windows back to 0. Held tokens stay taken, and so do those that a process's latest call brought, as its
+ * requests may be admitted only now; what it has spent since then it states with its next call, as new.
  */
 export function reset(state: ClientState, windows: readonly WindowName[], nowMs: number): void {
   // Nothing of this day is counted yet.

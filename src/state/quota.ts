@@ -31,10 +31,7 @@ export interface Statement {
   readonly returned?: number
   /** When the window was last reset, by the latest answer. */
   readonly resetMs?: number
-  /**
-   * Requests admitted since the latest answered call was sent: at most these can have come after a reset that its answer did
-   * not report.
-   */
+  /** Requests admitted since the latest answered call was sent: only these can have come after a reset not known to the process. */
   readonly fresh?: number
 }
 
@@ -46,15 +43,9 @@ export interface TakeRequest extends PerWindow<Statement> {
   readonly sequence: number
   /** The limits in the caller's configuration, so that a changed limit acts at once. */
   readonly limits: Limits
-  /**
-   * Sequence number of the caller's latest call that was answered in the day it names; undefined: none was. An authority that
-   * does not know that call has lost data: it is empty, or an old copy.
-   */
+  /** Number of the caller's latest call answered in the day it names. An authority that does not know that call has lost data. */
   readonly heard?: number | undefined
-  /**
-   * Number of the caller's latest call before it met the client, perhaps not for the first time: what it stated by then, and
-   * has forgotten, stays counted.
-   */
+  /** Number of the caller's latest call before it met the client, perhaps again: what it had stated, and has forgotten, stays counted. */
   readonly since?: number | undefined
   /** Tokens that waiting requests will spend on arrival; 0: none waits. Every call returns the tokens that it no longer states as held. */
   readonly need: number
@@ -66,8 +57,7 @@ export interface TakeRequest extends PerWindow<Statement> {
  * granted: at least `need` was granted (or need was 0).
  * short: less than `need` was granted; the rest is refused.
  * stale: a later call was seen, or this one is repeated after a reset of the use; nothing changed.
- * lost: the authority has just lost data of the client, or does not know it. Others may have used more than it knows, so the
- * caller has to ask again in about 15 ms, when they have stated it.
+ * lost: the authority lost data of the client, or never knew it: the caller asks again in 15 ms, when others have stated their use.
  */
 export type TakeStatus = 'granted' | 'short' | 'stale' | 'lost'
 
@@ -95,8 +85,7 @@ export interface TakeReply extends PerWindow<WindowReply> {
 export type Totals = PerWindow<Pick<WindowReply, 'index' | 'taken' | 'held'>>
 
 /**
- * short: requests are refused for lack of tokens that others may hold. A process returns all tokens that no request waits for,
- * now and whenever one is refunded.
+ * short: requests are refused for lack of tokens: a process returns all that no request waits for, now and whenever one is refunded.
  * unknown: tokens are returned now and use is stated again, as the authority has lost what it knew of the client, or never knew it.
  * free: tokens are left. Some were returned since a refusal, so that refusals in memory have to be forgotten; or another
  * sixteenth of the minute's limit was taken while others hold tokens, so that the remainder they report stays true.

@@ -1,7 +1,4 @@
-/**
- * The store's Unix time as far as a process knows it, so that all processes mean the same time, whatever the clocks of their
- * machines say. The latest time from the store goes on with the process's own clock, even while the store is away.
- */
+/** The store's Unix time, which goes on with the process's own clock: all mean the same time, whatever their machines' clocks say. */
 
 /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used until the store has reported its time. */
 const ownClock = { nowMs: () => performance.now(), epochMs: () => Date.now() }
@@ -26,10 +23,7 @@ export class StoreClock {
     return Math.floor(this.#own.nowMs() + this.#aheadMs - (this.#own.epochMs() - ownMs))
   }
 
-  /**
-   * The store reported the Unix time storeMs at some moment of a call that took tookMs and has just ended. The known time stays
-   * where it agrees with that, so that a late reply does not set the clock back.
-   */
+  /** The store named storeMs in a call of tookMs that has just ended. A known time that fits stays: a late reply sets no clock back. */
   set(storeMs: number, tookMs: number): void {
     const leastMs = storeMs - this.#own.nowMs()
     const known = this.#aheadMs ?? leastMs

@@ -22,15 +22,12 @@ export interface AddressCounter {
   add(count: AddressCount): CountedAddress | Promise<CountedAddress>
 }
 
+/** So many take 7 MB of heap. */
 const MAX_ADDRESSES = 100_000
-/** Shared by the addresses that come after MAX_ADDRESSES others in a window. */
+/** Shared by the addresses that come after those: in a flood unknown callers see 429 instead of 401 earlier, and nothing else. */
 const OVERFLOW_BUCKETS = 1024
 
-/**
- * Windows are minutes of UTC, so that Reset is the same number for every answer of a window.
- * Memory: 7 MB of heap at 100,000 addresses in one window; past MAX_ADDRESSES further ones share counts, so that
- * a flood of addresses makes unknown callers see 429 instead of 401 earlier, and nothing else.
- */
+/** Windows are minutes of UTC, so that Reset is the same number for every answer of a window. */
 export function createAddressCounter({ now = Date.now } = {}) {
   let countedWindow: number | undefined
   let totals = new Map<string, number>()

@@ -9,10 +9,7 @@ import { ClientState, transition, windowAt } from './transition.ts'
 
 export type EmbeddedAuthority = Authority & ReturnType<typeof createEmbeddedAuthority>
 
-/**
- * A task on an unknown client changes nothing that is kept. isReset, where it is run: it sets counts back, which a crash would
- * undo.
- */
+/** A task on an unknown client changes nothing that is kept. */
 type Task<Result> = (state: ClientState, nowMs: number) => Result
 
 interface MemoryOptions {
@@ -120,10 +117,8 @@ function sweep(
 }
 
 /**
- * Restores a client's counters. The processes that held tokens are gone and may have spent what they did not return: all of it
- * counts as used.
- * Where only memory had forgotten the client, what a process states that was there before is part of that.
- * Indexes are taken as they are: a window that had ended stays so, even if the clock went back meanwhile.
+ * Counts all that was taken as used, as the processes that held tokens are gone; where only memory had forgotten the client, what
+ * they state is part of that. Indexes stay, so that a window that had ended stays so even if the clock went back.
  */
 function restoredState({ minuteIndex, minuteTaken, dayIndex, dayTaken }: Row): ClientState {
   const restored = (index: number, taken: number) =>

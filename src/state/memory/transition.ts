@@ -15,10 +15,7 @@ export interface WindowCounts {
   readonly index: number
   taken: number
   used: number
-  /**
-   * The part of the tokens taken that is known from what callers knew before a loss of data, but that none of those who took it
-   * has stated.
-   */
+  /** The part of `taken` that callers knew of before a loss of data, and that none of those who took it has stated. */
   unstated: number
   /** When the use was last set back to 0; 0: never on this day. */
   resetMs: number
@@ -62,10 +59,7 @@ export class ClientState implements PerWindow<WindowCounts> {
   isExhausted = false
   /** Nothing is granted ahead of need until then, as other processes may not have stated their use yet. */
   learningUntilMs = 0
-  /**
-   * Tokens of the minute known to be taken by all processes that took part in it; means nothing while only one did. It stands
-   * for the day too, of which no more is taken at a time, and which has the larger limit.
-   */
+  /** `taken` of the minute as all of its processes know it, if they are several. It stands for the day too, which has the larger limit. */
   minuteAnnounced = 0
   /** Notices `free` sent in this minute; the first call of a minute comes alone, and begins at 0. */
   minuteNews = 0
@@ -74,10 +68,7 @@ export class ClientState implements PerWindow<WindowCounts> {
 
 /** When more than this part of a minute's limit was taken since all processes knew the count, another notice reports it. */
 const ANNOUNCED_PART = 16
-/**
- * After so many notices nothing more is granted ahead of need in this minute, so that tokens returned unused and taken again do
- * not cause endless notices.
- */
+/** After so many notices a minute grants nothing ahead of need: tokens returned and taken again would cause endless notices. */
 const NEWS_AT_MOST = 16
 /** Nothing is granted ahead of need for so long after a loss of data, or after the first call for a client. */
 const LEARNING_MS = 1000
@@ -148,10 +139,9 @@ export function transition(
 }
 
 /**
- * Returns how many tokens of a window the caller may have in hand: those it keeps, and at least `need` more while so many are
- * left, and up to `want` within an equal share of what is left; fewer than it keeps where the limit was lowered. What it may
- * spend is the least of all windows, and each is granted what it lacks of that: tokens in hand of the day may outnumber those of
- * the minute, which end with it, and the other way where a minute began while a call was under way.
+ * Returns how many tokens of a window the caller may have in hand: those it keeps, `need` more while so many are left, and up to
+ * `want` within an equal share; fewer than it keeps where the limit was lowered. It may spend the least of all windows, and each
+ * is granted what it lacks of that, as more may be in hand of one window than of another.
  */
 function spendableIn(
   left: number,
@@ -186,9 +176,8 @@ function announce(state: ClientState, notice: Notice | undefined): void {
 }
 
 /**
- * Returns what a caller holds and has used of the authority's window. A caller that names another window holds nothing of this one.
- * One that does not know of the window's reset yet keeps what it has in hand, and may have spent after the reset all that it
- * has spent since its latest answered call.
+ * Returns what a caller holds and has used of the authority's window: nothing where it names another. One that does not know of
+ * a reset yet keeps what it has in hand, and may have spent after the reset all that it has spent since its latest answered call.
  */
 export function statedOf(
   statement: Statement,
@@ -201,9 +190,8 @@ export function statedOf(
 }
 
 /**
- * Applies a statement: tokens that the caller no longer holds are returned, and those it spent without asking are charged. This
- * serves return, drain and repair alike. After a loss of data the counts are raised to what the caller last knew to be taken,
- * until those who took it have stated it themselves. before: what is counted for the caller. Returns what it keeps.
+ * Takes back what the caller no longer holds, charges what it spent without asking, and returns what it keeps. After a loss of
+ * data counts rise to what it last knew to be taken, until those who took it have stated it. before: what is counted for it.
  */
 function applyStatement(
   window: WindowCounts,
@@ -281,10 +269,7 @@ export function stateAt(state: ClientState, nowMs: number): ClientState {
   return now
 }
 
-/**
- * Returns the index of the minute of a call. A small skew of the clock does not set it back: a window that has ended is not
- * opened again. A clock that goes back by more was wrong before, so that its new time applies.
- */
+/** Returns the minute of a call. A small step back of the clock opens no window again; a larger one shows that it was wrong before. */
 function minuteAt(state: ClientState, nowMs: number): number {
   const ofClock = Math.floor(nowMs / MINUTE_MS)
   return state.minute.index === ofClock + 1 ? state.minute.index : ofClock

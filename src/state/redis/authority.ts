@@ -63,10 +63,7 @@ redis.call('EXPIRE', KEYS[1], 3600)
 return beats
 `
 
-/**
- * prefix: namespace of the keys.
- * take() throws StoreUnavailable at once while the store is known to be away, else rejects with it.
- */
+/** take() throws StoreUnavailable at once while the store is known to be away, else rejects with it. */
 export function createRedisAuthority(store: RedisStore, prefix: string): Authority {
   const take = store.script(scriptOf('take'))
   const beat = store.script(beatScript)
@@ -142,10 +139,7 @@ function createNoticeChannel(store: RedisStore, prefix: string) {
 
 export const reclaimChannel = (prefix: string): string => `${prefix}:q:reclaim`
 
-/**
- * The key of a client's hash; the braces make the client its slot in a cluster.
- * Every other character of the id is written as % and its four hex digits, so that no two ids share a key.
- */
+/** The braces make the client its slot in a cluster. Other characters become % and four hex digits: no two ids share a key. */
 export function quotaKey(prefix: string, client: string): string {
   const plain = client.replaceAll(
     /[^A-Za-z0-9_.-]/g,

@@ -1,7 +1,4 @@
-/**
- * Bounds calls, stops them to a store that keeps failing, and probes it until it is back, so that no request waits for a store
- * known to be away.
- */
+/** Bounds calls, and stops them while a store keeps failing, so that no request waits for one known to be away. */
 import { isKeyFault, isTimeout, timedOut } from './faults.ts'
 import { Silence } from '../silence.ts'
 import { bounded } from '../timers.ts'
@@ -26,10 +23,7 @@ export class StoreBreaker {
   #isClosed = false
   #nextProbe: NodeJS.Timeout | undefined
 
-  /**
-   * probe: resolves if the store works again; must end by itself.
-   * onChange: called on every change, and once when the first state is known.
-   */
+  /** probe: resolves if the store works again; must end by itself. onChange: also called when the first state is known. */
   constructor(
     probe: () => Promise<void>,
     onChange: (available: boolean, isFirst: boolean) => void,
@@ -43,10 +37,7 @@ export class StoreBreaker {
     return this.state === 'up'
   }
 
-  /**
-   * Rejects after timeoutMs; the call may still be carried out. A store that was late gets one call at a time: the others wait
-   * for its answer, or fail with it, so that a store in trouble has no pile of calls to work off.
-   */
+  /** Rejects after timeoutMs. A store that was late gets one call at a time, which the others wait for, so that none pile up there. */
   call<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
     if (!this.#silence.isOn) return this.#made(send, timeoutMs)
     if (this.#trial !== undefined) {

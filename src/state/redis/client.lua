@@ -1,6 +1,5 @@
--- The beginning of take.lua and of counters.lua: the time, and what the client's hash holds of the windows that run.
--- Lines from `--each` to `--end`, and the list in `each(...)`, are repeated for each window of config/time.ts, with its name in the
--- place of the word window; authority.ts does this and writes the constants that depend on the list.
+-- The beginning of take.lua and counters.lua: the time, and what the client's hash holds of the windows that run. authority.ts puts
+-- constants before it, and repeats lines from `--each` to `--end` and lists in `each(...)` with each window's name for the word window.
 local time = redis.call('TIME')
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
 

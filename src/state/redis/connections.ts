@@ -49,10 +49,8 @@ function load(): typeof Library {
 const LOOKUPS = 2_000
 
 /**
- * ioredis declares a class that extends String. V8 then keeps String.prototype in its slow form, and compiled code looks up
- * every charCodeAt, slice and test anew: 3 % of the CPU of a forwarded request. A look-up on a String object (never one on a
- * plain string) makes V8 rebuild the fast form. No program can see the difference. Must be called once, after the library was
- * loaded.
+ * ioredis declares a class that extends String, for which V8 keeps String.prototype in its slow form: 3 % of the CPU of a
+ * forwarded request. A look-up on a String object (never one on a plain string) makes V8 rebuild the fast form.
  */
 function restoreFastStrings(): void {
   const lengthOf = (text: string): number => text.length
@@ -102,9 +100,8 @@ export function createConnections({ servers, tls }: RedisOptions) {
 }
 
 /**
- * A TLS socket that is ended during its handshake emits two errors if the server's certificate is not accepted: that, and the
- * alert of the server. The library listens for one; the other would end the process. So each socket that a connector ends gets a
- * listener, including those that the library opens by itself (to sentinels and nodes).
+ * A TLS socket that is ended during its handshake may emit two errors: the certificate is not accepted, and the server's alert.
+ * The library listens for one; the other would end the process. So each socket that a connector ends gets a listener.
  */
 function listenForEveryError({ AbstractConnector: { prototype } }: typeof Library): void {
   const { disconnect } = prototype
@@ -124,10 +121,7 @@ interface Owing {
   setSocketTimeout(): void
 }
 
-/**
- * Bounds the silence of a peer (socketTimeout) as the library does, but for one turn of the event loop: a process that stood still for
- * longer than that has the answer, and would give up a peer that is well.
- */
+/** Bounds a peer's silence as the library does, but one turn of the event loop later: a process that stood still may have the answer. */
 function readBeforeGivingUp({ Redis: { prototype } }: typeof Library): void {
   Reflect.set(prototype, 'setSocketTimeout', function wait(this: Owing): void {
     const { stream, options } = this
@@ -210,12 +204,10 @@ function sentinelOptions(
   } satisfies LibraryOptions
 }
 
-/**
- * enableOfflineQueue: false holds for the cluster; its nodes queue the one command that opens their connection.
- * A node that is lost leaves the pool, and comes back with the next refresh of the slots, which each failed probe asks for.
- */
+/** A node that is lost leaves the pool, and comes back with the next refresh of the slots, which each failed probe asks for. */
 function openCluster(nodes: readonly HostPort[], redisOptions: typeof commonOptions): Cluster {
   return new (library().Cluster)([...nodes], {
+    // Its nodes do queue one command, which opens their connection.
     enableOfflineQueue: false,
     enableReadyCheck: false,
     // A redirected call was not carried out by the first node, so that sending it on counts nothing twice.

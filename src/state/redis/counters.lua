@@ -1,5 +1,4 @@
--- Reads a client's counters for operators, sets them back to 0, and notifies all processes; client.lua stands before it. `look`
--- and `reset` of counters.ts are this file's twins and explain the rules.
+-- A client's counters for operators, after client.lua: `look` and `reset` of counters.ts are its twins and explain the rules.
 --
 -- KEYS[1]  the client's hash
 -- ARGV     1 channel of the notice to all processes; empty: none is sent; then for each window: 1 sets its use back to 0

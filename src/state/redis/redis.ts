@@ -1,7 +1,4 @@
-/**
- * The Redis that all processes share: one server, the master that sentinels name, or a cluster. Calls are bounded, and each server
- * is behind a breaker of its own, so that one that is away affects only its own clients.
- */
+/** The Redis that all processes share: one server, the master that sentinels name, or a cluster. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
 import { nameOf, nameServers } from '../../config/hosts.ts'
@@ -49,9 +46,8 @@ return {}
 `
 
 /**
- * Connects at once, and becomes available as soon as a server has answered a probe. Calls reject with StoreUnavailable when the
- * server that holds the key is away, too slow or refuses them; after a few errors in a row, or a second of silence, at once and
- * without a call.
+ * Connects at once, and is available once a server has answered a probe. Each server has its own breaker, so that one that is away
+ * affects only its own clients: their calls reject with StoreUnavailable, soon without being sent.
  */
 export class RedisStore {
   readonly #client: Redis | Cluster

@@ -29,10 +29,7 @@ export class Subscriber {
   /** Runs from the first channel on, until close. */
   #ticking: NodeJS.Timeout | undefined
 
-  /**
-   * open: makes a connection that connects at once and ends when it is lost. onFault: called with the fault that keeps one
-   * from being opened.
-   */
+  /** open: makes a connection that connects at once and ends when it is lost. onFault: called with what keeps one from opening. */
   constructor(open: () => Redis, onFault: (fault: unknown, redis: Redis) => void) {
     this.#open = open
     this.#onFault = onFault

@@ -1,5 +1,4 @@
--- One `take` of one process for one client, in one atomic step; client.lua stands before it. transition.ts is the twin of both and
--- explains the rules.
+-- One `take` of one process for one client, after client.lua; transition.ts is the twin of both and explains the rules.
 --
 -- KEYS[1]  the client's hash
 -- ARGV     1 process  2 sequence  3 need  4 want  5 latest answered call  6 since

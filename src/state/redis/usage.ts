@@ -3,20 +3,16 @@ import { DAY_MS } from '../../config/time.ts'
 import type { RedisStore } from './redis.ts'
 import { DAY_COUNTS, KEPT_DAYS, rowWith, type DayRow, type UsageStore } from '../usage.ts'
 
-/**
- * Hashes per day. Each is read whole in one step, so that no client is read twice; with 30,000 clients a day Redis still stores
- * them compactly.
- */
+/** Hashes per day, each read whole in one step, so that no client is read twice; Redis stores those of 30,000 clients compactly. */
 const SHARDS = 64
 
 /** Suffix of a second field for a client that had several plans on the day; no client id has a space. */
 const BY_PLAN = ' by plan'
 
 /**
- * KEYS: the latest batch of each process, then the shards of the day. The field of a client holds what was admitted and refused
- * by minute, day and ban, and its first plan of the day. From its second plan on, another field holds the same of each plan,
- * such as ';free 5 0 0 0;pro 7 0 0 0'.
- * The batch number is written in the same step, so that a batch sent again after a late answer adds nothing.
+ * KEYS: the latest batch of each process, so that one sent again adds nothing; then the day's shards. A client's field holds
+ * DAY_COUNTS and its first plan of the day. From its second plan on, another field holds those of each, such as
+ * ';free 5 0 0 0;pro 7 0 0 0'.
  */
 const addScript = `
 local function plus(plans, plan, a, m, d, b)

@@ -15,11 +15,7 @@ interface FileStateOptions
   readonly maxClients?: number
 }
 
-/**
- * file: is closed with the state. ready() reads the counters back, which has to be done before the first call; it rejects with an
- * Error of file, fault and remedy when the file cannot be opened. A crash forgets nothing that was admitted, but makes the tokens
- * that a client's row counts ahead unusable; close() keeps the true counts.
- */
+/** file: is closed with the state. ready() has to end before the first call, and rejects with an Error of file, fault and remedy. */
 export function openSqliteState(file: SqliteFile, options: FileStateOptions) {
   const { clock = { epochMs: () => Date.now() }, maxClients = MAX_CLIENTS } = options
   const rows = createRows(file)

@@ -1,7 +1,4 @@
-/**
- * Opens store.file for this process alone; sets a damaged file of the gateway's own aside, or reports why it cannot be opened
- * and how to mend that.
- */
+/** Opens store.file for this process alone, sets a damaged one aside, or says why it cannot be opened and how to mend that. */
 import {
   accessSync,
   closeSync,
@@ -49,9 +46,8 @@ const tables = [
 
 /**
  * Opens the file, creating it and its folder where missing. A damaged file of the gateway's own is renamed to
- * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. Any other program's
- * file is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends.
- * Throws an error for explainSqliteFault.
+ * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. Another program's
+ * file is refused and left as it is. Throws an error for explainSqliteFault.
  */
 export function openOrSetAside(file: string) {
   // A pipe or a device could block the thread for ever.
@@ -75,9 +71,8 @@ export function identityOf(file: string): string | undefined {
 }
 
 /**
- * Writes the content of an open database to a new file at its path, after somebody has removed the file. A file that has taken
- * its place stays: it may be a copy that was put there to start with, or the file of another gateway.
- * The database stays open, on the file without a name. Throws an error for explainSqliteFault.
+ * Writes an open database, whose file somebody has removed, anew at its path. A file in its place stays: it may be a copy to start
+ * with, or another gateway's. The database stays open, without a name. Throws an error for explainSqliteFault.
  */
 export function writeAnew(database: DatabaseSync, file: string): void {
   const copy = `${file}.new-${Date.now()}`

@@ -1,7 +1,6 @@
 /**
- * Keeps the counters of the embedded authority in store.file while requests go on. A client's row says how many more tokens may
- * be taken before it is written again, so that after a crash it counts at least what was taken. Only a request that takes more
- * waits, for one write shared by all that wait: the first request of a client, and bursts.
+ * Keeps the embedded authority's counters in store.file. A row says how many more tokens may be taken before it is written again:
+ * after a crash it counts at least what was taken. A request that takes more (a first one, a burst) waits for a write shared by all.
  */
 import type { Limits } from '../../config/config.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
@@ -136,9 +135,9 @@ export class Journal {
   }
 
   /**
-   * A call was carried out. Returns a promise where a crash would still lose what it took: that may be spent when the promise
-   * resolves; undefined: at once, also while the disk fails or is late. Called with every call, so it costs next to nothing. A
-   * change during a write is written even if it restores the row on disk. isReset: counts were set back, which a crash would undo.
+   * Follows every call, so it must be cheap. Resolves once what was taken may be spent, which a crash would lose before that;
+   * undefined: at once, also while the disk fails or is late. A change during a write is written even if it restores the row on
+   * disk. isReset: counts were set back, which a crash would undo.
    */
   carriedOut(
     client: CountedClient,

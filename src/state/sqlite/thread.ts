@@ -21,10 +21,7 @@ export interface Change {
 
 export type Row = Readonly<Record<string, unknown>>
 
-/**
- * The calls of file.ts to the thread. Each opens the file where it is not open yet. The fault of a call is fault and remedy, for a
- * person to read.
- */
+/** The calls of file.ts to the thread. Each opens the file if it has to; its fault is fault and remedy, for a person to read. */
 export interface FileCalls {
   read(query: { readonly sql: string; readonly parameters: readonly Parameter[] }): readonly Row[]
   /** Writes all rows or none. */

@@ -1,7 +1,4 @@
-/**
- * Keeps the totals of days in store.file: one row per client and day with all that was counted and the first plan of the day; and
- * in a second table what was counted under other plans.
- */
+/** Keeps the totals of days in store.file: a row per client with all counts and the first plan of its day, and one per further plan. */
 import { StoreUnavailable } from '../contract.ts'
 import type { SqliteFile } from './file.ts'
 import type { Columns } from './thread.ts'

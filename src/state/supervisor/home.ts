@@ -54,8 +54,7 @@ export function openSupervisorState(supervisor: SupervisorLink<SharedCalls>) {
 
 /** take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it. */
 export function createIpcAuthority({ calls, onNotice }: SupervisorLink<QuotaCalls>): Authority {
-  // Thrown for every request while the supervisor does not answer. It is made once, since a stack trace costs more than the
-  // decision.
+  // Made once, since a stack trace costs more than a decision.
   const away = new StoreUnavailable('error')
   return {
     take: (request) => {
@@ -90,9 +89,8 @@ function createIpcBanStore(calls: IpcCalls<SharedCalls>): BanStore & BanStoreLis
 const ASKED_PER_SECOND = 5_000
 
 /**
- * Counts requests of addresses without a credential over all workers. Anonymous callers must not be able to wear out the
- * supervisor: an address at its limit is answered from what this worker knows alone until the window ends, and so are all others
- * beyond a number of questions a second. Questions asked at once travel as one message.
+ * Counts requests of addresses without a credential over all workers. Such callers must not wear out the supervisor: an address
+ * at its limit is answered from what this worker knows until the window ends, and so are others beyond a number a second.
  */
 export function createSharedAddressCounter(
   calls: IpcCalls<SharedCalls>,
