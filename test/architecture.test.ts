@@ -75,9 +75,9 @@ const budgets: Readonly<Record<string, number>> = {
   tools: 4_480,
   server: 3_284,
   admin: 5_500,
-  insight: 3_430,
+  insight: 3_442,
   core: 13_500,
-  state: 4_460,
+  state: 4_420,
   config: 4_130,
 }
 

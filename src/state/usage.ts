@@ -11,66 +11,6 @@ export interface DayRow extends Readonly<Record<DayCount, number>> {
   readonly plan: string
 }
 
-/** Sums by day, plan and client, in at most maxRows rows. */
-export class DayTable {
-  /** Rows of each day, by `PLAN CLIENT`: no plan's name has a space. */
-  readonly #days = new Map<number, Map<string, DayRow>>()
-  readonly #maxRows: number
-  size = 0
-
-  constructor(maxRows: number) {
-    this.#maxRows = maxRows
-  }
-
-  /** Returns false where there is no room. */
-  add(day: number, row: DayRow): boolean {
-    const rows = this.#days.get(day) ?? new Map<string, DayRow>()
-    const key = `${row.plan} ${row.client}`
-    const sum = rows.get(key)
-    if (sum === undefined && this.size >= this.#maxRows) return false
-    if (sum === undefined) this.size += 1
-    const total = rowWith(row, (name) => row[name] + (sum?.[name] ?? 0))
-    this.#days.set(day, rows.set(key, total))
-    return true
-  }
-
-  /** Removes and returns up to atMost rows of one day; undefined: there are none. */
-  take(atMost: number): { readonly day: number; readonly rows: readonly DayRow[] } | undefined {
-    const [first] = this.#days
-    if (first === undefined) return undefined
-    const [day, rows] = first
-    const taken: DayRow[] = []
-    for (const [key, row] of rows) {
-      if (taken.length >= atMost) break
-      taken.push(row)
-      rows.delete(key)
-    }
-    if (rows.size === 0) this.#days.delete(day)
-    this.size -= taken.length
-    return { day, rows: taken }
-  }
-
-  of(day: number): readonly DayRow[] {
-    return [...(this.#days.get(day)?.values() ?? [])]
-  }
-
-  removeBefore(day: number): void {
-    for (const [old, { size }] of this.#days) {
-      if (old >= day) continue
-      this.size -= size
-      this.#days.delete(old)
-    }
-  }
-
-  has(day: number): boolean {
-    return this.#days.has(day)
-  }
-
-  get firstDay(): number | undefined {
-    return this.size === 0 ? undefined : Math.min(...this.#days.keys())
-  }
-}
-
 /** Makes a row of the client and plan of another one, which may have more fields. */
 export const rowWith = (
   { client, plan }: Pick<DayRow, 'client' | 'plan'>,
@@ -84,9 +24,13 @@ export const rowWith = (
   refusedBan: count('refusedBan'),
 })
 
+/** Adds a row to the sum of earlier ones, if there is one, and under its plan. */
+export const plus = (sum: DayRow | undefined, row: DayRow): DayRow =>
+  rowWith(sum ?? row, (name) => (sum?.[name] ?? 0) + row[name])
+
 /** Sums the rows of one client, at least one, under the plan of the first. */
 export const totalOf = (rows: readonly DayRow[]): DayRow =>
-  rows.reduce((sum, row) => rowWith(sum, (name) => sum[name] + row[name]))
+  rows.reduce((sum, row) => plus(sum, row))
 
 export const isSomething = (row: Omit<DayRow, 'client' | 'plan'>): boolean =>
   DAY_COUNTS.some((name) => row[name] !== 0)
@@ -125,27 +69,37 @@ const PAGE_ROWS = 1_000
 const MAX_ROWS = 200_000
 
 export function createMemoryUsageStore(): UsageStore {
-  const table = new DayTable(MAX_ROWS)
+  /** Rows of each day, by `PLAN CLIENT`: no plan's name has a space. */
+  const days = new Map<number, Map<string, DayRow>>()
+  /** Forgets earlier days until there is room for a row; returns false where that does not help. */
   const makeRoom = (day: number): boolean => {
-    const { firstDay } = table
-    if (firstDay === undefined || firstDay >= day) return false
-    table.removeBefore(firstDay + 1)
-    return true
+    let size = 0
+    for (const rows of days.values()) size += rows.size
+    if (size < MAX_ROWS) return true
+    const first = Math.min(...days.keys())
+    if (first < day) days.delete(first)
+    return first < day && makeRoom(day)
   }
+  const rowsOf = (day: number): DayRow[] => [...(days.get(day)?.values() ?? [])]
   return {
     scope: 'process',
     add: async ({ day, rows }) => {
-      table.removeBefore(day - KEPT_DAYS + 1)
-      for (const row of rows) while (!table.add(day, row) && makeRoom(day));
+      for (const old of days.keys()) if (old <= day - KEPT_DAYS) days.delete(old)
+      const sums = days.get(day) ?? new Map<string, DayRow>()
+      days.set(day, sums)
+      for (const row of rows) {
+        const key = `${row.plan} ${row.client}`
+        if (sums.has(key) || makeRoom(day)) sums.set(key, plus(sums.get(key), row))
+      }
     },
     async *day(day) {
-      const rows = table.of(day)
+      const rows = rowsOf(day)
       for (let at = 0; at < rows.length; at += PAGE_ROWS) yield rows.slice(at, at + PAGE_ROWS)
     },
     client: async (client, from, to) => {
       const found: [number, DayRow][] = []
       for (let day = from; day <= to; day++)
-        for (const row of table.of(day)) if (row.client === client) found.push([day, row])
+        for (const row of rowsOf(day)) if (row.client === client) found.push([day, row])
       return found
     },
   }

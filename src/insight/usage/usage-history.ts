@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { StoreUnavailable } from '../../state/contract.ts'
-import { DayTable, isSomething } from '../../state/usage.ts'
+import { isSomething, plus } from '../../state/usage.ts'
 import type { Batch, DayRow, UsageStore } from '../../state/usage.ts'
 import type { TallyRow } from '../../core/record/tally.ts'
 
@@ -25,13 +25,14 @@ const WRITE_AFTER_MS = 200
 const RETRY_AFTER_MS = 1_000
 /** Rows in one write: they keep a Redis busy for about 1 ms. */
 const BATCH_ROWS = 100
-/** Rows of a client, plan and day that wait for the store: 44 MB. */
+/** Rows of a client, plan and day that wait for the store: 50 MB. */
 const MAX_WAITING_ROWS = 200_000
 
 export class UsageHistory {
   readonly #options: UsageHistoryOptions
   readonly #process = randomBytes(9).toString('base64url')
-  readonly #waiting = new DayTable(MAX_WAITING_ROWS)
+  /** Sums by `DAY PLAN CLIENT`: no plan's name has a space. */
+  readonly #waiting = new Map<string, WaitingRow>()
   /** Batch whose write is not confirmed; it is sent again unchanged. Written by #write, as is #sequence. */
   #batch: Batch | undefined
   #sequence = 0
@@ -53,8 +54,11 @@ export class UsageHistory {
   /** Adds what a process of this gateway has counted since its last report. */
   add(rows: readonly TallyRow[]): void {
     for (const row of rows) {
-      if (!isSomething(row) || this.#waiting.add(row.dayIndex, row)) continue
-      this.#drop(row)
+      if (!isSomething(row)) continue
+      const key = `${row.dayIndex} ${row.plan} ${row.client}`
+      const sum = this.#waiting.get(key)
+      if (sum === undefined && this.#waiting.size >= MAX_WAITING_ROWS) this.#drop(row)
+      else this.#waiting.set(key, { day: row.dayIndex, ...plus(sum, row) })
     }
     this.#writeAfter(WRITE_AFTER_MS)
   }
@@ -102,8 +106,8 @@ export class UsageHistory {
   async #written(from: number, to: number): Promise<void> {
     await this.#running
     await this.#flush()
-    for (let day = from; day <= to; day++)
-      if (this.#batch?.day === day || this.#waiting.has(day))
+    for (const unwritten of [this.#batch, ...this.#waiting.values()])
+      if (unwritten !== undefined && from <= unwritten.day && unwritten.day <= to)
         throw new StoreUnavailable('error', 'what was counted lately cannot be written')
   }
 
@@ -152,8 +156,14 @@ export class UsageHistory {
   }
 
   #next(): Batch | undefined {
-    const taken = this.#waiting.take(BATCH_ROWS)
-    return taken && { process: this.#process, sequence: ++this.#sequence, ...taken }
+    const rows: WaitingRow[] = []
+    for (const [key, row] of this.#waiting) {
+      if (rows.length >= BATCH_ROWS || row.day !== (rows[0] ?? row).day) break
+      rows.push(row)
+      this.#waiting.delete(key)
+    }
+    const [first] = rows
+    return first && { process: this.#process, sequence: ++this.#sequence, day: first.day, rows }
   }
 
   #drop({ admitted, refusedMinute, refusedDay, refusedBan }: Counts): void {
@@ -164,3 +174,4 @@ export class UsageHistory {
 }
 
 type Counts = Omit<DayRow, 'client' | 'plan'>
+type WaitingRow = DayRow & { readonly day: number }

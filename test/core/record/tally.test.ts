@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import type { Admission } from '../../../src/state/quota.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
-import { DayTable } from '../../../src/state/usage.ts'
+import { createMemoryUsageStore } from '../../../src/state/usage.ts'
 import { Tally } from '../../../src/core/record/tally.ts'
 
 const limits = { perMinute: 60, perDay: 100 }
@@ -103,13 +103,13 @@ it('keeps days, clients and plans of one key apart, and charges of a second befo
   ])
 })
 
-it('gives the plan that a key had last after the others, and a day keeps them apart', () => {
+it('gives the plan that a key had last after the others, and a day keeps them apart', async () => {
   const tally = new Tally()
   for (const plan of ['free', 'pro', 'business'])
     tally.admitted(callerOf('acme', plan), admission(7))
-  const table = new DayTable(10)
-  for (const row of tally.take()) table.add(7, row)
-  const plans = table.of(7).map(({ plan, admitted }) => `${plan} ${admitted}`)
+  const store = createMemoryUsageStore()
+  await store.add({ process: 'first', sequence: 1, day: 7, rows: tally.take() })
+  const plans = (await store.client('acme', 7, 7)).map(([, row]) => `${row.plan} ${row.admitted}`)
   expect(plans).toEqual(['free 1', 'pro 1', 'business 1'])
 })
 
