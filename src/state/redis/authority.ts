@@ -6,10 +6,9 @@ import { StoreUnavailable } from '../contract.ts'
 import type { ClientCounters, CounterStore } from '../counters.ts'
 import type { ScriptReply } from './connections.ts'
 import type { RedisStore } from './redis.ts'
-import { BEAT_KEPT_MS } from '../memory/authority.ts'
+import { createRedisBeat } from './signs-of-life.ts'
 import {
   type Authority,
-  type Beats,
   type Notice,
   type TakeReply,
   type TakeRequest,
@@ -49,24 +48,9 @@ const scriptOf = (name: 'take' | 'counters') =>
       eachWindow(list.slice(1, -1)).join(', '),
     )
 
-/** KEYS: a hash of all processes. ARGV: process; 1: it is about to end; for how many ms a silent one is kept. */
-const beatScript = `
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if ARGV[2] == '1' then redis.call('HDEL', KEYS[1], ARGV[1])
-else redis.call('HSET', KEYS[1], ARGV[1], now) end
-local beats = redis.call('HGETALL', KEYS[1])
-for at = 1, #beats, 2 do
-  if now - beats[at + 1] > tonumber(ARGV[3]) then redis.call('HDEL', KEYS[1], beats[at]) end
-end
-redis.call('EXPIRE', KEYS[1], 3600)
-return beats
-`
-
 /** take() throws StoreUnavailable at once while the store is known to be away, else rejects with it. */
 export function createRedisAuthority(store: RedisStore, prefix: string): Authority {
   const take = store.script(scriptOf('take'))
-  const beat = store.script(beatScript)
   const channel = reclaimChannel(prefix)
   const noticeChannel = createNoticeChannel(store, prefix)
   const read = (raw: ScriptReply): TakeReply => {
@@ -78,8 +62,7 @@ export function createRedisAuthority(store: RedisStore, prefix: string): Authori
   return {
     take: (request) =>
       take([quotaKey(prefix, request.client)], scriptArgs(request, channel)).then(read),
-    beat: async ({ process, isLast }) =>
-      parseBeats(await beat([`${prefix}:processes`], [process, isLast ? 1 : 0, BEAT_KEPT_MS])),
+    beat: createRedisBeat(store, prefix),
     onReturn: (listener) => store.onRecovered(listener),
     onNotice: noticeChannel.listen,
   }
@@ -163,12 +146,6 @@ function scriptArgs(request: TakeRequest, channel: string) {
     return [limits[limit], index, used, held, taken, returned, resetMs, fresh]
   })
   return [process, sequence, need, want, heard, since, channel, ...stated]
-}
-
-function parseBeats(reply: ScriptReply): Beats {
-  const beats = new Map<string, number>()
-  for (let at = 0; at < reply.length; at += 2) beats.set(String(reply[at]), Number(reply[at + 1]))
-  return beats
 }
 
 /** Returns the number at each position of a script's reply. By a reply that is something else, limits would be wrong without an error. */

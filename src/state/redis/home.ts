@@ -6,8 +6,8 @@ import { StoreClock } from '../store-clock.ts'
 import { createRedisAuthority, createRedisCounters } from './authority.ts'
 import { createRedisBanStore } from './bans.ts'
 import { createRedisCounter } from './counter.ts'
-import { createRedisRegister } from './gateways.ts'
 import type { RedisStore } from './redis.ts'
+import { createRedisRegister } from './signs-of-life.ts'
 import { createRedisUsageStore } from './usage.ts'
 
 /** prefix: of all keys. redis: is closed with the state. */
