@@ -77,7 +77,7 @@ const budgets: Readonly<Record<string, number>> = {
   admin: 5_500,
   insight: 3_442,
   core: 13_500,
-  state: 4_407,
+  state: 4_356,
   config: 4_130,
 }
 

@@ -1,21 +1,6 @@
 /** The protocol between a lessee (a gateway process) and the authority (Redis, a supervisor, or this process): one atomic call, `take`. */
-import type { Limits, OutageMode } from '../config/config.ts'
-import type { PerWindow, WindowName } from '../config/time.ts'
-
-/** A client's standing in one window, as the headers state it. */
-export interface WindowView {
-  readonly limit: number
-  readonly remaining: number
-  /** Unix time in seconds at which the window ends, on the store's clock. */
-  readonly resetAtSeconds: number
-  /** Whole seconds until then, rounded up, at least 1. */
-  readonly resetAfterSeconds: number
-}
-
-export type QuotaView = PerWindow<WindowView>
-
-/** Names a window in which a request was charged, for its refund. */
-export type ChargedWindow = Pick<WindowReply, 'index' | 'resetMs'>
+import type { Limits } from '../config/config.ts'
+import type { PerWindow } from '../config/time.ts'
 
 /** One process's statement about one window: absolute and cumulative within that window. */
 export interface Statement {
@@ -118,40 +103,4 @@ export interface Authority {
    * then on, and with true when they arrive again. They arrive until it is first called.
    */
   onNotice?(listener: NoticeListener, onFlow?: (isFlowing: boolean) => void): void
-}
-
-/**
- * A denial is a result, not an error.
- * view: undefined in a degraded mode, and where others may take tokens unnoticed, so that headers are true or absent.
- */
-export type QuotaDecision =
-  | ({
-      readonly kind: 'admitted'
-      readonly view: QuotaView | undefined
-      /** The store was away or late, and store.onOutage decided the request. */
-      readonly degraded: boolean
-    } & PerWindow<ChargedWindow>)
-  | {
-      readonly kind: 'refused'
-      readonly view: QuotaView | undefined
-      readonly degraded: boolean
-      /** The exhausted window with the longest wait. */
-      readonly window: WindowName
-      readonly limit: number
-      readonly retryAfterSeconds: number
-    }
-  /** The store is away, late or just back, and store.onOutage is closed or does not let this process spend more of the limit. */
-  | { readonly kind: 'unavailable' }
-
-/** The charge of an admitted request. */
-export type Admission = QuotaDecision & { readonly kind: 'admitted' }
-
-/** What the quota reports to the metrics. Every method must be cheap and must not throw. */
-export interface QuotaObserver {
-  /** A request was decided. window: the one that refused it, or none. */
-  decision(window: WindowName | 'none', outcome: 'admitted' | 'refused' | 'unavailable'): void
-  /** A call to a remote authority ended; seconds: since it was sent. */
-  storeCall(outcome: 'ok' | 'timeout' | 'error', seconds: number): void
-  /** A request was decided without the authority, in this mode. */
-  degraded(mode: OutageMode): void
 }

@@ -2,15 +2,8 @@
  * What truly happened, and the invariants. The ledger sees every call as the authority carries it out, every answer as it
  * reaches a process and every decision as a request gets it; it throws at the first that breaks the protocol.
  */
-import type {
-  Admission,
-  Statement,
-  QuotaDecision,
-  TakeReply,
-  TakeRequest,
-  WindowReply,
-  QuotaView,
-} from '../../src/state/quota.ts'
+import type { Admission, QuotaDecision, QuotaView } from '../../src/core/quota/decision.ts'
+import type { Statement, TakeReply, TakeRequest, WindowReply } from '../../src/state/quota.ts'
 import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 import type { Limits } from '../../src/config/config.ts'
 import type { ClientState } from '../../src/state/memory/transition.ts'

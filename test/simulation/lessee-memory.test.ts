@@ -5,7 +5,8 @@ import { expect, it } from 'vitest'
 import type { Limits } from '../../src/config/config.ts'
 import { createEmbeddedAuthority } from '../../src/state/memory/authority.ts'
 import { Lessee } from '../../src/core/quota/lessee.ts'
-import type { QuotaDecision, NoticeListener, TakeReply } from '../../src/state/quota.ts'
+import type { QuotaDecision } from '../../src/core/quota/decision.ts'
+import type { NoticeListener, TakeReply } from '../../src/state/quota.ts'
 import { createTimeline } from '../core/quota/lessee-harness.ts'
 
 const MAX_CLIENTS = 200

@@ -1,7 +1,8 @@
 /** A gateway process in the simulation: a real lessee with its own clocks and timers, that can be stopped, and killed. */
 import type { Limits } from '../../src/config/config.ts'
 import type { Lessee } from '../../src/core/quota/lessee.ts'
-import type { Admission, Authority, QuotaDecision } from '../../src/state/quota.ts'
+import type { Admission, QuotaDecision } from '../../src/core/quota/decision.ts'
+import type { Authority } from '../../src/state/quota.ts'
 import { createHost } from './host.ts'
 import { createWitness, type Ledger, type Witness } from './ledger.ts'
 import type { Schedule } from './schedule.ts'

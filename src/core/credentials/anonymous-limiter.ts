@@ -1,6 +1,6 @@
 /** Counts requests without a valid credential per client address, and says where an address stands. */
 import { MINUTE_MS } from '../../config/time.ts'
-import type { WindowView } from '../../state/quota.ts'
+import type { WindowView } from '../quota/decision.ts'
 import type { AddressCounter } from '../../state/memory/addresses.ts'
 import { whenKnown } from '../rules/when-known.ts'
 

@@ -3,7 +3,7 @@
  * explanations.
  */
 import type { Log } from '../record/log.ts'
-import type { Admission } from '../../state/quota.ts'
+import type { Admission } from '../quota/decision.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { TurnStage } from '../http/turn-stages.ts'
 import { fieldOf } from '../rules/field-names.ts'

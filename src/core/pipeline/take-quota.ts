@@ -1,12 +1,10 @@
 /** Charges a request in both windows or in neither, and puts the client's quota into the headers. */
 import { NO_HEADERS, type Charges, type Exchange, type Judged, type Policy } from './exchange.ts'
-import type { Admission, QuotaDecision, QuotaView } from '../../state/quota.ts'
+import type { Admission, Denial, QuotaDecision, QuotaView } from '../quota/decision.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import type { Caller } from '../rules/credentials.ts'
 import { isSameStanding, quotaHeaders, refusedHeaders } from '../rules/quota-headers.ts'
-
-type Denial = QuotaDecision & { kind: 'refused' }
 
 export const STORE_LOST = refuse('service_unavailable', {
   cause: 'the quota store is away: store.onOutage is closed, or this process has no share left',

@@ -7,13 +7,8 @@
 import type { Limits } from '../../config/config.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 import { StoreUnavailable } from '../../state/contract.ts'
-import type {
-  Authority,
-  QuotaDecision,
-  QuotaObserver,
-  TakeReply,
-  TakeRequest,
-} from '../../state/quota.ts'
+import type { QuotaDecision, QuotaObserver } from './decision.ts'
+import type { Authority, TakeReply, TakeRequest } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
 import { haveSameLimits, type Lease } from './lease.ts'
 import type { Outage } from './outage.ts'
@@ -101,10 +96,7 @@ export class LeaseCalls {
     return decision ?? this.#decideAlone(lease, limits, true)
   }
 
-  /**
-   * Makes a call that no request waits for: it states what was used, and asks for more or returns what is in hand. Returns
-   * false where the authority is away. Must not be called while a call is under way.
-   */
+  /** Makes a call that no request waits for; none may be under way. Returns false where the authority is away. */
   call(lease: Lease, order: Pick<Order, 'ahead' | 'returns'>): boolean {
     const sent = this.#send(lease, { ...order, need: 0, limits: lease.limits })
     if (sent?.reply instanceof Promise) lease.inFlight = this.#follow(lease, sent)

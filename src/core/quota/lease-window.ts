@@ -1,7 +1,8 @@
 /** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
 import type { FixedWindow } from '../../config/time.ts'
-import type { ChargedWindow, Statement, TakeReply, Totals, WindowView } from '../../state/quota.ts'
+import type { ChargedWindow, WindowView } from './decision.ts'
+import type { Statement, TakeReply, Totals } from '../../state/quota.ts'
 
 /** Spending stops this long before the window can end, as timers and clocks are not exact. */
 const SPEND_GUARD_MS = 5
@@ -32,10 +33,7 @@ export class LeaseWindow {
   refusedLimit = 0
   /** Tokens to be returned with the next statement, as their requests were refunded since the latest. */
   refunded = 0
-  /**
-   * The highest counts of tokens taken, in all and by other processes, that notices have reported since the latest statement.
-   * They may be newer than the latest reply.
-   */
+  /** The highest counts of tokens taken, in all and by other processes, in notices since the latest statement. */
   #noted: { readonly index: number; taken: number; ofOthers: number } | undefined
 
   constructor(kind: FixedWindow) {
@@ -87,10 +85,7 @@ export class LeaseWindow {
     return isRemembered && this.remaining(limit, awaited) === 0
   }
 
-  /**
-   * Makes the statement for the authority, and counts refunds and notices anew. returns: unspent tokens are given back by it.
-   * What was spent without asking, during an outage, is stated as held, as it is true use.
-   */
+  /** Makes the statement, and counts refunds and notices anew. What was spent in an outage is stated as held, as it is true use. */
   statement(returns: boolean, fresh: number): Statement {
     this.refunded = 0
     this.#noted = undefined
@@ -101,10 +96,7 @@ export class LeaseWindow {
     return { index, resetMs, used, held: stated, taken, returned, fresh }
   }
 
-  /**
-   * Refunds one charge, unless the window charged has ended or was reset since. The token is not spent again
-   * here but goes back to the authority, which may have reset the window just now and no longer count it.
-   */
+  /** Refunds one charge. The token is not spent here again, as the authority may have reset the window just now. */
   refund({ index, resetMs }: ChargedWindow): void {
     const { charged } = this
     if (charged.index !== index || charged.resetMs !== resetMs || this.used === 0) return

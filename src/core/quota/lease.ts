@@ -18,13 +18,11 @@ import type { LeaseCalls } from './lease-calls.ts'
 import { Pace } from './lease-size.ts'
 import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/transition.ts'
-import type { Notice, QuotaDecision, TakeReply, TakeRequest, QuotaView } from '../../state/quota.ts'
+import type { QuotaDecision, QuotaView } from './decision.ts'
+import type { Notice, TakeReply, TakeRequest } from '../../state/quota.ts'
 import { windows } from '../../config/time.ts'
 
-/**
- * A refusal that others may undo by returning tokens is remembered until a notice reports that. In case the notice is lost, the
- * refusal expires after this time, and each later one after RETRY_FACTOR times the time before.
- */
+/** How long a refusal that others may undo is remembered in case their notice is lost; each later one RETRY_FACTOR times as long. */
 const RETRY_FIRST_MS = 25
 const RETRY_FACTOR = 4
 const RETRY_AT_MOST_MS = 10_000
@@ -96,10 +94,7 @@ export class Lease {
     return this.#calls.uncertain.has(this)
   }
 
-  /**
-   * Marks the lease as uncertain. The authority may have lost what was stated to it; or a call was not sent, or had no useful
-   * answer in time: the authority may have carried it out, or may still do so.
-   */
+  /** Marks the lease as uncertain: the authority may have lost what was stated, or carry out a call that had no answer in time. */
   doubt(): void {
     this.#calls.uncertain.add(this)
   }

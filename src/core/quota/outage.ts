@@ -6,7 +6,7 @@
 import type { Limits, OutageMode } from '../../config/config.ts'
 import type { Lease } from './lease.ts'
 import type { Membership } from './membership.ts'
-import type { QuotaDecision, QuotaObserver } from '../../state/quota.ts'
+import type { QuotaDecision, QuotaObserver } from './decision.ts'
 
 /** Every process notices within half a second that the store is back, and states its use at once. */
 const SETTLED_AFTER_MS = 1000

@@ -4,7 +4,7 @@
  */
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
-import type { QuotaObserver } from '../../state/quota.ts'
+import type { QuotaObserver } from '../quota/decision.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
 import type { UnavailableReason } from '../credentials/jwt-verifier.ts'

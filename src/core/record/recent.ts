@@ -7,7 +7,7 @@ import type { SeenUse } from './tally.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
 import { loggedPath, micros, type RequestTimes } from './access-record.ts'
 import { plainText } from './safe-text.ts'
-import type { QuotaView, WindowView } from '../../state/quota.ts'
+import type { QuotaView, WindowView } from '../quota/decision.ts'
 import type { Refusal } from '../rules/refusals.ts'
 
 /** Decisions kept in each ring. */
@@ -38,10 +38,7 @@ class Noted {
   backend: string | undefined
   gatewayMs = 0
   backendMs: number | undefined
-  /**
-   * stands: one token of each window is charged; refunded: it was given back, as no backend has seen the request; null: none
-   * was charged.
-   */
+  /** stands: one token of each window is charged; refunded: it was given back, as no backend saw the request; null: none was. */
   charge: 'stands' | 'refunded' | null = null
   degraded = false
   cause: string | undefined

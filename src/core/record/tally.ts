@@ -1,5 +1,5 @@
 /** Counts the requests of each key second by second; all figures about the use of clients are summed up from these counts. */
-import type { Admission, QuotaView } from '../../state/quota.ts'
+import type { Admission, QuotaView } from '../quota/decision.ts'
 import { DAY_MS, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { RefusalCode } from '../rules/refusals.ts'

@@ -1,7 +1,7 @@
 /** Writes a client's quota into header fields: X-RateLimit-* for the window that refuses first, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../../config/config.ts'
 import { windows, type WindowName } from '../../config/time.ts'
-import type { QuotaView, WindowView } from '../../state/quota.ts'
+import type { QuotaView, WindowView } from '../quota/decision.ts'
 import type { Caller } from './credentials.ts'
 
 /** RateLimit-Policy of a client (draft-ietf-httpapi-ratelimit-headers): quota and length in seconds of each window. */

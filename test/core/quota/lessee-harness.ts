@@ -2,11 +2,11 @@
 import { expect } from 'vitest'
 import type { OutageMode } from '../../../src/config/config.ts'
 import { Lessee } from '../../../src/core/quota/lessee.ts'
+import type { QuotaDecision } from '../../../src/core/quota/decision.ts'
 import type {
   Authority,
   Beat,
   Beats,
-  QuotaDecision,
   NoticeListener,
   Statement,
   TakeReply,

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Lessee } from '../../../src/core/quota/lessee.ts'
-import type { NoticeListener, QuotaDecision } from '../../../src/state/quota.ts'
+import type { QuotaDecision } from '../../../src/core/quota/decision.ts'
+import type { NoticeListener } from '../../../src/state/quota.ts'
 import { admitted, all, behindNetwork, callOf, createTestLessee } from './lessee-harness.ts'
 
 const limits = { perMinute: 1600, perDay: 100_000 }

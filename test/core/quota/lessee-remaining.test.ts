@@ -1,7 +1,8 @@
 /** What two processes say of one client, and how soon each hears of what the other took or handed back. */
 import { beforeEach, expect, it } from 'vitest'
 import type { Lessee } from '../../../src/core/quota/lessee.ts'
-import type { Notice, QuotaDecision } from '../../../src/state/quota.ts'
+import type { QuotaDecision } from '../../../src/core/quota/decision.ts'
+import type { Notice } from '../../../src/state/quota.ts'
 import { admitted, all, atOnce, behindNetwork, createTestLessee } from './lessee-harness.ts'
 
 const limits = { perMinute: 600, perDay: 100_000 }

@@ -1,6 +1,6 @@
 /** What one second of a key looks like, whatever happens to its requests. */
 import { expect, it } from 'vitest'
-import type { Admission } from '../../../src/state/quota.ts'
+import type { Admission } from '../../../src/core/quota/decision.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
 import { createMemoryUsageStore } from '../../../src/state/usage.ts'
 import { Tally } from '../../../src/core/record/tally.ts'

@@ -6,7 +6,7 @@ import {
   quotaHeaders,
   refusedHeaders,
 } from '../../../src/core/rules/quota-headers.ts'
-import type { QuotaView } from '../../../src/state/quota.ts'
+import type { QuotaView } from '../../../src/core/quota/decision.ts'
 import { fields, words } from '../../support/words.ts'
 
 const limits = { perMinute: 60, perDay: 1000 }
