@@ -75,9 +75,9 @@ const budgets: Readonly<Record<string, number>> = {
   tools: 4_480,
   server: 3_284,
   admin: 5_500,
-  insight: 3_442,
+  insight: 3_490,
   core: 13_500,
-  state: 4_356,
+  state: 4_310,
   config: 4_130,
 }
 

@@ -3,7 +3,7 @@
  * workers share. Each home is a folder here that opens all of it; test/contract/ runs the same suites over the homes.
  */
 import type { BanStore } from './bans.ts'
-import type { Counters } from './counters.ts'
+import type { CounterStore } from './counters.ts'
 import type { EmbeddedAuthority } from './memory/authority.ts'
 import type { Authority } from './quota.ts'
 import type { StoreClock } from './store-clock.ts'
@@ -28,7 +28,7 @@ export interface State {
 /** The state of a process that has no supervisor to ask, or is one. */
 export interface OwnState extends State {
   readonly usage: UsageStore
-  readonly counters: Counters
+  readonly counters: CounterStore
   readonly claims: Claims
   /** Says that a gateway lives, or without a note: that it is about to end. Returns the notes of all that live, by id; whoever may write to the store may write there, too. undefined: nobody else shares the store. */
   readonly register?: (id: string, note?: string) => Promise<ReadonlyMap<string, string>>

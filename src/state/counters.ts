@@ -1,8 +1,6 @@
 /** Reads the authority's counters for operators, and sets them back to 0. counters.lua is the twin of `look` and `reset`. */
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Limits } from '../config/config.ts'
 import { perWindow, type PerWindow, type WindowName } from '../config/time.ts'
-import { mayBeDone } from './contract.ts'
 import type { EmbeddedAuthority } from './memory/authority.ts'
 import { rollOver, stateAt, type ClientState } from './memory/transition.ts'
 import type { NoticeListener, WindowReply } from './quota.ts'
@@ -30,47 +28,6 @@ export interface CounterStore {
   ): Promise<{ readonly before: ClientCounters; readonly after: ClientCounters }>
   /** Has all processes return what they hold of this client, state what they have used, and forget refusals. */
   announceReset(client: string): Promise<void>
-}
-
-/** Within this time all processes that receive the notice state their use; otherwise they would state some of it later, as new. */
-const STATED_AFTER_MS = 250
-
-export class Counters {
-  readonly #store: CounterStore
-
-  constructor(store: CounterStore) {
-    this.#store = store
-  }
-
-  /** Reads the counters, charging nothing, in the order of the clients; there must be no more of them than a page shows. */
-  look(clients: readonly CountedClient[]): Promise<ClientCounters[]> {
-    return Promise.all(clients.map(async (one) => (await this.#store.attend(one, [])).after))
-  }
-
-  /** Reads the counters, charging nothing, once all processes have stated the use and returned what they held. */
-  async settled(client: CountedClient): Promise<ClientCounters> {
-    await this.#store.announceReset(client.id)
-    await delay(STATED_AFTER_MS)
-    return (await this.#store.attend(client, [])).after
-  }
-
-  /**
-   * Sets the use of these windows back to 0, under shadow limits too. What processes hold cannot be spent beyond the limit, even if
-   * they miss the notice. If it rejects with MayBeDone it may be repeated; with any other error nothing was changed.
-   */
-  async reset(client: CountedClient, windows: readonly WindowName[]) {
-    const store = this.#store
-    const tried = { ...client, id: shadowId(client.id) }
-    const announce = () =>
-      Promise.all([store.announceReset(client.id), store.announceReset(tried.id)])
-    await announce()
-    await delay(STATED_AFTER_MS)
-    const attend = (one: CountedClient) => store.attend(one, windows)
-    const [done] = await Promise.all([attend(client), attend(tried)]).catch(mayBeDone)
-    // A process that misses this notice knows with its next call; the reset is done in any case.
-    await announce().catch(() => undefined)
-    return done
-  }
 }
 
 /** Reads the counters; charges and changes nothing. */

@@ -1,6 +1,7 @@
 /** What every home of state must do, whatever keeps it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it, vi } from 'vitest'
+import { Counters } from '../../src/insight/usage/counters.ts'
 import type { BanRecord } from '../../src/state/bans.ts'
 import type { State } from '../../src/state/contract.ts'
 import type { DayRow } from '../../src/state/usage.ts'
@@ -170,12 +171,13 @@ describe.each(ownHomes)('all state in $name', ({ isLasting, isShared, place }) =
       need: 0,
       want: 0,
     })
-    const [known] = await state.counters.look([acme])
+    const counters = new Counters(state.counters)
+    const [known] = await counters.look([acme])
     expect(known?.day).toEqual({ index: day.index, taken: 1, used: 1 })
-    const { before, after } = await state.counters.reset(acme, ['day'])
+    const { before, after } = await counters.reset(acme, ['day'])
     expect([before.day.used, after.day.used, after.day.taken]).toEqual([1, 0, 0])
     await until(() => heard.includes('reset'))
-    expect((await state.counters.settled(acme)).day).toEqual(after.day)
+    expect((await counters.settled(acme)).day).toEqual(after.day)
   })
 
   it('lets one gateway send a notice, and nobody once it was sent', async () => {
@@ -199,7 +201,7 @@ describe.each(ownHomes)('all state in $name', ({ isLasting, isShared, place }) =
     await before.usage.add(batch)
     await before.close()
     const after = await at.open()
-    const [known] = await after.counters.look([acme])
+    const [known] = await new Counters(after.counters).look([acme])
     expect(known?.day.taken).toBe(isLasting && known?.day.index === day.index ? 1 : 0)
     expect(await all(after)).toEqual(isLasting ? { key: ban } : {})
     expect(await after.usage.client('acme', today, today)).toEqual(isLasting ? [[today, row]] : [])

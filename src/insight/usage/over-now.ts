@@ -3,7 +3,8 @@ import { differing, isLowered } from '../../config/changes/blast-radius.ts'
 import type { ChangedLimits, OverNow } from '../../config/changes/blast-radius.ts'
 import type { Clients, Config } from '../../config/config.ts'
 import { windows } from '../../config/time.ts'
-import type { ClientCounters, Counters } from '../../state/counters.ts'
+import type { ClientCounters } from '../../state/counters.ts'
+import type { Counters } from './counters.ts'
 
 interface Asking {
   readonly current: Config

@@ -15,8 +15,8 @@ import { readAdminTls } from './tls-files.ts'
 import { recentIn, seenBy } from './worker-link.ts'
 
 export function createAdminParts(gateway: Gateway): AdminServerOptions {
-  const { reloads, log, live, usage, workers, version } = gateway
-  const { operatorBans: bans, stores } = workers
+  const { reloads, log, live, usage, counters, workers, version } = gateway
+  const { operatorBans: bans } = workers
   const shown = (key: string, ban: BanRecord): Ban => shownBan(reloads.config, key, ban)
   const listBans = async () => (await bans.list()).map(([key, ban]) => shown(key, ban))
   const state = stateOf(gateway)
@@ -34,7 +34,7 @@ export function createAdminParts(gateway: Gateway): AdminServerOptions {
     identity: readAdminTls(reloads.config.admin),
     reloads,
     bans,
-    counters: stores.counters,
+    counters,
     live,
     fleet: gateway.fleet,
     overview: () => overview({ ...state, ...parts, workers: count, gateway: hostname() }),

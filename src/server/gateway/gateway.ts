@@ -9,6 +9,7 @@ import { MetricRegistry } from '../../core/record/metric-registry.ts'
 import { Live } from '../../insight/live/live.ts'
 import { everySecond, type Second } from '../../insight/live/second.ts'
 import { loadFetch } from '../../insight/notify/webhook.ts'
+import { Counters } from '../../insight/usage/counters.ts'
 import { UsageHistory } from '../../insight/usage/usage-history.ts'
 import { createAddressCounter } from '../../state/memory/addresses.ts'
 import { createAdminParts } from './admin-parts.ts'
@@ -55,6 +56,7 @@ export class Gateway {
   readonly fleet: Fleet
   readonly live = new Live()
   readonly usage: UsageHistory
+  readonly counters: Counters
   /** The metrics of this process. */
   readonly registry = new MetricRegistry()
   /** Counts the requests without a valid credential, for all workers. */
@@ -78,11 +80,12 @@ export class Gateway {
       load,
       prepare: (next) => this.#prepare(next),
       log,
-      look: (clients) => this.workers.stores.counters.look(clients),
+      look: (clients) => this.counters.look(clients),
     })
     addGatewayMetrics(this.registry, this)
     const workers = createWorkers(this)
     this.workers = workers
+    this.counters = new Counters(workers.stores.counters)
     this.fleet = new Fleet(this, tls)
     this.usage = new UsageHistory({
       store: workers.stores.usage,

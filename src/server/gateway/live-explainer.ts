@@ -52,7 +52,7 @@ function questionOf({ token, headers, ...asked }: HypotheticalRequest): Question
 
 /** missing: receives what cannot be known. */
 function knownNow(gateway: Gateway, missing: string[]): Known {
-  const { links, operatorBans: bans, stores } = gateway.workers
+  const { links, operatorBans: bans } = gateway.workers
   return {
     shed: worstShed(seenBy(links).sheds),
     anonymousUsed: gateway.addresses.add({ address: '127.0.0.1', points: 0 }).total,
@@ -63,7 +63,7 @@ function knownNow(gateway: Gateway, missing: string[]): Known {
       const standings = answers.toSorted((one, other) => (one.worker ?? 0) - (other.worker ?? 0))
       const own = { ban: bans.all.get(keyId), ...(answers.length > 0 && { standings }) }
       try {
-        const [counted] = await stores.counters.look([{ id: clientId, limits }])
+        const [counted] = await gateway.counters.look([{ id: clientId, limits }])
         missing.push(...unstated(counted))
         const use = { minute: counted?.minute.used ?? 0, day: counted?.day.used ?? 0 }
         return { ...own, use, countedAtMs: counted?.nowMs }

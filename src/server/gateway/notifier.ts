@@ -2,17 +2,12 @@
 import { randomUUID } from 'node:crypto'
 import { Outbox } from '../../insight/notify/outbox.ts'
 import { QuotaMarks, type Suspect } from '../../insight/notify/quota-marks.ts'
-import {
-  loadFetch,
-  post,
-  type Notice,
-  type NotifyConfig,
-  type NotifyEvent,
-} from '../../insight/notify/webhook.ts'
+import { loadFetch, post } from '../../insight/notify/webhook.ts'
+import type { Notice, NotifyConfig, NotifyEvent } from '../../insight/notify/webhook.ts'
 import type { Gateway } from './gateway.ts'
 
-export function startNotifier({ reloads, live, log, workers }: Gateway): void {
-  const { claims, counters } = workers.stores
+export function startNotifier({ reloads, live, log, counters, workers }: Gateway): void {
+  const { claims } = workers.stores
   const config = (): NotifyConfig | undefined => reloads.config.notify
   if (config() !== undefined) loadFetch()
   const outbox = new Outbox({

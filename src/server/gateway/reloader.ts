@@ -11,7 +11,7 @@ import {
   type ReloadOutcome,
   type ReloadWish,
 } from '../../config/changes/blast-radius.ts'
-import type { Counters } from '../../state/counters.ts'
+import type { Counters } from '../../insight/usage/counters.ts'
 import { overNow } from '../../insight/usage/over-now.ts'
 
 /** Reads, parses and checks the files as they are now; throws or rejects with ConfigError. */

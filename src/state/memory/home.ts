@@ -1,7 +1,7 @@
 /** All state in the memory of this process. */
 import { createMemoryBanStore } from '../bans.ts'
 import { embeddedHealth, type Claims, type OwnState, type UnsavedCounters } from '../contract.ts'
-import { Counters, createEmbeddedCounters } from '../counters.ts'
+import { createEmbeddedCounters } from '../counters.ts'
 import type { NoticeListener } from '../quota.ts'
 import { StoreClock } from '../store-clock.ts'
 import { createMemoryUsageStore } from '../usage.ts'
@@ -38,7 +38,7 @@ export function embeddedState({
     authority: embedded,
     embedded,
     clock: new StoreClock(),
-    counters: new Counters(createEmbeddedCounters(authority, notify)),
+    counters: createEmbeddedCounters(authority, notify),
     strikes: createMemoryCounter,
     claims: noClaims,
     health: embeddedHealth,

@@ -1,7 +1,6 @@
 /** All state in one Redis, which all gateways of it share. */
 import { randomUUID } from 'node:crypto'
 import type { Claims, OwnState } from '../contract.ts'
-import { Counters } from '../counters.ts'
 import { StoreClock } from '../store-clock.ts'
 import { createRedisAuthority, createRedisCounters } from './authority.ts'
 import { createRedisBanStore } from './bans.ts'
@@ -21,7 +20,7 @@ export function openRedisState(redis: RedisStore, prefix: string): OwnState {
     clock,
     strikes: (withinMs) => createRedisCounter(redis, { keyPrefix, withinMs }),
     usage: createRedisUsageStore(redis, prefix),
-    counters: new Counters(createRedisCounters(redis, prefix)),
+    counters: createRedisCounters(redis, prefix),
     claims: redisClaims(redis, prefix),
     register: createRedisRegister(redis, prefix),
     health: redis,

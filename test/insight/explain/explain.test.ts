@@ -142,7 +142,8 @@ function liveExplainer(config: Config, look: () => Promise<unknown>) {
   const bans = new Map<string, BanRecord>()
   const { hypothetical } = createLiveExplainer({
     reloads: { config },
-    workers: { links: [], operatorBans: { all: bans }, stores: { counters: { look } } },
+    workers: { links: [], operatorBans: { all: bans } },
+    counters: { look },
     addresses: { add: () => ({ window: 0, total: 0 }) },
   } as unknown as Gateway)
   const query = { method: 'GET', target: '/v1/pets', keyId: 'pro-1', headers: {} }

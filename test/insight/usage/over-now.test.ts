@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import type { Config } from '../../../src/config/config.ts'
 import { blastRadius } from '../../../src/config/changes/blast-radius.ts'
-import type { Counters } from '../../../src/state/counters.ts'
+import type { Counters } from '../../../src/insight/usage/counters.ts'
 import { overNow } from '../../../src/insight/usage/over-now.ts'
 import { readBlocks } from '../../support/serving.ts'
 
