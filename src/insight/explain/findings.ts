@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
-import { refusalKinds, type Refusal } from '../../core/rules/refusals.ts'
+import { refusalKinds, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
 import type { AskedPlace } from '../../config/locations.ts'
 import { LONGEST_WAIT_MS } from '../../core/pipeline/take-turn.ts'
 import type { BanRecord } from '../../state/bans.ts'
@@ -319,6 +319,19 @@ export const finders = {
   'take-turn': takeTurn,
   'receive-body': receiveBody,
   forward,
+}
+
+/** Refusals by stage; all others belong to `accept`. */
+export const refusalsOf: Partial<Record<keyof typeof finders, readonly RefusalCode[]>> = {
+  'match-route': ['not_found', 'method_not_allowed'],
+  authenticate: ['missing_api_key', 'invalid_api_key'],
+  'check-ban': ['api_key_banned'],
+  'shed-load': ['overloaded'],
+  'check-deprecation': ['operation_in_brownout', 'operation_removed'],
+  'take-quota': ['rate_limit_exceeded'],
+  'take-turn': ['concurrency_limit_exceeded'],
+  'receive-body': ['request_timeout', 'body_too_large'],
+  forward: ['bad_gateway', 'service_unavailable', 'gateway_timeout'],
 }
 
 const usedUp = ({ limits }: Caller, { use }: CallerKnown) =>

@@ -12,7 +12,7 @@ import { checkFraming } from '../../core/rules/framing.ts'
 import { isRefusal, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
 import { createRequestId } from '../../core/rules/request-id.ts'
 import { readOffer } from '../../core/rules/websocket.ts'
-import { finders } from './findings.ts'
+import { finders, refusalsOf } from './findings.ts'
 import type { Question } from './question.ts'
 
 export interface Walked {
@@ -74,19 +74,6 @@ export const stageNames = Object.keys(finders) as readonly StageName[]
 /** The last stage that a request meets: a refusal by match-route is given to authenticated callers that are not banned. */
 export const lastStage = (decidedBy: StageName, isAuthenticated: boolean): StageName =>
   decidedBy === 'match-route' && isAuthenticated ? 'shed-load' : decidedBy
-
-/** Refusals by stage; all others belong to `accept`. */
-const refusalsOf: Partial<Record<StageName, readonly RefusalCode[]>> = {
-  'match-route': ['not_found', 'method_not_allowed'],
-  authenticate: ['missing_api_key', 'invalid_api_key'],
-  'check-ban': ['api_key_banned'],
-  'shed-load': ['overloaded'],
-  'check-deprecation': ['operation_in_brownout', 'operation_removed'],
-  'take-quota': ['rate_limit_exceeded'],
-  'take-turn': ['concurrency_limit_exceeded'],
-  'receive-body': ['request_timeout', 'body_too_large'],
-  forward: ['bad_gateway', 'service_unavailable', 'gateway_timeout'],
-}
 
 /** Returns the stage that refuses so. */
 export function refusingStage(
