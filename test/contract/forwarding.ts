@@ -6,7 +6,7 @@ import type { ConnectionOptions } from 'node:tls'
 import { Engine, type EngineOptions, type ForwardJob } from '../../src/core/forwarding/engine.ts'
 import { Forwarding, type Forwarder } from '../../src/core/forwarding/attempts.ts'
 import type { BackendFailure } from '../../src/core/rules/backend-failure.ts'
-import { balancerOf, retriesOf } from '../support/balancer.ts'
+import { balancerOf, engineOptions, retriesOf } from '../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../support/ending.ts'
 import { listening } from '../support/listening.ts'
 import { startRawBackend, type RawBackendOptions } from '../support/raw-backend.ts'
@@ -140,10 +140,8 @@ export function stageOf(attempt: AttemptClass) {
 /** The engine behind a balancer and the policy of attempts, as a gateway has it. */
 function startFront(attempt: AttemptClass, urls: string[], { timeouts, ...rest }: Settings = {}) {
   const options = {
-    connections: 8,
-    connectionUses: 1_000_000,
-    connectionAgeMs: 600_000,
-    timeouts: { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000, ...timeouts },
+    ...engineOptions,
+    timeouts: { ...engineOptions.timeouts, ...timeouts },
     ...rest,
   }
   const balancer = balancerOf(urls, options)

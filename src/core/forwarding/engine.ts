@@ -42,12 +42,13 @@ export interface ForwardJob {
 }
 
 /**
+ * What is set for connections: each setting of `upstream` that is not named here, so that a new one arrives by itself.
  * connections: limit per backend; a request that gets no connection within its response timeout fails as connect_timeout.
  * connectionUses, connectionAgeMs: a connection that has reached either limit is closed at the end of its answer.
  */
-export type EngineOptions = Pick<
+export type EngineOptions = Omit<
   Config['upstream'],
-  'connections' | 'connectionUses' | 'connectionAgeMs' | 'timeouts'
+  'urls' | 'host' | 'tls' | 'engine' | 'balance' | 'eject' | 'health' | 'retry' | 'breaker'
 >
 
 /** Longest head of an answer, and longest trailer section. */

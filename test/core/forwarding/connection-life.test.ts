@@ -1,12 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { ConnectionLife, Rests } from '../../../src/core/forwarding/connection-life.ts'
+import { engineOptions } from '../../support/balancer.ts'
 
-const options = {
-  connections: 128,
-  connectionUses: 1_000_000,
-  connectionAgeMs: 600_000,
-  timeouts: { connectMs: 1_000, responseMs: 1_000, idleMs: 1_000 },
-}
 let surpluses = 0
 beforeEach(() => void (surpluses = 0))
 
@@ -33,7 +28,7 @@ function start(rests = restsOf()) {
   }
 }
 
-const restsOf = (): Rests => new Rests(options, () => void surpluses++)
+const restsOf = (): Rests => new Rests(engineOptions, () => void surpluses++)
 
 describe('a connection that is never idle', () => {
   it.each([

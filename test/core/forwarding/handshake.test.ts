@@ -10,7 +10,7 @@ import { Tunnels } from '../../../src/core/forwarding/tunnel.ts'
 import type { BackendFailureKind } from '../../../src/core/rules/backend-failure.ts'
 import { createCaller } from '../../../src/core/rules/credentials.ts'
 import type { OwnEnd, TunnelEnd } from '../../../src/core/rules/websocket.ts'
-import { balancerOf, retriesOf } from '../../support/balancer.ts'
+import { balancerOf, engineOptions, retriesOf } from '../../support/balancer.ts'
 import { atEnd, gatewayEnds } from '../../support/ending.ts'
 import { listening } from '../../support/listening.ts'
 import { closeConnection, resetConnection } from '../../support/raw-backend.ts'
@@ -79,11 +79,9 @@ function admit(
 async function startFront(url: string | string[], { tunnelIdleMs = 60_000 } = {}) {
   const balancer = balancerOf([url].flat())
   const engine = { send: () => expect.unreachable(), close: () => {} }
-  const timeouts = { connectMs: 2_000, responseMs: 10_000, idleMs: 10_000 }
-  const limits = { connections: 8, connectionUses: 1_000_000, connectionAgeMs: 600_000 }
   const tunnels = new Tunnels()
-  const upgrades = new Engine(Handshake, { timeouts, ...limits }, balancer)
-  const settings = { upstream: { host: 'preserve', timeouts } } as Carrier['settings']
+  const upgrades = new Engine(Handshake, engineOptions, balancer)
+  const settings = { upstream: { host: 'preserve', ...engineOptions } } as Carrier['settings']
   const carrier = { balancer, retries: retriesOf(balancer), engine, upgrades, settings }
   const passages: Passage[] = []
   const server = createServer()
