@@ -101,8 +101,7 @@ export function separateOptions(command: Command): void {
 export function usageEnd(error: unknown) {
   if (!(error instanceof CommanderError)) return { isUsage: false, isAnswered: false, fault: error }
   const message = error.message.replace(/^error: /, '')
-  const fault = usageFault(message)
-  return { isUsage: true, isAnswered: error.exitCode === 0, fault }
+  return { isUsage: true, isAnswered: error.exitCode === 0, fault: usageFault(message) }
 }
 
 export function createProgram(edge: Edge, isJson: boolean): Command {

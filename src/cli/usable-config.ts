@@ -5,7 +5,7 @@ import { loadConfig } from '../config/clients/load.ts'
 import type { Config } from '../config/config.ts'
 import type { Environment } from '../config/environment.ts'
 import { isLoopback } from '../config/hosts.ts'
-import { ConfigError } from '../config/problems.ts'
+import { ConfigError, ofWholeFile } from '../config/problems.ts'
 
 /**
  * Rejects with ConfigError with every problem, public demo keys on an open listener among them. isServing: the file is loaded in
@@ -19,8 +19,7 @@ export async function loadUsableConfig(
   const config = await (isServing ? loadConfigAside : loadConfig)(file, env)
   const complaint = refuseDemoKeys(config)
   if (complaint === undefined) return config
-  const path = ['server', 'listen']
-  throw new ConfigError(file, [{ line: 1, column: 1, path, message: complaint }])
+  throw new ConfigError(file, [{ ...ofWholeFile(complaint), path: ['server', 'listen'] }])
 }
 
 const demoKey = (name: string): string => `tg_demo_${name}_public_for_loopback_only`

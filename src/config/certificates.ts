@@ -44,7 +44,6 @@ export const certificateWarnings = (
 ): PathProblem[] =>
   ends.flatMap(({ setting, endsAtMs }) => {
     const end = describeEnd(endsAtMs, nowMs)
-    return end === undefined
-      ? []
-      : [problem(setting.split('.'), `names a certificate that ${end}; renew it, then reload`)]
+    if (end === undefined) return []
+    return [problem(setting.split('.'), `names a certificate that ${end}; renew it, then reload`)]
   })

@@ -115,9 +115,8 @@ class Found {
     if (kind === 'client')
       return { client: number, ...problem(['id'], sameId(this.#placeOf(earlier))) }
     const place = this.#placeOf(this.#columns.keyClient[earlier] ?? 0)
-    return kind === 'key'
-      ? this.#atKey(number, 'id', sameId(place))
-      : this.#atKey(number, 'sha256', sameDigest(place))
+    if (kind === 'key') return this.#atKey(number, 'id', sameId(place))
+    return this.#atKey(number, 'sha256', sameDigest(place))
   }
 
   /** The first expired keys. */

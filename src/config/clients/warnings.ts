@@ -27,11 +27,10 @@ const warnOfClients = ({ clients, jwt }: Config, warn: Refuse): void => {
 
 const warnOfEnds = ({ clients }: Config, nowMs: number, warn: Refuse): void => {
   const ending = clients.countEnding(nowMs, nowMs + EXPIRING_MS)
-  if (ending > 0) {
-    const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
-    const seen = 'see `tollgate keys list --config FILE --expiring 30d`'
-    warn(['clients'], `${fault}; ${seen}, and rotate those that nothing replaces yet`, 'key')
-  }
+  if (ending === 0) return
+  const fault = `has ${ending} key${ending === 1 ? '' : 's'} that end${ending === 1 ? 's' : ''} within 30 days`
+  const seen = 'see `tollgate keys list --config FILE --expiring 30d`'
+  warn(['clients'], `${fault}; ${seen}, and rotate those that nothing replaces yet`, 'key')
 }
 
 /** Whether the route matches, below the base path, only what repeats it. */

@@ -104,9 +104,8 @@ function readFields(
     const fault = kind === undefined ? undefined : readField(framing, kind, name, value)
     if (fault !== undefined) return invalid(fault)
   }
-  return bytes > headerBytes
-    ? refuse('headers_too_large', { cause: `${bytes} bytes of header fields` })
-    : undefined
+  if (bytes <= headerBytes) return undefined
+  return refuse('headers_too_large', { cause: `${bytes} bytes of header fields` })
 }
 
 type Kind = Exclude<ReturnType<typeof kindOf>, undefined>

@@ -178,7 +178,7 @@ const isSameRefusal = ({ code, window }: Explanation, past: PastRequest): boolea
 
 function answerOf(past: PastRequest): string {
   const { status, refusal, window, retryAfterSeconds, backend, backendMs, cause } = past
-  const parts = [
+  return [
     `answered ${status}`,
     refusal === null ? '' : ` ${refusal}`,
     window === null ? '' : ` by ${window}`,
@@ -186,6 +186,5 @@ function answerOf(past: PastRequest): string {
     backend === null ? '' : `, from ${backend}`,
     backendMs === null ? '' : ` after ${backendMs} ms`,
     cause === null ? '' : `: ${cause}`,
-  ]
-  return parts.join('')
+  ].join('')
 }

@@ -65,9 +65,8 @@ export class UsageHistory {
 
   /** Seconds since writing began to fail. */
   get unsavedSeconds(): number {
-    return this.#failingSinceMs === undefined
-      ? 0
-      : (performance.now() - this.#failingSinceMs) / 1000
+    if (this.#failingSinceMs === undefined) return 0
+    return (performance.now() - this.#failingSinceMs) / 1000
   }
 
   get scope(): UsageStore['scope'] {

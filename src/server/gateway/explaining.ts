@@ -45,8 +45,7 @@ export async function explain(
   }
   // The request may come to the process that has the most left.
   if (standings !== undefined) seed.turns(Math.min(...standings.map(({ taken }) => taken)))
-  const walked = await walkOn(scratch)
-  return explanationOf({ ...walked, config, question, known, callerKnown })
+  return explanationOf({ ...(await walkOn(scratch)), config, question, known, callerKnown })
 }
 
 /** Explains a past request from what was recorded. ban: the known ban of its key. */

@@ -24,9 +24,8 @@ const readSettings = ({ upstream }: Config) => ({ upstream, tls: readBackendTls(
 /** Returns `before` itself where nothing differs. Throws an Error that names key, file and remedy when a file for TLS cannot be used. */
 export function upstreamFor(config: Config, parts: Parts, before?: Upstream): Upstream {
   const settings = readSettings(config)
-  return before !== undefined && isDeepStrictEqual(before.settings, settings)
-    ? before
-    : new Upstream(settings, parts, before)
+  if (before !== undefined && isDeepStrictEqual(before.settings, settings)) return before
+  return new Upstream(settings, parts, before)
 }
 
 export class Upstream {
