@@ -3,7 +3,7 @@ import type { BackendHealth } from '../core/backends/backend.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
-import { nameServers } from '../config/hosts.ts'
+import { sharedStore } from '../config/hosts.ts'
 import type { Shed } from '../core/rules/overload.ts'
 import type { GatewayState } from './operation.ts'
 
@@ -86,8 +86,9 @@ function storeCheck(
   const name = 'store'
   const text = unsaved?.warning ?? health.warning
   const warning = text === undefined ? {} : { warning: text }
-  if (store.redis === undefined) return { name, ok: true, reason: 'embedded', ...warning }
-  const where = { server: nameServers(store.redis), ...warning }
+  const shared = sharedStore(store)
+  if (shared === undefined) return { name, ok: true, reason: 'embedded', ...warning }
+  const where = { server: shared.servers, ...warning }
   if (refusal !== undefined) return { name, ok: false, reason: refusal, ...where }
   if (available) return { name, ok: true, reason: 'available', ...where }
   const reason = `away (${cause}); onOutage is ${store.onOutage}`

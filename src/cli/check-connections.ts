@@ -9,7 +9,7 @@ import { DAY_MS } from '../config/time.ts'
 import { createBackends } from '../core/backends/backend.ts'
 import { connectionFault } from '../core/backends/checks.ts'
 import { KeySource } from '../core/credentials/key-source.ts'
-import { readBackendTls, readRedisTls } from '../server/gateway/tls-files.ts'
+import { readBackendTls, readStoreTls } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
 import { RedisStore } from '../state/redis/redis.ts'
 import { inspectServer } from '../state/redis/servers.ts'
@@ -48,7 +48,7 @@ function validity(file: string): Omit<Tried, 'what'> {
 async function tryRedis(store: Config['store']): Promise<Tried[]> {
   const { redis, prefix, timeoutMs } = store
   if (redis === undefined) return []
-  const tls = readRedisTls(store)
+  const tls = readStoreTls(store)
   const servers = await Promise.all(
     redis.addresses.map(async (address) => {
       const what = `store.redis ${nameOf(address)}`

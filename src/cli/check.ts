@@ -66,7 +66,7 @@ const tlsFaults = ({ server, admin, upstream, store }: Config): string[] =>
     () => tlsFiles.readServerTls(server.tls),
     () => tlsFiles.readAdminTls(admin),
     () => tlsFiles.readBackendTls(upstream),
-    () => tlsFiles.readRedisTls(store),
+    () => tlsFiles.readStoreTls(store),
   ].flatMap((read) => {
     try {
       read()

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { matching } from '../config/clients/files.ts'
 import { namedFiles } from '../config/files.ts'
-import { nameOf } from '../config/hosts.ts'
+import { nameOf, sharedStore } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { ListenError, type Gateway } from '../server/gateway/gateway.ts'
 import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../core/http/connection-room.ts'
@@ -49,7 +49,7 @@ export async function startGateway(
     entry,
     log,
     // It asks the others of its store as commands do, be it asked by them or not.
-    ...(config.store.redis !== undefined && {
+    ...(sharedStore(config.store) !== undefined && {
       adminTls: (await import('./operator/admin-tls.ts')).tlsOf(env),
     }),
     load: async () => note(await loadUsableConfig(file, env, { isServing: true })),
@@ -128,8 +128,8 @@ function filesOf(file: string, { written, clientFiles }: Config): string[] {
   return [...new Set([resolve(file), ...named.map((path) => resolve(folder, path))])]
 }
 
-function explain({ listener, cause }: ListenError, { server, admin }: Config): unknown {
-  const [at, setting] =
-    listener === 'public' ? [server.listen, 'server.listen'] : [admin.listen, 'admin.listen']
-  return explainPort(cause, `the ${listener} listener`, at, `${setting} in the config`)
+function explain({ listener, cause }: ListenError, config: Config): unknown {
+  const at = listener === 'public' ? 'server' : 'admin'
+  const setting = `${at}.listen in the config`
+  return explainPort(cause, `the ${listener} listener`, config[at].listen, setting)
 }

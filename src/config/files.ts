@@ -4,18 +4,19 @@ import { resolve } from 'node:path'
 import { ConfigError, ofWholeFile, problem, type Path, type PathProblem } from './problems.ts'
 import { groupAt, textAt, type Group, type Tree } from './tree.ts'
 
-const paths: readonly Path[] = [
+const tls = (at: Path, ...keys: string[]): Path[] => keys.map((key) => [...at, 'tls', key])
+
+/** Settings that may name a file. TLS to a store stands in the setting of that store, whichever it is. */
+const pathsIn = (tree: Group): Path[] => [
   ['jwt', 'jwksFile'],
-  ...['server', 'admin'].flatMap((of) =>
-    ['cert', 'key', 'clientCa'].map((key) => [of, 'tls', key]),
-  ),
-  ...[['store', 'redis'], ['upstream']].flatMap((of) =>
-    ['ca', 'cert', 'key'].map((key) => [...of, 'tls', key]),
+  ...['server', 'admin'].flatMap((of) => tls([of], 'cert', 'key', 'clientCa')),
+  ...[...Object.keys(groupAt(tree, 'store')).map((key) => ['store', key]), ['upstream']].flatMap(
+    (of) => tls(of, 'ca', 'cert', 'key'),
   ),
 ]
 
 export const namedFiles = (tree: Group): { readonly path: Path; readonly file: string }[] =>
-  paths.flatMap((path) => {
+  pathsIn(tree).flatMap((path) => {
     const file = textAt(tree, ...path)
     return file ? [{ path, file }] : []
   })

@@ -17,13 +17,8 @@ export const isLoopback = (host: string): boolean => {
 }
 
 /** Returns HOST:PORT, with an IPv6 address in brackets. */
-export const nameOf = ({
-  host = '',
-  port,
-}: {
-  host?: string | undefined
-  port?: number | undefined
-}) => `${hostForUrl(host)}:${port}`
+export const nameOf = (at: { host?: string | undefined; port?: number | undefined }): string =>
+  `${hostForUrl(at.host ?? '')}:${at.port}`
 
 /** Names the servers of a store in logs and readiness. */
 export function nameServers(servers: RedisConfig): string {
@@ -32,6 +27,13 @@ export function nameServers(servers: RedisConfig): string {
   return servers.kind === 'cluster' ? `cluster ${addresses}` : addresses
 }
 
+/** The store that gateways share, as everything beside its home sees it; undefined: none is configured. */
+export const sharedStore = ({ redis }: Config['store']) =>
+  redis && { setting: 'redis' as const, name: 'Redis', servers: nameServers(redis), tls: redis.tls }
+
 /** Names the store of a configuration, in the words of `check` and of the log. It never shows a password. */
-export const storeInWords = ({ redis, file }: Config['store']): string =>
-  redis === undefined ? `embedded (${file ?? 'in memory only'})` : `Redis at ${nameServers(redis)}`
+export function storeInWords(store: Config['store']): string {
+  const shared = sharedStore(store)
+  if (shared !== undefined) return `${shared.name} at ${shared.servers}`
+  return `embedded (${store.file ?? 'in memory only'})`
+}

@@ -1,7 +1,8 @@
 /** The shape of the file: every key with its type, unit, bounds and default; config/gateway.yaml shows the same defaults with their meaning. Blocks with many keys or checks have files of their own. */
 import type { z } from 'zod'
-import { absoluteLink, collectorUrl, jwksUri, webOrigin } from './addresses.ts'
+import { absoluteLink, collectorUrl, jwksUri, origin, webOrigin } from './addresses.ts'
 import { filledList, group, inMs, list } from './groups.ts'
+import { isEverywhere, isLoopback } from './hosts.ts'
 import { checkPlans, client, perMinute, plans } from './plans.ts'
 import { problemsOf, type PathProblem, type Refuse } from './problems.ts'
 import { checkRedis, redis } from './redis.ts'
@@ -20,7 +21,7 @@ import {
   webhookSecret,
 } from './scalars.ts'
 import { admin, checkAdmin, checkServer, server } from './server.ts'
-import { has, isGroup, isLonger, itemsAt, textAt, valueAt, type Group } from './tree.ts'
+import { has, isGroup, isLonger, itemsAt, readAt, textAt, valueAt, type Group } from './tree.ts'
 import { checkUpstream, upstream } from './upstream.ts'
 
 const store = group({
@@ -116,6 +117,20 @@ export const configSchema = group({
 /** The file after the schema; parse.ts gives each client its limits. */
 export type ConfigFile = z.output<typeof configSchema>
 
+/** Gateways find each other in the store that they share. */
+const checkAdvertise = (tree: Group, refuse: Refuse): void => {
+  const path = ['admin', 'advertise']
+  const advertised = readAt(tree, path, origin)
+  if (advertised === undefined) return
+  if (!has(tree, 'admin', 'tokenSha256'))
+    refuse(path, 'needs admin.tokenSha256, by which gateways know each other; set one in all')
+  if (textAt(tree, 'store', 'redis') === '')
+    refuse(path, 'needs store.redis, where gateways find each other; name it, or remove this')
+  const { hostname } = new URL(advertised)
+  if (isEverywhere(hostname) || isLoopback(hostname))
+    refuse(path, 'leads others to themselves; write the address by which they reach this listener')
+}
+
 const checkJwt = (tree: Group, refuse: Refuse): void => {
   if (!isGroup(valueAt(tree, 'jwt'))) return
   const [uri, file] = [has(tree, 'jwt', 'jwksUri'), has(tree, 'jwt', 'jwksFile')]
@@ -139,6 +154,7 @@ const checkBans = (tree: Group, refuse: Refuse): void => {
 const checks = [
   checkServer,
   checkAdmin,
+  checkAdvertise,
   checkUpstream,
   checkRedis,
   checkPlans,
@@ -153,6 +169,4 @@ const checks = [
  * hides none of theirs.
  */
 export const crossChecks = (tree: Group): PathProblem[] =>
-  problemsOf((refuse) => {
-    for (const check of checks) check(tree, refuse)
-  })
+  checks.flatMap((check) => problemsOf((refuse) => check(tree, refuse)))

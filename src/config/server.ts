@@ -112,22 +112,8 @@ export const checkServer = (tree: Group, refuse: Refuse): void => {
     )
 }
 
-const checkAdvertise = (tree: Group, refuse: Refuse): void => {
-  const path = ['admin', 'advertise']
-  const advertised = readAt(tree, path, origin)
-  if (advertised === undefined) return
-  if (!has(tree, 'admin', 'tokenSha256'))
-    refuse(path, 'needs admin.tokenSha256, by which gateways know each other; set one in all')
-  if (textAt(tree, 'store', 'redis') === '')
-    refuse(path, 'needs store.redis, where gateways find each other; name it, or remove this')
-  const { hostname } = new URL(advertised)
-  if (isEverywhere(hostname) || isLoopback(hostname))
-    refuse(path, 'leads others to themselves; write the address by which they reach this listener')
-}
-
 /** The operations that change quotas and bans must not be open to everybody. */
 export const checkAdmin = (tree: Group, refuse: Refuse): void => {
-  checkAdvertise(tree, refuse)
   const path = ['admin', 'listen']
   const open = readAt(tree, ['server', 'listen'], listenAddress)
   const own = readAt(tree, path, listenAddress)

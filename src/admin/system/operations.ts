@@ -1,6 +1,6 @@
 /** Reports the state of backends, the store and the workers. */
 import { storeStateOf } from '../../insight/live/changes.ts'
-import { nameServers } from '../../config/hosts.ts'
+import { sharedStore } from '../../config/hosts.ts'
 import type { Whole } from '../../insight/api/live.ts'
 import { summed } from '../../insight/live/sums.ts'
 import { iso, json, seen } from '../answers.ts'
@@ -68,19 +68,20 @@ function mergeBackends(parts: readonly BackendsPart[], names: readonly string[])
 export type Store = ReturnType<typeof storeOf>
 
 function storeOf({ reloads, state, live }: ApiNeeds) {
-  const { redis, file, onOutage } = reloads.config.store
+  const { store } = reloads.config
+  const shared = sharedStore(store)
   const [health, unsaved] = [state.store(), state.unsaved()]
   const how = storeStateOf(health)
   return {
     ...seen('gateway'),
-    kind: redis === undefined ? 'embedded' : 'redis',
+    kind: shared?.setting ?? 'embedded',
     /** Servers, or the file; null: in memory alone. */
-    where: redis === undefined ? (file ?? null) : nameServers(redis),
+    where: shared?.servers ?? store.file ?? null,
     state: how,
     since: iso(live.changes.store?.sinceMs),
     cause: how === 'up' ? null : (health.refusal ?? health.cause ?? null),
     warning: unsaved?.warning ?? health.warning ?? null,
-    onOutage,
+    onOutage: store.onOutage,
     outages: live.changes.storeOutages,
     /** p99 of calls in the last ten seconds. */
     callP99Ms: live.seconds.storeP99Ms,

@@ -1,9 +1,9 @@
 /** Opens the configured store: Redis for all hosts, or the store embedded in this process. */
 import type { Log } from '../../core/record/log.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
-import { readRedisTls } from './tls-files.ts'
+import { readStoreTls } from './tls-files.ts'
 import { RedisStore } from '../../state/redis/redis.ts'
-import { nameServers } from '../../config/hosts.ts'
+import { sharedStore } from '../../config/hosts.ts'
 import { openRedisState } from '../../state/redis/home.ts'
 import { openSqliteFile } from '../../state/sqlite/file.ts'
 import { openSqliteState } from '../../state/sqlite/home.ts'
@@ -39,7 +39,7 @@ export function openSharedStore(parts: StoreParts): OwnState | undefined {
   if (servers === undefined) return undefined
   const redis = new RedisStore({
     servers,
-    tls: readRedisTls(config.store),
+    tls: readStoreTls(config.store),
     timeoutMs,
     prefix,
     onState: createOutageReport(parts),
@@ -54,7 +54,7 @@ export function createOutageReport({
   log,
   metrics,
 }: StoreParts): (available: boolean, cause?: string) => void {
-  const server = store.redis && nameServers(store.redis)
+  const server = sharedStore(store)?.servers
   let lostAtMs: number | undefined
   return (available, cause = 'no usable answer within store.timeout') => {
     if (available || lostAtMs === undefined) metrics?.quota.outage(available)

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { AdminIdentity } from '../../admin/connections.ts'
 import type { AdminConfig, Config, ServerTlsConfig, TlsFilesConfig } from '../../config/config.ts'
+import { sharedStore } from '../../config/hosts.ts'
 import type { TlsIdentity } from '../../core/http/tls-server.ts'
 
 type AdminTls = NonNullable<AdminConfig['tls']>
@@ -51,9 +52,11 @@ export function readNamedFiles(nameOf: NameOf, files: TlsFilesConfig): Connectio
 export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
   tls && readTlsFiles('upstream.tls', tls)
 
-/** Reads the files of the connections to Redis as readBackendTls does. */
-export const readRedisTls = ({ redis }: Config['store']): ConnectionOptions | undefined =>
-  redis?.tls && readTlsFiles('store.redis.tls', redis.tls)
+/** Reads the files of the connections to a shared store as readBackendTls does. */
+export const readStoreTls = (store: Config['store']): ConnectionOptions | undefined => {
+  const { setting, tls } = sharedStore(store) ?? {}
+  return tls && readTlsFiles(`store.${setting}.tls`, tls)
+}
 
 /** Reads the files of the public listener as readTlsFiles does; undefined: it has no TLS. */
 export const readServerTls = (tls: ServerTlsConfig | undefined): TlsIdentity | undefined =>

@@ -164,17 +164,16 @@ function sendSeconds(serving: Serving, channel: SupervisorChannel, measure: () =
 
 /** Opens the store that gateways share, or what the supervisor keeps; addresses are counted by the supervisor in any case. */
 function connect(parts: Required<StoreParts>, channel: SupervisorChannel) {
-  const { redis, timeoutMs } = parts.config.store
   const calls = new IpcCalls<SharedCalls>({
     send: (batch) => void channel.send(batch),
     // Twice as long as for a store on the network: a message is never lost here, only late when every core is busy.
-    timeoutMs: 2 * timeoutMs,
+    timeoutMs: 2 * parts.config.store.timeoutMs,
   })
-  if (redis === undefined) calls.onState(createOutageReport(parts))
-  /** Receivers of the supervisor's notices, and of the news that some were left out; with Redis there are none. */
+  const shared = openSharedStore(parts)
+  if (shared === undefined) calls.onState(createOutageReport(parts))
+  /** Receivers of the supervisor's notices, and of the news that some were left out; with a shared store there are none. */
   const noticed: Parameters<NonNullable<Authority['onNotice']>>[] = []
   const onNotice = (...receivers: (typeof noticed)[number]) => void noticed.push(receivers)
   const own = openSupervisorState({ calls, onNotice })
-  const stores = openSharedStore(parts) ?? own
-  return { calls, noticed, stores, bans: own.bans }
+  return { calls, noticed, stores: shared ?? own, bans: own.bans }
 }

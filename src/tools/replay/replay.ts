@@ -4,6 +4,7 @@ import { unreadableLog } from '../log-files/input.ts'
 import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
+import { sharedStore } from '../../config/hosts.ts'
 import { perWindow, type FixedWindow } from '../../config/time.ts'
 import { ClientCounts, moreOf, outcomeOf, OverTime, plansOf } from './counts.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
@@ -84,7 +85,7 @@ class Replaying {
     this.#clients = new ClientCounts(against !== undefined)
     // The log was written under the configuration in force, which --against gives.
     const { bans, revision, store } = against ?? config
-    const forgets = store.redis === undefined && store.file === undefined
+    const forgets = sharedStore(store) === undefined && store.file === undefined
     this.#differences = new Differences({ revision: shortOf(revision), forgets, bans })
   }
 
@@ -196,9 +197,7 @@ class Replaying {
   #limitsThen(revision: string | undefined, caller: Caller, before: Caller | undefined) {
     const { config, against } = this.#options
     if (revision === shortOf(config.revision)) return caller.limits
-    return against !== undefined && revision === shortOf(against.revision)
-      ? before?.limits
-      : undefined
+    return against && revision === shortOf(against.revision) ? before?.limits : undefined
   }
 
   report(): ReplayReport {
