@@ -3,15 +3,16 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { namedFiles } from '../config/files.ts'
-import { nameOf, nameServers } from '../config/hosts.ts'
+import { nameOf, sharedStore } from '../config/hosts.ts'
 import { formatPath } from '../config/problems.ts'
 import { DAY_MS } from '../config/time.ts'
 import { createBackends } from '../core/backends/backend.ts'
 import { connectionFault } from '../core/backends/checks.ts'
 import { KeySource } from '../core/credentials/key-source.ts'
+import { createLog } from '../core/record/log.ts'
+import { openStores } from '../server/gateway/stores.ts'
 import { readBackendTls, readStoreTls } from '../server/gateway/tls-files.ts'
 import { describeFault } from '../state/redis/faults.ts'
-import { RedisStore } from '../state/redis/redis.ts'
 import { inspectServer } from '../state/redis/servers.ts'
 
 /** fault: with its remedy; undefined: the connection works. */
@@ -23,14 +24,14 @@ interface Tried {
 
 const CONNECT_MS = 1_000
 
-/** Tries certificates, Redis, backends and the key set of the token issuer as a gateway would. Bounded in time. */
-export async function tryAll({ upstream, store, jwt, written }: Config): Promise<Tried[]> {
+/** Tries certificates, the store, backends and the key set of the token issuer as a gateway would. Bounded in time. */
+export async function tryAll(config: Config): Promise<Tried[]> {
   const tried = await Promise.all([
-    tryRedis(store),
-    tryBackends(upstream),
-    ...(jwt === undefined ? [] : [tryKeySet(jwt)]),
+    tryStore(config),
+    tryBackends(config.upstream),
+    ...(config.jwt === undefined ? [] : [tryKeySet(config.jwt)]),
   ])
-  const certificates = namedFiles(written)
+  const certificates = namedFiles(config.written)
     .filter(({ path }) => /^(?:ca|cert|clientCa)$/.test(String(path.at(-1))))
     .map(({ path, file }) => ({ what: `${formatPath(path)} ${file}`, ...validity(file) }))
   return [...certificates, ...tried.flat()]
@@ -45,33 +46,33 @@ function validity(file: string): Omit<Tried, 'what'> {
   return { fault: undefined, note: `${daysLeft} days left` }
 }
 
-async function tryRedis(store: Config['store']): Promise<Tried[]> {
-  const { redis, prefix, timeoutMs } = store
-  if (redis === undefined) return []
-  const tls = readStoreTls(store)
-  const servers = await Promise.all(
-    redis.addresses.map(async (address) => {
+/** Tries what is known of the servers of a shared store one by one, then the store as a whole. */
+async function tryStore(config: Config): Promise<Tried[]> {
+  const shared = sharedStore(config.store)
+  if (shared === undefined) return []
+  const servers = await tryRedis(config.store)
+  const opened = openStores({ config, log: createLog({ level: 'silent', access: false }) })
+  await opened.ready().catch(() => undefined)
+  // A refusal has words of its own.
+  const { available, cause, refusal, warning } = opened.health
+  const away = `${cause}; see that it answers within store.timeout`
+  const fault = refusal ?? (available ? undefined : away)
+  await opened.close()
+  return [...servers, { what: `store ${shared.servers}`, fault, note: warning }]
+}
+
+const tryRedis = (store: Config['store']): Promise<Tried[]> =>
+  Promise.all(
+    (store.redis?.addresses ?? []).map(async (address) => {
       const what = `store.redis ${nameOf(address)}`
       const away = await connectionFault({ ...address, tls: undefined }, CONNECT_MS)
       if (away !== undefined) return { what, fault: `${away}; start it, or correct its address` }
-      const refusal = await inspectServer(address, tls)
+      const refusal = await inspectServer(address, readStoreTls(store))
       if (refusal === undefined) return { what, fault: undefined }
       const { word, what: remedy } = describeFault(refusal)
       return { what, fault: remedy === undefined ? word : `${word}: ${remedy}` }
     }),
   )
-  const connected = new RedisStore({ servers: redis, tls, timeoutMs, prefix })
-  // A refusal has words of its own.
-  const refusal = await connected.ready().then(
-    () => undefined,
-    ({ message }: Error) => message,
-  )
-  const away = `${connected.cause}; see that it answers within store.timeout`
-  const fault = refusal ?? (connected.available ? undefined : away)
-  const whole = { what: `store ${nameServers(redis)}`, fault, note: connected.warning }
-  await connected.close()
-  return [...servers, whole]
-}
 
 const tryBackends = (upstream: Config['upstream']): Promise<Tried[]> =>
   Promise.all(
