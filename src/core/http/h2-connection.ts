@@ -16,7 +16,7 @@ import type { ClientConnection, ProtocolConnection } from './connections.ts'
 import { StreamRequest, StreamResponse } from './h2-stream.ts'
 import { endHandOver, isWriting, outliveFaults, readOn, stopReading } from './node-internals.ts'
 import type { ServerEvents, ServerParts } from './server-parts.ts'
-import { IN_PIECES, Share } from './shared-turn.ts'
+import { beginRequests, IN_PIECES, OWN_REQUESTS, Share } from './shared-turn.ts'
 
 /** Time between the last frame on a connection and its end. */
 const LINGER_MS = 1_000
@@ -72,7 +72,10 @@ export class Http2Connection implements ProtocolConnection {
     socket.once('end', () => session.close())
     const { turn } = parts.connections
     turn.enter(this)
-    client.transport.once('close', () => turn.leave(this))
+    client.transport.once('close', () => {
+      turn.leave(this)
+      this.#parsed.length = 0
+    })
   }
 
   /** The peer is a trusted proxy, which serves many clients: abuse by one must not end the requests of others. */
@@ -82,10 +85,11 @@ export class Http2Connection implements ProtocolConnection {
 
   #arrived(request: StreamRequest): void {
     const { turn } = this.#parts.connections
-    if (this.#parsed.length === 0 && turn.mayBegin(this.share)) return this.#begin(request)
     this.#parsed.push(request)
     turn.parsed(this.share, 1)
-    turn.wait(this)
+    if (this.#parsed.length === 1) beginRequests.add(this)
+    // More than begin in this turn and the next.
+    else if (this.#parsed.length >= 2 * OWN_REQUESTS) turn.wait(this)
   }
 
   goOn(): void {
@@ -103,7 +107,10 @@ export class Http2Connection implements ProtocolConnection {
     const { events, connections } = this.#parts
     const { turn } = connections
     // The client has reset the stream before its request began.
-    if (request.body.closed || request.body.destroyed) return events.abuse('reset')
+    if (request.body.closed || request.body.destroyed) {
+      this.client.brokenOff += 1
+      return events.abuse('reset')
+    }
     turn.began(this.share)
     this.#use.streams += 1
     if (request.bodyFollows) this.#use.bodies += 1

@@ -4,6 +4,7 @@ import type { Http2Connection } from './h2-connection.ts'
 import type { IncomingRequest, OutgoingResponse } from './messages.ts'
 import { watchPieces } from './node-internals.ts'
 import type { Share } from './shared-turn.ts'
+import { sendAnswers } from './turn-stages.ts'
 
 export class StreamRequest implements IncomingRequest {
   readonly httpVersion = '2.0'
@@ -59,6 +60,7 @@ export class StreamResponse implements OutgoingResponse {
   #hasBody = true
   #writtenBytes = 0
   #isEnded = false
+  #unsent: { status: number; headers: string[]; body: Buffer | undefined } | undefined
 
   constructor(request: StreamRequest) {
     this.#stream = request.body
@@ -74,7 +76,8 @@ export class StreamResponse implements OutgoingResponse {
    * completely sent stream without marking it finished.
    */
   get writableFinished(): boolean {
-    if (!this.#isEnded || this.#stream.writableFinished) return this.#isEnded
+    if (!this.#isEnded || this.#unsent !== undefined) return false
+    if (this.#stream.writableFinished) return true
     const { closed, rstCode } = this.#stream
     return (
       closed && rstCode === constants.NGHTTP2_NO_ERROR && !this.#request.carrier.socket.destroyed
@@ -113,7 +116,17 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   send(status: number, headers: string[], body?: Buffer): void {
-    this.#isEnded = !this.destroyed
+    this.headersSent = true
+    if (this.destroyed) return
+    this.#isEnded = true
+    this.#unsent = { status, headers, body }
+    sendAnswers.add(this)
+  }
+
+  flush(): void {
+    if (this.#unsent === undefined || this.destroyed) return
+    const { status, headers, body } = this.#unsent
+    this.#unsent = undefined
     this.#respond(status, headers, body === undefined || body.length === 0)
     this.#finish(body)
   }

@@ -9,8 +9,7 @@ import type { ServerParts } from './server-parts.ts'
 import { readOn, stopReading, takenBytes } from './node-internals.ts'
 import { MessageReader } from './message-reader.ts'
 import { requestSyntax, type Http1Request } from './request-head.ts'
-import { IN_PIECES, Share } from './shared-turn.ts'
-import { TurnStage } from './turn-stages.ts'
+import { beginRequests, IN_PIECES, Share } from './shared-turn.ts'
 
 /** Time for which a closing connection is still read, so that the client sees the answer and no reset (RFC 9112 9.6). */
 const LINGER_MS = 1_000
@@ -358,7 +357,3 @@ export class Http1Connection implements ProtocolConnection {
     else this.socket.pause()
   }
 }
-
-const beginRequests = new TurnStage<Http1Connection>('begin requests', (connection) =>
-  connection.goOn(),
-)

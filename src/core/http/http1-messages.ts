@@ -5,7 +5,7 @@ import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
 import type { Http1Request } from './request-head.ts'
-import { TurnStage } from './turn-stages.ts'
+import { sendAnswers } from './turn-stages.ts'
 
 /** Longest body that is copied behind its head and sent with it; above it the copy costs more than it saves. */
 const MAX_JOINED_BYTES = 4_096
@@ -176,5 +176,3 @@ function dateField(): string {
   }
   return dateText
 }
-
-const sendAnswers = new TurnStage<Http1Response>('send answers', (response) => response.flush())

@@ -5,11 +5,12 @@
  */
 import { refuse } from '../rules/refusals.ts'
 import type { ClientConnection } from './connections.ts'
+import { TurnStage } from './turn-stages.ts'
 
 /** Requests that may begin in one turn. */
 const REQUESTS = 64
 /** Requests of one connection that may begin in one turn. */
-const OWN_REQUESTS = 8
+export const OWN_REQUESTS = 8
 /** Limit of parsed requests of all connections that wait to begin; at the limit reading stops. */
 const MAX_PARSED = 128
 /** A piece of a body (chunk, DATA frame) below this size costs more than its bytes. */
@@ -188,3 +189,6 @@ export class SharedTurn {
     return share.parsed >= OWN_REQUESTS || share.pieces > FEW_PIECES
   }
 }
+
+/** Connections that have received requests in this turn. */
+export const beginRequests = new TurnStage<Sharer>('begin requests', (sharer) => sharer.goOn())

@@ -63,3 +63,8 @@ export function runStages(): void {
 
 /** Looks for what is late: what came while the process stood still is acted on before it is missed. */
 export const looks = new TurnStage<() => void>('look', (look) => look())
+
+/** Whole answers that were decided in this turn. */
+export const sendAnswers = new TurnStage<{ flush(): void }>('send answers', (answer) =>
+  answer.flush(),
+)
