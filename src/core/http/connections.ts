@@ -69,7 +69,7 @@ export class ClientConnection {
 
   /** busy: a request is under way. recent: one has begun since the last look, so that a finished one counts in one look only. */
   look(): 'busy' | 'recent' | 'idle' {
-    if (this.pending > 0) return 'busy'
+    if (this.pending + (this.protocol?.share.parsed ?? 0) > 0) return 'busy'
     const use = this.isUsed ? 'recent' : 'idle'
     this.isUsed = false
     return use

@@ -89,7 +89,7 @@ export class Http2Connection implements ProtocolConnection {
     turn.parsed(this.share, 1)
     if (this.#parsed.length === 1) beginRequests.add(this)
     // More than begin in this turn and the next.
-    else if (this.#parsed.length >= 2 * OWN_REQUESTS) turn.wait(this)
+    if (this.#parsed.length >= 2 * OWN_REQUESTS || turn.isCrowded) turn.wait(this)
   }
 
   goOn(): void {
@@ -109,7 +109,8 @@ export class Http2Connection implements ProtocolConnection {
     // The client has reset the stream before its request began.
     if (request.body.closed || request.body.destroyed) {
       this.client.brokenOff += 1
-      return events.abuse('reset')
+      if (this.#endedMs === undefined) events.abuse('reset')
+      return
     }
     turn.began(this.share)
     this.#use.streams += 1

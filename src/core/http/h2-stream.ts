@@ -117,7 +117,7 @@ export class StreamResponse implements OutgoingResponse {
 
   send(status: number, headers: string[], body?: Buffer): void {
     this.headersSent = true
-    if (this.destroyed) return
+    if (this.destroyed || this.#isEnded) return
     this.#isEnded = true
     this.#unsent = { status, headers, body }
     sendAnswers.add(this)

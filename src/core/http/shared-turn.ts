@@ -95,6 +95,11 @@ export class SharedTurn {
     if (share.begun === OWN_REQUESTS / 2 || this.#begun === REQUESTS / 2) this.#endSoon()
   }
 
+  /** More requests have been parsed than begin in this turn and may wait for the next. */
+  get isCrowded(): boolean {
+    return this.#parsed >= REQUESTS + MAX_PARSED
+  }
+
   /** Changes the number of parsed requests that wait. */
   parsed(share: Share, more: number): void {
     share.parsed += more
@@ -140,6 +145,8 @@ export class SharedTurn {
   }
 
   readonly #next = (): void => {
+    // What has come in this turn begins before those that wait are counted.
+    beginRequests.run()
     this.#isEnding = false
     this.#number += 1
     this.#begun = 0
@@ -186,7 +193,7 @@ export class SharedTurn {
   }
   #isHeavy({ share }: Sharer): boolean {
     this.#renew(share)
-    return share.parsed >= OWN_REQUESTS || share.pieces > FEW_PIECES
+    return share.parsed + share.begun >= 2 * OWN_REQUESTS || share.pieces > FEW_PIECES
   }
 }
 

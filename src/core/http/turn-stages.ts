@@ -1,7 +1,7 @@
 /**
  * What comes in one turn of the event loop is worked on in stages: each is done for all requests of the turn before the next begins.
  * So the code of a stage is still in the processor's caches for the second request, and the kernel's for the second of two like
- * system calls. One request after the other through all of them costs a quarter more where many come at once; where one comes, it is the same.
+ * system calls. One request after the other through all of them costs a quarter more where many come at once.
  */
 
 /** In the order in which they run, behind all reads of the turn. */

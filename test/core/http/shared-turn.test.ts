@@ -1,7 +1,8 @@
 /** What all connections take in of a turn together; how it feels on the wire is in test/wire/h2-attacks.test.ts and inflow.test.ts. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { Share, SharedTurn, type Sharer } from '../../../src/core/http/shared-turn.ts'
+import { beginRequests, Share, SharedTurn } from '../../../src/core/http/shared-turn.ts'
+import type { Sharer } from '../../../src/core/http/shared-turn.ts'
 
 function sharing(shared: SharedTurn, isKnown: boolean) {
   const happened: string[] = []
@@ -26,8 +27,13 @@ it.each([
   shared.leave((left ?? expect.fail()).sharer)
   for (let piece = 0; piece < pieces; piece++) shared.take(new Share(), bytes)
   expect([other?.happened, known?.happened]).toEqual([expected, []])
-  // The next turn has its own budget, and in it they read on.
-  for (let more = 0; more < 3; more++) await turn()
+  // The next turn has its own budget, and in it they read on, though a request comes in each turn.
+  for (let more = 0; more < 3; more++) {
+    const share = new Share()
+    shared.parsed(share, 1)
+    beginRequests.add({ ...sharing(shared, true).sharer, goOn: () => shared.parsed(share, -1) })
+    await turn()
+  }
   for (let piece = 0; piece < 1_000; piece++) shared.take(new Share(), bytes)
   expect(other?.happened).toEqual(expected.length === 0 ? [] : ['stops', 'reads on'])
 })
