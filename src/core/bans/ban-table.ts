@@ -1,7 +1,4 @@
-/**
- * Holds the bans that a process knows, and makes them and those in the store agree, both ways, whenever the store can be reached.
- * Operators list, impose and lift them here.
- */
+/** Holds the bans that a process knows, and makes them and those in the store agree, both ways, whenever the store can be reached. */
 import {
   imposedBan,
   isBanned,

@@ -1,7 +1,4 @@
-/**
- * The public listener. Only a net.Server listens: it counts or refuses a connection before any byte is parsed, and then
- * hands it to the PROXY header reader, to TLS and to its protocol.
- */
+/** The public listener: a net.Server counts or refuses each connection, and hands it to the PROXY header reader, TLS and its protocol. */
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'

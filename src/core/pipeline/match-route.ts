@@ -28,10 +28,9 @@ export function matchRoute(
 }
 
 /**
- * Answers a preflight, in which a browser asks whether a page may send a request (Fetch 3.3.2). It comes before authentication,
- * as a preflight carries no credential. It costs no more than a refusal and is not counted: a count by address would let one page
- * use up what the pages of its neighbours need. Returns a refusal while the event loop is late; undefined: the request is no
- * preflight, or no page may read answers. It expects a path within the base path.
+ * Answers a preflight (Fetch 3.3.2), which carries no credential. It is not counted: a count by address would let one page use up
+ * what the pages of its neighbours need. Returns a refusal while the event loop is late; undefined: the request is no preflight, or
+ * no page may read answers. It expects a path within the base path.
  */
 export function answerPreflight(
   { cors, table, unmatched, load }: Policy,

@@ -10,10 +10,7 @@ const MOST_PER_LOOK_MS = 2 * LOOK_EVERY_MS
 
 /** How long a client may move nothing at first. */
 const GRACE_SECONDS = 5
-/**
- * Largest credit. The kernel moves bytes in large steps, so a client that is fast enough may show nothing for many seconds. A
- * client that has stopped is noticed after this much divided by the rate: 32 s at 512 bytes a second.
- */
+/** Largest credit, as the kernel moves bytes in large steps. Who has stopped is noticed after 32 s at 512 bytes a second. */
 const MOST_BYTES = 16 * 1024
 
 export class SlowClients {

@@ -50,11 +50,7 @@ export class Outage {
     return this.#denial(lease, limits, nowMs) ?? lease.spend(limits, nowMs, true)
   }
 
-  /**
-   * Returns the refusal of a request beyond this process's share, whatever the authority would grant; undefined where the
-   * authority may be asked. Applies only in mode local: in the other modes either no process admits without the authority, or
-   * all is admitted anyway.
-   */
+  /** Returns the refusal of a request beyond this process's share; undefined where the authority may be asked. Only mode local has shares. */
   refusal(lease: Lease, limits: Limits, nowMs: number) {
     const { mode, membership } = this.#options
     // By then the others have stated what they spent.
@@ -64,9 +60,8 @@ export class Outage {
   }
 
   /**
-   * Returns the refusal of a request beyond this process's share; undefined for one within it. pending: other requests that may
-   * be charged before it. The answer is 429 only where this process itself has admitted all of the limit, in a window that
-   * certainly runs.
+   * pending: other requests that may be charged before it. The answer is 429 only where this process itself has admitted all of
+   * the limit, in a window that certainly runs.
    */
   #denial(lease: Lease, limits: Limits, nowMs: number, pending = 0): QuotaDecision | undefined {
     const windows = [lease.day, lease.minute].map((window) => {
