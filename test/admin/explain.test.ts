@@ -150,7 +150,7 @@ describe('POST /api/explain', () => {
     const statuses = new Set<number>()
     const one = async () =>
       statuses.add((await ask('POST /api/explain', { ...get, keyId: 'acme-1' })).status)
-    while (!statuses.has(429)) await Promise.all(Array.from({ length: 50 }, one))
+    while (statuses.size < 2) await Promise.all(Array.from({ length: 50 }, one))
     expect(statuses).toEqual(new Set([200, 429]))
   })
 })
