@@ -77,7 +77,7 @@ const budgets: Readonly<Record<string, number>> = {
   admin: 5_500,
   insight: 3_490,
   core: 13_500,
-  state: 4_310,
+  state: 4_320,
   config: 4_130,
 }
 

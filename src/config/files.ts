@@ -4,14 +4,14 @@ import { resolve } from 'node:path'
 import { ConfigError, ofWholeFile, problem, type Path, type PathProblem } from './problems.ts'
 import { groupAt, textAt, type Group, type Tree } from './tree.ts'
 
-const tls = (at: Path, ...keys: string[]): Path[] => keys.map((key) => [...at, 'tls', key])
+const tlsPaths = (at: Path, ...keys: string[]): Path[] => keys.map((key) => [...at, 'tls', key])
 
 /** Settings that may name a file. TLS to a store stands in the setting of that store, whichever it is. */
 const pathsIn = (tree: Group): Path[] => [
   ['jwt', 'jwksFile'],
-  ...['server', 'admin'].flatMap((of) => tls([of], 'cert', 'key', 'clientCa')),
+  ...['server', 'admin'].flatMap((of) => tlsPaths([of], 'cert', 'key', 'clientCa')),
   ...[...Object.keys(groupAt(tree, 'store')).map((key) => ['store', key]), ['upstream']].flatMap(
-    (of) => tls(of, 'ca', 'cert', 'key'),
+    (of) => tlsPaths(of, 'ca', 'cert', 'key'),
   ),
 ]
 

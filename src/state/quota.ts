@@ -28,7 +28,7 @@ export interface TakeRequest extends PerWindow<Statement> {
   readonly sequence: number
   /** The limits in the caller's configuration, so that a changed limit acts at once. */
   readonly limits: Limits
-  /** Number of the caller's latest call answered in the day it names. An authority that does not know that call has lost data. */
+  /** Number of the caller's latest call answered in the day it names; undefined: none was. An authority that does not know it has lost data. */
   readonly heard?: number | undefined
   /** Number of the caller's latest call before it met the client, perhaps again: what it had stated, and has forgotten, stays counted. */
   readonly since?: number | undefined
@@ -70,7 +70,7 @@ export interface TakeReply extends PerWindow<WindowReply> {
 export type Totals = PerWindow<Pick<WindowReply, 'index' | 'taken' | 'held'>>
 
 /**
- * short: requests are refused for lack of tokens: a process returns all that no request waits for, now and whenever one is refunded.
+ * short: requests are refused for lack of tokens. Each process returns those that no request waits for, now and at each refund.
  * unknown: tokens are returned now and use is stated again, as the authority has lost what it knew of the client, or never knew it.
  * free: tokens are left. Some were returned since a refusal, so that refusals in memory have to be forgotten; or another
  * sixteenth of the minute's limit was taken while others hold tokens, so that the remainder they report stays true.

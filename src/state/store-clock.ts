@@ -1,4 +1,7 @@
-/** The store's Unix time, which goes on with the process's own clock: all mean the same time, whatever their machines' clocks say. */
+/**
+ * The store's Unix time as far as a process knows it, so that all processes mean the same time, whatever the clocks of their
+ * machines say. It goes on with the process's own clock, even while the store is away.
+ */
 
 /** nowMs: monotonic, in ms. epochMs: Unix time in ms, used until the store has reported its time. */
 const ownClock = { nowMs: () => performance.now(), epochMs: () => Date.now() }
@@ -23,7 +26,10 @@ export class StoreClock {
     return Math.floor(this.#own.nowMs() + this.#aheadMs - (this.#own.epochMs() - ownMs))
   }
 
-  /** The store named storeMs in a call of tookMs that has just ended. A known time that fits stays: a late reply sets no clock back. */
+  /**
+   * The store reported the Unix time storeMs at some moment of a call that took tookMs and has just ended. A known time that
+   * agrees with that stays, so that a late reply does not set the clock back.
+   */
   set(storeMs: number, tookMs: number): void {
     const leastMs = storeMs - this.#own.nowMs()
     const known = this.#aheadMs ?? leastMs

@@ -58,7 +58,7 @@ export class ClientConnection {
   isUsed = false
   /** Number of refused requests in a row. */
   refused = 0
-  /** Number of streams that the client ended before their answers. */
+  /** Number of streams that the client ended before their answers. Also written by Http2Connection. */
   brokenOff = 0
 
   constructor(transport: Socket, origin: Origin, addressKey: string | undefined) {
@@ -67,7 +67,7 @@ export class ClientConnection {
     this.addressKey = addressKey
   }
 
-  /** busy: a request is under way. recent: one has begun since the last look, so that a finished one counts in one look only. */
+  /** busy: a request is under way, or waits to begin. recent: one has begun since the last look, so that a finished one counts in one look only. */
   look(): 'busy' | 'recent' | 'idle' {
     if (this.pending + (this.protocol?.share.parsed ?? 0) > 0) return 'busy'
     const use = this.isUsed ? 'recent' : 'idle'

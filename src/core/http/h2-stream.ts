@@ -123,6 +123,7 @@ export class StreamResponse implements OutgoingResponse {
     sendAnswers.add(this)
   }
 
+  /** Sends what send() was given, if it waits for its stage of the turn. */
   flush(): void {
     if (this.#unsent === undefined || this.destroyed) return
     const { status, headers, body } = this.#unsent
@@ -132,6 +133,7 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   end(): void {
+    if (this.#isEnded) return
     this.#isEnded = !this.destroyed
     this.#finish()
   }

@@ -1,4 +1,4 @@
-/** The public listener: a net.Server counts or refuses each connection, and hands it to the PROXY header reader, TLS and its protocol. */
+/** The public listener: it counts or refuses a connection before a byte is parsed, then hands it to PROXY, TLS and its protocol. */
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'

@@ -4,7 +4,7 @@
  * system calls. One request after the other through all of them costs a quarter more where many come at once.
  */
 
-/** In the order in which they run, behind all reads of the turn. */
+/** In the order in which they run, behind all reads of the turn; SharedTurn may begin requests earlier. */
 const ORDER = [
   'read answers',
   'pass heads',

@@ -109,7 +109,7 @@ const UNUSABLE: BackendFailure = {
   cause: 'the answer has headers that cannot be passed on',
 }
 
-/** Bytes of an answer that are held for a slow client: answers of ordinary size free the backend's connection at once. */
+/** Bytes of an answer that are held for a slow client, so that most free the backend's connection at once; a client has `concurrent` of them. */
 const HELD_BYTES = 256 * 1024
 /** Approximate cost of each held piece beside its bytes: an answer may come in pieces of one byte. */
 const PIECE_BYTES = 512

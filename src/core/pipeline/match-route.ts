@@ -28,7 +28,7 @@ export function matchRoute(
 }
 
 /**
- * Answers a preflight (Fetch 3.3.2), which carries no credential. It is not counted: a count by address would let one page use up
+ * Answers a preflight (Fetch 3.3.2) before authentication, as it carries no credential. It is not counted: a count by address would let one page use up
  * what the pages of its neighbours need. Returns a refusal while the event loop is late; undefined: the request is no preflight, or
  * no page may read answers. It expects a path within the base path.
  */

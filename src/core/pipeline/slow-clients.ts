@@ -10,7 +10,7 @@ const MOST_PER_LOOK_MS = 2 * LOOK_EVERY_MS
 
 /** How long a client may move nothing at first. */
 const GRACE_SECONDS = 5
-/** Largest credit, as the kernel moves bytes in large steps. Who has stopped is noticed after 32 s at 512 bytes a second. */
+/** Largest credit, as the kernel moves bytes in large steps. A client that has stopped is noticed after 32 s at 512 bytes a second. */
 const MOST_BYTES = 16 * 1024
 
 export class SlowClients {

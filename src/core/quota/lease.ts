@@ -94,7 +94,7 @@ export class Lease {
     return this.#calls.uncertain.has(this)
   }
 
-  /** Marks the lease as uncertain: the authority may have lost what was stated, or carry out a call that had no answer in time. */
+  /** Marks the lease as uncertain: the authority may have lost what was stated; or a call was not sent, or may still be carried out. */
   doubt(): void {
     this.#calls.uncertain.add(this)
   }

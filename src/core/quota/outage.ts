@@ -60,8 +60,8 @@ export class Outage {
   }
 
   /**
-   * pending: other requests that may be charged before it. The answer is 429 only where this process itself has admitted all of
-   * the limit, in a window that certainly runs.
+   * Returns undefined for a request within the share. pending: other requests that may be charged before it. The answer is 429
+   * only where this process itself has admitted all of the limit, in a window that certainly runs.
    */
   #denial(lease: Lease, limits: Limits, nowMs: number, pending = 0): QuotaDecision | undefined {
     const windows = [lease.day, lease.minute].map((window) => {

@@ -118,13 +118,12 @@ export class FrontDoor {
     // After the time-out nothing is left to wait for, and before it the timer must not keep the process alive.
     const late = sleep(timeoutMs, undefined, { ref: false })
     await Promise.race([stopped, late]).catch(() => undefined)
-    // What is decided already is sent, and its end shows within two turns.
+    // What is decided already is sent; ends show within two turns.
     await turn()
     await turn()
     const cutOff = this.inFlight
     this.#cutOff()
     this.#server.destroy()
-    // Their ends show within two turns.
     await turn()
     await turn()
     runStages()
@@ -139,6 +138,8 @@ export class FrontDoor {
 
   /** Answers at the end of a drain what can still be answered. */
   #cutOff(): void {
+    // What was decided in this very turn is sent.
+    runStages()
     // A copy, since answering and destroying ends them.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       giveUp(this.#parts, exchange)

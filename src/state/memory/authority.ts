@@ -9,7 +9,7 @@ import { ClientState, transition, windowAt } from './transition.ts'
 
 export type EmbeddedAuthority = Authority & ReturnType<typeof createEmbeddedAuthority>
 
-/** A task on an unknown client changes nothing that is kept. */
+/** A task on an unknown client changes nothing that is kept. One that sets counts back is a reset, which a crash may not undo. */
 type Task<Result> = (state: ClientState, nowMs: number) => Result
 
 interface MemoryOptions {

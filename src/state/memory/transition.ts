@@ -59,7 +59,7 @@ export class ClientState implements PerWindow<WindowCounts> {
   isExhausted = false
   /** Nothing is granted ahead of need until then, as other processes may not have stated their use yet. */
   learningUntilMs = 0
-  /** `taken` of the minute as all of its processes know it, if they are several. It stands for the day too, which has the larger limit. */
+  /** `taken` of the minute as all of its processes know it; means nothing while only one took part. It stands for the day, too. */
   minuteAnnounced = 0
   /** Notices `free` sent in this minute; the first call of a minute comes alone, and begins at 0. */
   minuteNews = 0

@@ -1,4 +1,4 @@
-/** Bounds calls, and stops them while a store keeps failing, so that no request waits for one known to be away. */
+/** Bounds calls, stops them to a store that keeps failing, and probes it until it is back: no request waits for one known to be away. */
 import { isKeyFault, isTimeout, timedOut } from './faults.ts'
 import { Silence } from '../silence.ts'
 import { bounded } from '../timers.ts'
@@ -37,7 +37,10 @@ export class StoreBreaker {
     return this.state === 'up'
   }
 
-  /** Rejects after timeoutMs. A store that was late gets one call at a time, which the others wait for, so that none pile up there. */
+  /**
+   * Rejects after timeoutMs; the call may still be carried out. A store that was late gets one call at a time: the others wait
+   * for its answer, or fail with it, so that a store in trouble has no pile of calls to work off.
+   */
   call<Reply>(send: () => Promise<Reply>, timeoutMs: number): Promise<Reply> {
     if (!this.#silence.isOn) return this.#made(send, timeoutMs)
     if (this.#trial !== undefined) {

@@ -1,5 +1,5 @@
 -- The beginning of take.lua and counters.lua: the time, and what the client's hash holds of the windows that run. authority.ts puts
--- constants before it, and repeats lines from `--each` to `--end` and lists in `each(...)` with each window's name for the word window.
+-- constants before it, and repeats lines from `--each` to `--end` and lists in `each(...)` with each window's name in place of `window`.
 local time = redis.call('TIME')
 local GRANTED, SHORT, STALE, LOST = 0, 1, 2, 3
 

@@ -50,7 +50,8 @@ const LOOKUPS = 2_000
 
 /**
  * ioredis declares a class that extends String, for which V8 keeps String.prototype in its slow form: 3 % of the CPU of a
- * forwarded request. A look-up on a String object (never one on a plain string) makes V8 rebuild the fast form.
+ * forwarded request. A look-up on a String object (never one on a plain string) makes V8 rebuild the fast form. Must be called
+ * once, after the library was loaded.
  */
 function restoreFastStrings(): void {
   const lengthOf = (text: string): number => text.length
@@ -100,8 +101,9 @@ export function createConnections({ servers, tls }: RedisOptions) {
 }
 
 /**
- * A TLS socket that is ended during its handshake may emit two errors: the certificate is not accepted, and the server's alert.
- * The library listens for one; the other would end the process. So each socket that a connector ends gets a listener.
+ * A TLS socket that is ended during its handshake may emit two errors: that the certificate is not accepted, and the server's
+ * alert. The library listens for one; the other would end the process. So each socket that a connector ends gets a listener,
+ * including those that the library opens by itself (to sentinels and nodes).
  */
 function listenForEveryError({ AbstractConnector: { prototype } }: typeof Library): void {
   const { disconnect } = prototype

@@ -6,8 +6,9 @@ import { createMemoryCounter, STEPS } from '../memory/counter.ts'
 import type { RedisStore } from './redis.ts'
 
 /**
- * Counts as memory/counter.ts does, by the server's clock. The hash holds "START POINTS" of each step, by its number. The library
- * passes points and, as ARGV[4], seconds. It receives the total, and in place of the key's life how long the oldest step counts.
+ * Counts as memory/counter.ts does, by the server's clock, in one hash: the numbers of its oldest and newest step, the total, and
+ * "START POINTS" of each step. The library passes the points and, as ARGV[4], the time in seconds. It receives the total, and how
+ * long the oldest step still counts in place of how long the key lives.
  */
 export const ADD_SCRIPT = `
 local key, timeMs = KEYS[1], math.floor(1000 * tonumber(ARGV[4]) + 0.5)

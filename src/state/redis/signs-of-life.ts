@@ -6,7 +6,7 @@ import type { RedisStore } from './redis.ts'
 
 /** Several signs of life have to fail before a gateway counts as gone. */
 const GATEWAY_KEPT_MS = 10_000
-/** How many are returned, each of so many characters: whoever can write to the store has others ask no more. */
+/** How many are returned, each of so many characters, as whoever can write to the store can add to them. */
 const [GATEWAYS_AT_MOST, PROCESSES_AT_MOST, ENTRY_LENGTH] = [64, 10_000, 400]
 
 /** KEYS: the hash. ARGV: id, for how many ms a silent one is kept, how many are returned, and what follows the time; absent: it is about to end. */
@@ -18,7 +18,7 @@ else redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', now) .. ARGV[4])
 local beats, living = redis.call('HGETALL', KEYS[1]), {}
 for at = 1, #beats, 2 do
   local isShort = #beats[at] + #beats[at + 1] <= ${ENTRY_LENGTH}
-  local signedAt = isShort and tonumber(string.match(beats[at + 1], '^%d+'))
+  local signedAt = isShort and tonumber(string.match(beats[at + 1], '^(%d+)$') or string.match(beats[at + 1], '^(%d+) '))
   if not signedAt or math.abs(now - signedAt) > tonumber(ARGV[2]) then redis.call('HDEL', KEYS[1], beats[at])
   elseif #living < 2 * ARGV[3] then
     living[#living + 1] = beats[at]

@@ -15,7 +15,10 @@ interface FileStateOptions
   readonly maxClients?: number
 }
 
-/** file: is closed with the state. ready() has to end before the first call, and rejects with an Error of file, fault and remedy. */
+/**
+ * file: is closed with the state. ready() reads the counters back, before the first call; it rejects with an Error of file, fault
+ * and remedy. A crash makes the tokens that a client's row counts ahead unusable; close() keeps the true counts.
+ */
 export function openSqliteState(file: SqliteFile, options: FileStateOptions) {
   const { clock = { epochMs: () => Date.now() }, maxClients = MAX_CLIENTS } = options
   const rows = createRows(file)

@@ -47,7 +47,8 @@ const tables = [
 /**
  * Opens the file, creating it and its folder where missing. A damaged file of the gateway's own is renamed to
  * FILE.damaged-<Unix ms> (keptAs) and a new one begun: lost counts must not keep the gateway from starting. Another program's
- * file is refused and left as it is. Throws an error for explainSqliteFault.
+ * file is refused and left as it is. The file stays locked until it is closed or the process ends, however it ends. Throws an error
+ * for explainSqliteFault.
  */
 export function openOrSetAside(file: string) {
   // A pipe or a device could block the thread for ever.
