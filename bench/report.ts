@@ -91,7 +91,7 @@ function header({ starts, rounds, warmUpSeconds, measuredSeconds }: Method): str
     `- machine: ${machine()}`,
     `- ${versions()}`,
     `- ${peerVersions()}`,
-    `- ${starts} starts, ${rounds} rounds each, of ${measuredSeconds} s after ${warmUpSeconds} s of warm-up, ${connections} connections, ${keyCount} keys; CPU, allocations and p99 are the lower quartile of the rounds, the rest medians`,
+    `- ${starts} starts, ${rounds} ${rounds === 1 ? 'round' : 'rounds'} each, of ${measuredSeconds} s after ${warmUpSeconds} s of warm-up, ${connections} connections, ${keyCount} keys; CPU, allocations and p99 are the lower quartile of the rounds, the rest medians`,
   ].join('\n')
 }
 
