@@ -4,20 +4,8 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { windows } from '../../src/config/time.ts'
 import { libraries, pageFiles } from '../../src/admin/page-assets.ts'
-import {
-  bytes,
-  clock,
-  compact,
-  count,
-  duration,
-  latency,
-  limitsText,
-  percent,
-  plural,
-  rate,
-  relative,
-  usage,
-} from '../../src/insight/format.js'
+import { bytes, clock, compact, count, duration, latency } from '../../src/insight/format.js'
+import { limitsText, percent, plural, rate, relative, usage } from '../../src/insight/format.js'
 import { startTestGateway } from '../support/gateway.ts'
 import { words } from '../support/words.ts'
 

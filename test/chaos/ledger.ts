@@ -2,17 +2,8 @@
  * What clients got, what backends saw and what Redis counted, held against each other. Pure: a run in, every difference out.
  * What may differ, and why, stands in the tables `explains` and `mayBeCharged`, and nowhere else.
  */
-import type {
-  Answered,
-  ChaosClient,
-  ChaosRequest,
-  Counted,
-  Fault,
-  FaultKind,
-  Outcome,
-  Run,
-  Sighting,
-} from './events.ts'
+import type { Answered, ChaosClient, ChaosRequest, Counted, Fault, FaultKind } from './events.ts'
+import type { Outcome, Run, Sighting } from './events.ts'
 
 export type Rule =
   'lost' | 'twice' | 'wrong answer' | 'stray' | 'unexplained' | 'over a limit' | 'charge'

@@ -3,11 +3,8 @@ import { StoreUnavailable } from '../../src/state/contract.ts'
 import type { RedisStore } from '../../src/state/redis/redis.ts'
 import { createRedisAuthority, quotaKey } from '../../src/state/redis/authority.ts'
 import type { Authority } from '../../src/state/quota.ts'
-import {
-  connectedStore,
-  controlledRedisAuthority,
-  START_MS,
-} from '../support/controlled-authority.ts'
+import { connectedStore, controlledRedisAuthority } from '../support/controlled-authority.ts'
+import { START_MS } from '../support/controlled-authority.ts'
 import { sharedRedis, startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { authorityContract, call } from './authority.ts'
 

@@ -13,11 +13,8 @@ import { createRedisCounters } from '../../src/state/redis/authority.ts'
 import { openRedisState } from '../../src/state/redis/home.ts'
 import { openSqliteFile } from '../../src/state/sqlite/file.ts'
 import { openSqliteState } from '../../src/state/sqlite/home.ts'
-import {
-  controlledRedisAuthority,
-  controlledStore,
-  START_MS,
-} from '../support/controlled-authority.ts'
+import { controlledRedisAuthority, controlledStore } from '../support/controlled-authority.ts'
+import { START_MS } from '../support/controlled-authority.ts'
 import { gatewayEnds } from '../support/ending.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'

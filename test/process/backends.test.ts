@@ -2,19 +2,8 @@
 import { expect, it } from 'vitest'
 import { answer, startRawBackend } from '../support/raw-backend.ts'
 import { freePort } from '../support/redis-server.ts'
-import {
-  again,
-  clientsBlock,
-  configFile,
-  eventually,
-  gatewayHere,
-  gatewayProcess,
-  pick,
-  tally,
-  times,
-  type Answer,
-  type Gateway,
-} from './gateways.ts'
+import { again, clientsBlock, configFile, eventually, gatewayHere } from './gateways.ts'
+import { gatewayProcess, pick, tally, times, type Answer, type Gateway } from './gateways.ts'
 
 /** One that takes requests and does not answer them while it is frozen, and goes and comes on one port. */
 async function startBackend() {

@@ -4,14 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
-import {
-  again,
-  clientsBlock,
-  decided,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-} from './gateways.ts'
+import { again, clientsBlock, decided, eventually, gatewayProcess } from './gateways.ts'
+import { startRawBackend } from './gateways.ts'
 
 const KEY = 'tg_test_limits_0123456789abcdef'
 /** More than the callers can spend while a change is taken. */

@@ -6,16 +6,8 @@ import { configText, sha256 } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import {
-  configFile,
-  gatewayProcess,
-  linesOf,
-  startRawBackend,
-  run,
-  startTollgate,
-  gatewayHere,
-  decided,
-} from './gateways.ts'
+import { configFile, gatewayProcess, linesOf, startRawBackend, run } from './gateways.ts'
+import { startTollgate, gatewayHere, decided } from './gateways.ts'
 
 const nowhere = 'http://127.0.0.1:1'
 const packageFile = new URL('../../package.json', import.meta.url)

@@ -9,18 +9,8 @@ import { typed } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { answer, type RawBackend } from '../support/raw-backend.ts'
 import { sharedRedis } from '../support/redis-server.ts'
-import {
-  clientsBlock,
-  configFile,
-  eventually,
-  gatewayHere,
-  gatewayProcess,
-  quotaInRedis,
-  startRawBackend,
-  storeOn,
-  times,
-  type Gateway,
-} from './gateways.ts'
+import { clientsBlock, configFile, eventually, gatewayHere, gatewayProcess } from './gateways.ts'
+import { quotaInRedis, startRawBackend, storeOn, times, type Gateway } from './gateways.ts'
 
 /** undefined: too many were asked for at once. */
 async function explained({ adminOrigin }: Gateway, keyId: string) {

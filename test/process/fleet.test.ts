@@ -10,17 +10,8 @@ import { askAdmin } from '../support/admin-client.ts'
 import { typed } from '../support/command-line.ts'
 import { sha256 } from '../support/gateway.ts'
 import { freePort, sharedRedis } from '../support/redis-server.ts'
-import {
-  clientsBlock,
-  configFile,
-  decided,
-  eventually,
-  gatewayHere,
-  gatewayProcess,
-  startRawBackend,
-  startTollgate,
-  storeOn,
-} from './gateways.ts'
+import { clientsBlock, configFile, decided, eventually, gatewayHere } from './gateways.ts'
+import { gatewayProcess, startRawBackend, startTollgate, storeOn } from './gateways.ts'
 import { answer } from '../support/raw-backend.ts'
 
 const TOKEN = 'a-token-of-the-fleet'

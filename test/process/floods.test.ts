@@ -5,16 +5,8 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { keys } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import type { RawBackend } from '../support/raw-backend.ts'
-import {
-  call,
-  configFile,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-  tally,
-  times,
-  type GatewayProcess,
-} from './gateways.ts'
+import { call, configFile, eventually, gatewayProcess, startRawBackend, tally } from './gateways.ts'
+import { times, type GatewayProcess } from './gateways.ts'
 
 /** Without the pages of files, which a machine that is short of memory takes away and brings back. */
 const residentMB = (pid: number): number =>

@@ -6,13 +6,8 @@ import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { workerPids } from '../server/workers/workers.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import {
-  clientsBlock,
-  configFile,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-} from './gateways.ts'
+import { clientsBlock, configFile, eventually, gatewayProcess } from './gateways.ts'
+import { startRawBackend } from './gateways.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_full_disk_0123456789'

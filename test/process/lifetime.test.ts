@@ -8,17 +8,8 @@ import { keys } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort, isTaken } from '../support/redis-server.ts'
 import { compileCache, sources } from '../support/sources.ts'
-import {
-  atEnd,
-  call,
-  configFile,
-  decided,
-  eventually,
-  gatewayProcess,
-  linesOf,
-  startRawBackend,
-  startTollgate,
-} from './gateways.ts'
+import { atEnd, call, configFile, decided, eventually, gatewayProcess } from './gateways.ts'
+import { linesOf, startRawBackend, startTollgate } from './gateways.ts'
 
 const root = join(import.meta.dirname, '../..')
 

@@ -3,19 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import type { ClientRow } from '../../src/admin/clients/operations.ts'
 import { askAdmin } from '../support/admin-client.ts'
-import {
-  again,
-  clientsBlock,
-  configFile,
-  decided,
-  eventually,
-  gatewayHere,
-  pick,
-  startRawBackend,
-  startRedisServer,
-  storeOn,
-  type Gateway,
-} from './gateways.ts'
+import { again, clientsBlock, configFile, decided, eventually, gatewayHere } from './gateways.ts'
+import { pick, startRawBackend, startRedisServer, storeOn, type Gateway } from './gateways.ts'
 
 const [busy, other] = ['tg_busy_key', 'tg_other_key']
 const LIMIT = 160

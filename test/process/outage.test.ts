@@ -22,13 +22,8 @@ import {
   gatewayHere,
   type GatewayHere,
 } from './gateways.ts'
-import {
-  expectDecidedInTime,
-  expectRecovery,
-  startLoad,
-  tellsNothing,
-  tellsQuota,
-} from './store-load.ts'
+import { expectDecidedInTime, expectRecovery, startLoad, tellsNothing } from './store-load.ts'
+import { tellsQuota } from './store-load.ts'
 
 const key = 'tg_outage_acme'
 

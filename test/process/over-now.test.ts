@@ -8,17 +8,8 @@ import { typed } from '../support/command-line.ts'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { dayWithAtLeast } from '../support/utc-windows.ts'
-import {
-  clientsBlock,
-  decided,
-  eventually,
-  gatewayHere,
-  pick,
-  startRawBackend,
-  startRedisServer,
-  storeOn,
-  type Gateway,
-} from './gateways.ts'
+import { clientsBlock, decided, eventually, gatewayHere, pick } from './gateways.ts'
+import { startRawBackend, startRedisServer, storeOn, type Gateway } from './gateways.ts'
 
 /** How many each has used, and its limits before and after. */
 const uses = { above: 7, at: 5, below: 3, unused: 0, raised: 7 }

@@ -11,15 +11,8 @@ import { sha256, startTestGateway } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { words } from '../support/words.ts'
 import { freePort } from '../support/redis-server.ts'
-import {
-  clientsBlock,
-  configFile,
-  eventually,
-  startRawBackend,
-  gatewayHere,
-  times,
-  type GatewayHere,
-} from './gateways.ts'
+import { clientsBlock, configFile, eventually, startRawBackend, gatewayHere } from './gateways.ts'
+import { times, type GatewayHere } from './gateways.ts'
 
 const clients = [
   { id: 'bolt', keys: ['tg_bolt_1'], perMinute: 20, perDay: 20 },

@@ -5,18 +5,8 @@ import { freePort } from '../support/redis-server.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
 import { makeCertificates, startTlsRedisServer, type TlsRedisServer } from '../support/redis-tls.ts'
 import { flags } from '../support/redis-shared.ts'
-import {
-  acquainted,
-  clientsBlock,
-  configFile,
-  decided,
-  eventually,
-  gatewayHere,
-  gatewayProcess,
-  linesOf,
-  startRawBackend,
-  run,
-} from './gateways.ts'
+import { acquainted, clientsBlock, configFile, decided, eventually } from './gateways.ts'
+import { gatewayHere, gatewayProcess, linesOf, startRawBackend, run } from './gateways.ts'
 
 /** By its plain port and by TLS. */
 let redis: TlsRedisServer

@@ -4,17 +4,8 @@ import { expect } from 'vitest'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { ask, type WorkerAnswer } from '../server/workers/workers.ts'
-import {
-  clientsBlock,
-  decided,
-  eventually,
-  startRawBackend,
-  times,
-  startTollgate,
-  withOrigins,
-  type GatewayProcess,
-  gatewayHere,
-} from './gateways.ts'
+import { clientsBlock, decided, eventually, startRawBackend, times } from './gateways.ts'
+import { startTollgate, withOrigins, type GatewayProcess, gatewayHere } from './gateways.ts'
 
 export const KEY = 'tg_test_reload_0123456789abcdef'
 /** A minute, of the first revision. */

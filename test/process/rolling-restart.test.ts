@@ -15,17 +15,8 @@ import { listening } from '../support/listening.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { freePort, sharedRedis } from '../support/redis-server.ts'
 import { makeCertificates } from '../support/redis-tls.ts'
-import {
-  again,
-  clientsBlock,
-  configFile,
-  eventually,
-  gatewayProcess,
-  pick,
-  storeOn,
-  times,
-  type GatewayProcess,
-} from './gateways.ts'
+import { again, clientsBlock, configFile, eventually, gatewayProcess, pick } from './gateways.ts'
+import { storeOn, times, type GatewayProcess } from './gateways.ts'
 
 /** As in production: HAProxy finds out in two seconds and a half, and may be held up. */
 const DRAIN_DELAY_MS = 5_000

@@ -9,14 +9,8 @@ import { askAdmin } from '../support/admin-client.ts'
 import { configText } from '../support/gateway.ts'
 import { temporaryFile, temporaryFolder } from '../support/processes.ts'
 import { ask, codes } from '../server/workers/workers.ts'
-import {
-  clientsBlock,
-  decided,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-  times,
-} from './gateways.ts'
+import { clientsBlock, decided, eventually, gatewayProcess, startRawBackend } from './gateways.ts'
+import { times } from './gateways.ts'
 
 const [TRIED, LIMIT] = [10, 20]
 

@@ -4,13 +4,8 @@
  */
 import type { AnswerBatch, IpcCalls } from '../../src/state/calls.ts'
 import type { QuotaCalls } from '../../src/state/supervisor/home.ts'
-import type {
-  Authority,
-  Beats,
-  NoticeListener,
-  TakeReply,
-  TakeRequest,
-} from '../../src/state/quota.ts'
+import type { Authority, Beats, NoticeListener, TakeReply } from '../../src/state/quota.ts'
+import type { TakeRequest } from '../../src/state/quota.ts'
 import { DAY_MS, MINUTE_MS } from '../../src/config/time.ts'
 import { createDisk } from './disk.ts'
 import { createHost, ownTimers, type Host } from './host.ts'

@@ -1,14 +1,8 @@
 /** One authority, the network and the processes of a schedule. */
 import type { Limits } from '../../src/config/config.ts'
 import type { EmbeddedAuthority } from '../../src/state/memory/authority.ts'
-import type {
-  Authority,
-  NoticeListener,
-  Notice,
-  TakeReply,
-  TakeRequest,
-  Totals,
-} from '../../src/state/quota.ts'
+import type { Authority, NoticeListener, Notice, TakeReply } from '../../src/state/quota.ts'
+import type { TakeRequest, Totals } from '../../src/state/quota.ts'
 import { DAY_MS } from '../../src/config/time.ts'
 import { START_MS } from '../support/controlled-authority.ts'
 import { ownTimers } from './host.ts'

@@ -2,11 +2,8 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build, type Built } from '../../../src/config/clients/builder.ts'
-import {
-  ClientTable,
-  fromPlainConfig,
-  toPlainConfig,
-} from '../../../src/config/clients/client-table.ts'
+import { ClientTable, fromPlainConfig } from '../../../src/config/clients/client-table.ts'
+import { toPlainConfig } from '../../../src/config/clients/client-table.ts'
 import { borrowTable } from '../../../src/config/clients/release.ts'
 import { ownClients, readClients } from '../../../src/config/clients/entries.ts'
 import { formatProblem } from '../../../src/config/problems.ts'

@@ -3,11 +3,8 @@ import * as fc from 'fast-check'
 import { hash } from 'node:crypto'
 import { expect } from 'vitest'
 import { readJson } from '../../../src/config/clients/entries.ts'
-import {
-  parsePlainItem,
-  parsePlainLine,
-  PlainClients,
-} from '../../../src/config/clients/plain-clients.ts'
+import { parsePlainItem, parsePlainLine } from '../../../src/config/clients/plain-clients.ts'
+import { PlainClients } from '../../../src/config/clients/plain-clients.ts'
 import { ClientTable } from '../../../src/config/clients/client-table.ts'
 import { Scratch } from '../../../src/config/clients/columns.ts'
 import type { WrittenClient } from '../../../src/config/config.ts'

@@ -12,14 +12,8 @@ import { describe, expect, it } from 'vitest'
 import { parseConfigText } from '../../../src/config/clients/load.ts'
 import { ClientConnection, Connections } from '../../../src/core/http/connections.ts'
 import { Http2Connection } from '../../../src/core/http/h2-connection.ts'
-import {
-  interpose,
-  isHttp2Safe,
-  isWriting,
-  readOn,
-  stopReading,
-  takenBytes,
-} from '../../../src/core/http/node-internals.ts'
+import { interpose, isHttp2Safe, isWriting, readOn } from '../../../src/core/http/node-internals.ts'
+import { stopReading, takenBytes } from '../../../src/core/http/node-internals.ts'
 import type { ServerParts } from '../../../src/core/http/server-parts.ts'
 import { configText } from '../../support/gateway.ts'
 import { frame, headers, openH2Peer, settings, types, uint32 } from '../../support/h2-frames.ts'

@@ -3,15 +3,8 @@ import { expect } from 'vitest'
 import type { OutageMode } from '../../../src/config/config.ts'
 import { Lessee } from '../../../src/core/quota/lessee.ts'
 import type { QuotaDecision } from '../../../src/core/quota/decision.ts'
-import type {
-  Authority,
-  Beat,
-  Beats,
-  NoticeListener,
-  Statement,
-  TakeReply,
-  TakeRequest,
-} from '../../../src/state/quota.ts'
+import type { Authority, Beat, Beats, NoticeListener, Statement } from '../../../src/state/quota.ts'
+import type { TakeReply, TakeRequest } from '../../../src/state/quota.ts'
 import type { Timers } from '../../../src/state/timers.ts'
 import { controlledMemoryAuthority, START_MS } from '../../support/controlled-authority.ts'
 

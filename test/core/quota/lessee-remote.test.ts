@@ -1,16 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { StoreClock } from '../../../src/state/store-clock.ts'
 import { controlledMemoryAuthority } from '../../support/controlled-authority.ts'
-import {
-  admitted,
-  all,
-  atOnce,
-  behindNetwork,
-  callOf,
-  createNetwork,
-  createTestLessee,
-  refused,
-} from './lessee-harness.ts'
+import { admitted, all, atOnce, behindNetwork, callOf, createNetwork } from './lessee-harness.ts'
+import { createTestLessee, refused } from './lessee-harness.ts'
 
 const limits = { perMinute: 10, perDay: 100 }
 

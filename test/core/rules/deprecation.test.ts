@@ -1,12 +1,7 @@
 import { assert, integer, nat, property } from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  isChosen,
-  lifecycleHeaders,
-  passesFromMs,
-  stageOf,
-  withdrawalOf,
-} from '../../../src/core/rules/deprecation.ts'
+import { isChosen, lifecycleHeaders, passesFromMs } from '../../../src/core/rules/deprecation.ts'
+import { stageOf, withdrawalOf } from '../../../src/core/rules/deprecation.ts'
 import { fields } from '../../support/words.ts'
 
 const minute = 60_000

@@ -1,10 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import {
-  readTraceParent,
-  readTraceState,
-  withTraceContext,
-  writeTraceParent,
-} from '../../../src/core/rules/trace-context.ts'
+import { readTraceParent, readTraceState } from '../../../src/core/rules/trace-context.ts'
+import { withTraceContext, writeTraceParent } from '../../../src/core/rules/trace-context.ts'
 import { words } from '../../support/words.ts'
 
 const traceId = '0af7651916cd43dd8448eb211c80319c'

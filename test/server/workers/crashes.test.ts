@@ -17,19 +17,8 @@ import {
   times,
   type GatewayProcess,
 } from '../../process/gateways.ts'
-import {
-  ask,
-  codes,
-  expectServed,
-  gone,
-  isAlive,
-  jwtBlock,
-  metricPage,
-  startLoad,
-  workerBlocks,
-  workerPids,
-  type WorkerAnswer,
-} from './workers.ts'
+import { ask, codes, expectServed, gone, isAlive, jwtBlock, metricPage } from './workers.ts'
+import { startLoad, workerBlocks, workerPids, type WorkerAnswer } from './workers.ts'
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
 const LIMIT = 200

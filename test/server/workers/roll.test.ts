@@ -7,29 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket, WebSocketServer } from 'ws'
 import { listening } from '../../support/listening.ts'
 import { startCollector } from '../../support/otlp.ts'
-import {
-  configFile,
-  decided,
-  eventually,
-  gatewayProcess,
-  linesOf,
-  startSlowBackend,
-  run,
-  times,
-  type GatewayProcess,
-} from '../../process/gateways.ts'
-import {
-  ask,
-  codes,
-  expectServed,
-  gone,
-  isAlive,
-  jwtBlock,
-  metricPage,
-  startLoad,
-  workerBlocks,
-  workerPids,
-} from './workers.ts'
+import { configFile, decided, eventually, gatewayProcess, linesOf } from '../../process/gateways.ts'
+import { startSlowBackend, run, times, type GatewayProcess } from '../../process/gateways.ts'
+import { ask, codes, expectServed, gone, isAlive, jwtBlock, metricPage } from './workers.ts'
+import { startLoad, workerBlocks, workerPids } from './workers.ts'
 
 const wide = { id: 'wide', keys: ['tg_wide'], perMinute: 1_000_000, perDay: 1_000_000 }
 /** Of the day, so that no minute ends meanwhile. */

@@ -4,14 +4,8 @@ import { beforeAll, describe, expect, it, vi } from 'vitest'
 import type { Routes } from '../../../src/admin/routes/operations.ts'
 import type { Backends, Store, Workers } from '../../../src/admin/system/operations.ts'
 import { answer, type RawBackend } from '../../support/raw-backend.ts'
-import {
-  configFile,
-  decided,
-  gatewayProcess,
-  startRawBackend,
-  startRedisServer,
-  type GatewayProcess,
-} from '../../process/gateways.ts'
+import { configFile, decided, gatewayProcess, startRawBackend } from '../../process/gateways.ts'
+import { startRedisServer, type GatewayProcess } from '../../process/gateways.ts'
 import { ask, workerBlocks } from './workers.ts'
 
 const patience = { timeout: 30_000, interval: 100 }
