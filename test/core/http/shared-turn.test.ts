@@ -53,3 +53,24 @@ it('requests begin in one turn: eight of a connection, 64 of all, and the first 
   await turn()
   expect(begun()).toEqual(first)
 })
+
+it.each([
+  ['8 begun', 8, 0, true],
+  ['7 begun', 7, 0, false],
+  ['65 pieces', 0, 65, true],
+  ['64 pieces', 0, 64, false],
+])('who is known has 8 requests that wait and %s where all stop', async (_, begun, pieces, is) => {
+  const shared = new SharedTurn()
+  const [known, other] = [sharing(shared, true), sharing(shared, false)]
+  shared.parsed(known.sharer.share, 8)
+  for (let request = 0; request < begun; request++) shared.began(known.sharer.share)
+  if (pieces > 0) shared.take(known.sharer.share, 1_000_000, pieces)
+  shared.take(new Share(), 1, 1_024)
+  expect([known.happened, other.happened]).toEqual([is ? ['stops'] : [], ['stops']])
+  shared.parsed(known.sharer.share, -8)
+  // Who has used much reads on behind the others, when a turn did not have to stop them.
+  await turn()
+  expect([known.happened.length, other.happened]).toEqual([Number(is), ['stops', 'reads on']])
+  await turn()
+  expect(known.happened).toEqual(is ? ['stops', 'reads on'] : [])
+})
