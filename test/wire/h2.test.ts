@@ -1,4 +1,5 @@
 /** HTTP/2 behind the same pipeline: what a client sends and gets, what the backend sees, and what is charged. */
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { openH2Client } from '../support/h2-client.ts'
@@ -240,14 +241,48 @@ test('a stop ends connections that have not said yet which protocol they speak',
   for (const one of silent) await one.waitFor(({ closed }) => closed)
 })
 
-test('a stop that has waited long enough answers what it cuts off', async () => {
+test('a stop that has waited long enough answers what it cuts off, and records it before it ends', async () => {
   const { client, ...wire } = await openH2({
     server: 'timeouts: { drain: 200ms }',
-    respond: () => undefined,
+    respond: ({ target }) =>
+      target === '/v1/pets' ? undefined : 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf',
     stopsItself: true,
   })
-  const waiting = client.request()
-  await until(() => wire.backend.requests.length === 1)
+  const half = client.start({ path: '/v1/pets/half' })
+  const answers = Promise.all([client.request(), client.answer(half)])
+  await once(half, 'data')
+  await until(() => wire.backend.requests.length === 2)
   await wire.gateway.stop()
-  expect(await waiting).toMatchObject({ status: 503, complete: true })
+  expect(await answers).toMatchObject([
+    { status: 503, complete: true },
+    { status: 200, complete: false },
+  ])
+  const ends = wire.gateway.logLines().slice(-3)
+  const words = ends.map(({ event, status }) => String(status ?? event))
+  expect(words.sort()).toEqual(['200', '503', 'drained'])
+  expect(ends.at(-1)).toMatchObject({ event: 'drained', cutOff: 2 })
 })
+
+test.each(engines)(
+  'what is decided in the last turn of such a stop is sent, by %s',
+  async (engine) => {
+    const { promise: decided, resolve: decide } = Promise.withResolvers<void>()
+    const drainMs = 20
+    const { client, ...wire } = await openH2({
+      engine,
+      server: `timeouts: { drain: ${drainMs}ms }`,
+      respond: async () => (await decided, answer(200, 'ok')),
+      stopsItself: true,
+    })
+    const waiting = client.request()
+    await until(() => wire.backend.requests.length === 1)
+    const stopped = wire.gateway.stop()
+    // Both timers are due in one turn, so that the answer comes in the next, the last of the stop.
+    setTimeout(() => setImmediate(decide), drainMs)
+    for (const endMs = performance.now() + drainMs + 5; performance.now() < endMs;);
+    await stopped
+    expect(await waiting).toMatchObject({ status: 200, complete: true })
+    const [line] = await wire.accessLines(1)
+    expect([line?.status, line?.['cause']]).toEqual([200, undefined])
+  },
+)

@@ -23,6 +23,8 @@ import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
 
+const endsShow = (): Promise<void> => turn().then(() => turn())
+
 /** A tunnel whose caller is no longer admitted ends within a second. */
 const REVIEW_EVERY_MS = 500
 
@@ -111,20 +113,19 @@ export class FrontDoor {
       if (!response.headersSent && connection.protocol?.hasMore !== true)
         response.shouldKeepAlive = false
     // The end of the last connection is reported one turn later: it was not cut off.
-    const stopped = this.#server
-      .stop(idleMs)
-      .then(() => turn())
-      .then(() => turn())
+    const stopped = this.#server.stop(idleMs).then(endsShow)
     // After the time-out nothing is left to wait for, and before it the timer must not keep the process alive.
     const late = sleep(timeoutMs, undefined, { ref: false })
     await Promise.race([stopped, late]).catch(() => undefined)
-    // What is decided already is sent; ends show within two turns.
-    await turn()
-    await turn()
+    // What is decided already is sent.
+    await endsShow()
     const cutOff = this.inFlight
-    this.#cutOff()
+    this.#answerRest()
     this.#server.destroy()
-    await turn()
+    await endsShow()
+    // What has not been sent by now is cut off; answering was enough for a refusal.
+    for (const { refusal, response } of this.#parts.connections.inFlight.slice())
+      if (refusal === undefined) response.destroy()
     await turn()
     runStages()
     return cutOff
@@ -137,15 +138,14 @@ export class FrontDoor {
   }
 
   /** Answers at the end of a drain what can still be answered. */
-  #cutOff(): void {
+  #answerRest(): void {
     // What was decided in this very turn is sent.
     runStages()
-    // A copy, since answering and destroying ends them.
+    // A copy, since answering ends some.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       giveUp(this.#parts, exchange)
       if (exchange.status === 0)
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
-      else if (exchange.refusal === undefined) exchange.response.destroy()
     }
     runStages()
   }
