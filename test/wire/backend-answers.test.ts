@@ -132,3 +132,23 @@ describe('a backend', () => {
     },
   )
 })
+
+it.each(engines)(
+  'a head that comes with a fault in the body of its request is not written beside the refusal, by %s',
+  async (engine) => {
+    const { backend, connect } = await openWire({
+      engine,
+      server: 'limits: { bufferedBody: 0B }',
+      requestsMayBreakOff: true,
+    })
+    const fields = ['Transfer-Encoding: chunked']
+    const client = await connect(request('POST', '/v1/pets', { fields, body: '2\r\nok\r\n' }))
+    const sent = () => backend.connections[0]?.raw().includes('ok')
+    await backend.waitFor(() => sent() === true, 'the body')
+    backend.connections[0]?.socket.write(`${ok}Content-Length: 2\r\n\r\n`)
+    client.send('no chunk\r\n')
+    const { raw } = await client.waitFor(({ closed }) => closed)
+    // Either alone, as they may come in two turns.
+    expect(raw.toString('latin1').match(/HTTP\/1.1 /g)).toHaveLength(1)
+  },
+)

@@ -52,12 +52,22 @@ describe('pipelined requests', () => {
     expect(await charged()).toBe(2)
   })
 
-  it.each([{}, { tls: trusting() }])('are answered though a client left', async (tls) => {
-    const client = await openRawClient((await openWire(tls)).gateway.port, tls)
-    client.socket.end(get(1, 'nobody').repeat(6))
-    const { responses } = await client.waitFor(({ closed }) => closed)
-    expect(responses.map(({ status }) => status)).toEqual(Array(6).fill(401))
-  })
+  it.each([{}, { tls: trusting() }])(
+    'are refused though a client left, and not served',
+    async (tls) => {
+      const { gateway } = await openWire({ ...tls, respond, requestsMayBreakOff: true })
+      const ambiguous = request('GET', '/v1/pets', { fields: ['Host: other'] })
+      for (const [bytes, expected] of [
+        [get(1, 'nobody').repeat(6), Array(6).fill(401)],
+        [ambiguous, [400]],
+        [get('slow'), []],
+      ] as const) {
+        const client = await openRawClient(gateway.port, tls)
+        client.socket.end(bytes)
+        expect((await client.waitFor(({ closed }) => closed)).statuses).toEqual(expected)
+      }
+    },
+  )
 
   it('are not served after one that said it was the last', async () => {
     const { exchange, charged, served, accessLines, gateway } = await openWire({
