@@ -23,6 +23,10 @@ export const perWindow = <Value>(
   valueOf: (window: FixedWindow, number: number) => Value,
 ): PerWindow<Value> => ({ minute: valueOf(windows[0], 0), day: valueOf(windows[1], 1) })
 
+/** Name of the field that has a window's part of a flat row, such as `refusedDay`. */
+export const fieldOf = <Prefix extends string>(prefix: Prefix, name: WindowName) =>
+  `${prefix}${name.charAt(0).toUpperCase()}${name.slice(1)}` as `${Prefix}${Capitalize<WindowName>}`
+
 /** A value for each window, by the key of its limit. */
 export const byLimit = <Value>(valueOf: (window: FixedWindow) => Value): Record<LimitKey, Value> =>
   Object.fromEntries(windows.map((window) => [window.limit, valueOf(window)])) as Record<
