@@ -1,10 +1,10 @@
 /**
- * The fixed windows of a quota, from the shortest. Configuration, headers and Lua follow this list; other code names minute and day
- * itself, see "Add a window" in ARCHITECTURE.md.
+ * The fixed windows of a quota, from the shortest: all code follows this list. Where it names the minute it means the shortest, and
+ * by the day the longest, which is that of the calendar. now: what follows on a count of the window for a person.
  */
 export const windows = [
-  { name: 'minute', lengthMs: 60_000, limit: 'perMinute', most: 1_000_000_000 },
-  { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000 },
+  { name: 'minute', lengthMs: 60_000, limit: 'perMinute', most: 1_000_000_000, now: '' },
+  { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000, now: ' today' },
 ] as const
 
 export type FixedWindow = (typeof windows)[number]

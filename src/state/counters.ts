@@ -34,7 +34,7 @@ export interface CounterStore {
 export function look(state: ClientState, nowMs: number): ClientCounters {
   const now = stateAt(state, nowMs)
   const counters = perWindow(({ name }) => {
-    const { index, taken, used } = now[name]
+    const { index, taken, used } = now.counts[name]
     return { index, taken, used }
   })
   return { nowMs: Math.floor(nowMs), ...counters }
@@ -46,11 +46,11 @@ export function look(state: ClientState, nowMs: number): ClientCounters {
  */
 export function reset(state: ClientState, windows: readonly WindowName[], nowMs: number): void {
   // Nothing of this day is counted yet.
-  if (stateAt(state, nowMs).day.index !== state.day.index) return
+  if (stateAt(state, nowMs).counts.day.index !== state.counts.day.index) return
   rollOver(state, nowMs)
   state.isExhausted = false
   for (const window of windows) {
-    const counts = state[window]
+    const counts = state.counts[window]
     let old = counts.used
     for (const record of state.processes.values()) {
       const holding = record.holdings[window]

@@ -1,7 +1,12 @@
 /** The totals of clients by day, the interface of stores that keep them, and the store that keeps them in memory alone. */
+import { fieldOf, windowNames } from '../config/time.ts'
 
 /** The counts of a row, in the order in which stores keep them. */
-export const DAY_COUNTS = ['admitted', 'refusedMinute', 'refusedDay', 'refusedBan'] as const
+export const DAY_COUNTS = [
+  'admitted' as const,
+  ...windowNames.map((name) => fieldOf('refused', name)),
+  'refusedBan' as const,
+]
 type DayCount = (typeof DAY_COUNTS)[number]
 
 /** One client on one day, under one plan. */
@@ -15,14 +20,11 @@ export interface DayRow extends Readonly<Record<DayCount, number>> {
 export const rowWith = (
   { client, plan }: Pick<DayRow, 'client' | 'plan'>,
   count: (name: DayCount) => number,
-): DayRow => ({
-  client,
-  plan,
-  admitted: count('admitted'),
-  refusedMinute: count('refusedMinute'),
-  refusedDay: count('refusedDay'),
-  refusedBan: count('refusedBan'),
-})
+): DayRow => {
+  const row: Pick<DayRow, 'client' | 'plan'> & Partial<Record<DayCount, number>> = { client, plan }
+  for (const name of DAY_COUNTS) row[name] = count(name)
+  return row as DayRow
+}
 
 /** Adds a row to the sum of earlier ones, if there is one, and under its plan. */
 export const plus = (sum: DayRow | undefined, row: DayRow): DayRow =>

@@ -377,9 +377,9 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       { state, witnesses }: { state: ClientState; witnesses: readonly Witness[] },
     ): void => {
       const account = accountOf(client)
-      rollOver(account, state)
+      rollOver(account, state.counts)
       for (const window of reset) {
-        const { resetMs } = state[window]
+        const { resetMs } = state.counts[window]
         const now = account.current[window]
         let old = now.used
         for (const [holder, entry] of account.book) {
@@ -499,11 +499,12 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
         return
       }
       totals.admitted += 1
-      const of = { minute: decision.minute.index, day: decision.day.index }
+      const { charged } = decision
+      const of = { minute: charged.minute.index, day: charged.day.index }
       account.admissions.push({ limits, of })
       account.resetsBefore.set(decision, { ...account.resets })
       for (const window of windows) {
-        const index = decision[window].index
+        const { index } = charged[window]
         const count = (account.admitted[window].get(index) ?? 0) + 1
         account.admitted[window].set(index, count)
         const own = `${client} ${window} ${index}`
@@ -580,7 +581,7 @@ export function createLedger(rules: Rules, time: { readonly nowMs: number }) {
       totals.givenBack += 1
       const account = accountOf(client)
       for (const window of windows) {
-        const index = admission[window].index
+        const { index } = admission.charged[window]
         // Admitted before a reset: what counts since has nothing of it.
         if (account.resetsBefore.get(admission)?.[window] !== account.resets[window]) continue
         account.admitted[window].set(index, (account.admitted[window].get(index) ?? 0) - 1)

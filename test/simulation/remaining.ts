@@ -43,7 +43,7 @@ export async function playRemaining(quota: Quota, schedule: Schedule): Promise<S
     while (recent[0] !== undefined && recent[0].atMs < time.nowMs - newsMs)
       count(recent.shift()?.of ?? [], -1)
     if (decision.kind === 'admitted') {
-      const of = windows.map((window) => `${client} ${window} ${decision[window].index}`)
+      const of = windows.map((window) => `${client} ${window} ${decision.charged[window].index}`)
       recent.push({ atMs: time.nowMs, of })
       count(of, 1)
     }

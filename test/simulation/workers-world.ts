@@ -366,7 +366,7 @@ export function createWorkersWorld(quota: Quota, schedule: Schedule) {
           return time.at(time.nowMs + STATED_AFTER_MS, () =>
             now.host.deliver('io', () => {
               void now.authority.attend(id, limits, (state, nowMs) => {
-                if (quota.look(state, nowMs).day.index !== state.day.index) return
+                if (quota.look(state, nowMs).day.index !== state.counts.day.index) return
                 quota.reset(state, event.windows, nowMs)
                 const witnesses = everyProcess.map(({ witness }) => witness)
                 ledger.reset(id, event.windows, { state, witnesses })

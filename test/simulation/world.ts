@@ -152,7 +152,7 @@ export function createWorld(
   const reset = ({ id, limits }: (typeof clients)[number], windows: Reset['windows']): void => {
     const { memory } = storeOf(id)
     void memory.attend(id, limits, (state, nowMs) => {
-      if (quota.look(state, nowMs).day.index !== state.day.index) return
+      if (quota.look(state, nowMs).day.index !== state.counts.day.index) return
       quota.reset(state, windows, nowMs)
       const witnesses = everyProcess.map(({ witness }) => witness)
       ledger.reset(id, windows, { state, witnesses })

@@ -5,7 +5,7 @@
  */
 import type { KeyConfig, Limits, WrittenClient } from '../config.ts'
 import { clientIdShape, dateMs, isReservedName, keyIdShape } from '../scalars.ts'
-import { byLimit, limitKeys } from '../time.ts'
+import { byLimit, limitKeys, windows } from '../time.ts'
 import { textAt, type Group, type Tree } from '../tree.ts'
 
 /** Parsed dates that are kept, as most keys of a file end on few of them. */
@@ -100,11 +100,11 @@ export const parsePlainLine = (line: string): unknown => {
 }
 
 const value = '([A-Za-z0-9][A-Za-z0-9_.:@+-]*(?<!:))'
-/** Groups of the pattern: indent, id, plan, both limits, keys. */
+/** Groups of the pattern: indent, id, plan, all limits, keys. */
 const item = new RegExp(
   [
     `^( *)- id: ${value}\n\\1  plan: ${value}\n`,
-    `(?:\\1  limits: \\{ perMinute: (\\d+), perDay: (\\d+) \\}\n)?`,
+    `(?:\\1  limits: \\{ ${limitKeys.map((name) => `${name}: (\\d+)`).join(', ')} \\}\n)?`,
     `(?:\\1  keys:\n((?:\\1 {4}- id: ${value}\n\\1 {6}sha256: ${value}\n`,
     `(?:\\1 {6}expires: ${value}\n)?)+))?$`,
   ].join(''),
@@ -120,7 +120,8 @@ export const parsePlainItem = (text: string): Tree | undefined => {
   const lines = text.replaceAll('\r\n', '\n')
   const found = item.exec(lines) ?? item.exec(`${lines}\n`.replace(comments, ''))
   if (found === null) return undefined
-  const [, , id = '', plan = '', perMinute, perDay, list] = found
+  const [, , id = '', plan = '', ...rest] = found
+  const list = rest[limitKeys.length]
   const keys = Array.from(
     list?.matchAll(key) ?? [],
     ([, id = '', sha256 = '', expires]): Group => ({
@@ -132,7 +133,9 @@ export const parsePlainItem = (text: string): Tree | undefined => {
   return {
     id,
     plan,
-    ...(perMinute !== undefined && perDay !== undefined && { limits: { perMinute, perDay } }),
+    ...(rest[0] !== undefined && {
+      limits: byLimit((window) => rest[windows.indexOf(window)] ?? ''),
+    }),
     ...(list !== undefined && { keys }),
   }
 }

@@ -1,4 +1,4 @@
-/** Charges a request in both windows or in neither, and puts the client's quota into the headers. */
+/** Charges a request in all windows or in none, and puts the client's quota into the headers. */
 import { NO_HEADERS, type Charges, type Exchange, type Judged, type Policy } from './exchange.ts'
 import type { Admission, Denial, QuotaDecision, QuotaView } from '../quota/decision.ts'
 import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
@@ -96,7 +96,7 @@ function decidedAt(decided: QuotaDecision, nowMs: number): number {
   if (decided.kind === 'unavailable' || decided.degraded) return nowMs
   const { kind, view } = decided
   const endSeconds =
-    kind === 'admitted' ? (decided.minute.index + 1) * 60 : view?.minute.resetAtSeconds
+    kind === 'admitted' ? (decided.charged.minute.index + 1) * 60 : view?.minute.resetAtSeconds
   if (endSeconds === undefined) return nowMs
   const endMs = endSeconds * 1000
   if (nowMs >= endMs) return endMs - 1

@@ -26,8 +26,9 @@ interface Decided {
 }
 
 /** The charge of an admitted request. */
-export interface Admission extends Decided, PerWindow<ChargedWindow> {
+export interface Admission extends Decided {
   readonly kind: 'admitted'
+  readonly charged: PerWindow<ChargedWindow>
 }
 
 export interface Denial extends Decided {

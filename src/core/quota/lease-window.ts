@@ -1,6 +1,6 @@
 /** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
-import type { FixedWindow } from '../../config/time.ts'
+import type { FixedWindow, WindowName } from '../../config/time.ts'
 import type { ChargedWindow, WindowView } from './decision.ts'
 import type { Statement, TakeReply, Totals } from '../../state/quota.ts'
 
@@ -145,7 +145,7 @@ export class LeaseWindow {
   }
 
   /** Applies the totals of a notice. isOwn: a call of this process caused it, so that `held` may be out of date by now. */
-  note({ index, taken, held }: Totals['minute'], isOwn: boolean): void {
+  note({ index, taken, held }: Totals[WindowName], isOwn: boolean): void {
     if (this.#noted === undefined || this.#noted.index < index)
       this.#noted = { index, taken: 0, ofOthers: 0 }
     const noted = this.#noted

@@ -20,7 +20,7 @@ import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/transition.ts'
 import type { QuotaDecision, QuotaView } from './decision.ts'
 import type { Notice, TakeReply, TakeRequest } from '../../state/quota.ts'
-import { windows } from '../../config/time.ts'
+import { limitKeys, perWindow, windowNames, type PerWindow } from '../../config/time.ts'
 
 /** How long a refusal that others may undo is remembered in case their notice is lost; each later one RETRY_FACTOR times as long. */
 const RETRY_FIRST_MS = 25
@@ -36,12 +36,15 @@ export interface Waiter {
 
 /** Whether two requests have the same limits, as a client's JWTs may name different plans. */
 export const haveSameLimits = (one: Limits, other: Limits): boolean =>
-  one.perMinute === other.perMinute && one.perDay === other.perDay
+  limitKeys.every((key) => one[key] === other[key])
 
 export class Lease {
   readonly client: string
-  readonly minute = new LeaseWindow(windows[0])
-  readonly day = new LeaseWindow(windows[1])
+  readonly byName: PerWindow<LeaseWindow> = perWindow((window) => new LeaseWindow(window))
+  readonly minute = this.byName.minute
+  readonly day = this.byName.day
+  /** All of them, from the shortest. */
+  readonly windows: readonly LeaseWindow[] = windowNames.map((name) => this.byName[name])
   /** The latest request or peek. Written by lessee.ts. */
   lastUsedMs: number
   /** The limits of the latest request or peek. Written by lessee.ts. */
@@ -82,10 +85,6 @@ export class Lease {
     this.pace = new Pace(nowMs)
   }
 
-  get windows(): readonly LeaseWindow[] {
-    return [this.minute, this.day]
-  }
-
   get isCalling(): boolean {
     return this.inFlight !== undefined
   }
@@ -101,15 +100,15 @@ export class Lease {
 
   /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */
   decide(limits: Limits, nowMs: number): QuotaDecision | undefined {
-    const { minute, day } = this
-    if (minute.canSpend(limits.perMinute, nowMs) && day.canSpend(limits.perDay, nowMs))
+    if (this.windows.every((window) => window.canSpend(window.limitOf(limits), nowMs)))
       return this.spend(limits, nowMs, false, this.#isTrue(limits))
     if (this.isOutdated()) return undefined
     const waiting = this.waiting.length
-    if (day.isRefused(limits.perDay, nowMs, waiting)) return this.refuse(day, limits, nowMs)
-    if (minute.isRefused(limits.perMinute, nowMs, waiting))
-      return this.refuse(minute, limits, nowMs)
-    return undefined
+    // The longest is asked first, as a client that waits for a shorter one would be refused again.
+    const used = this.windows.findLast((window) =>
+      window.isRefused(window.limitOf(limits), nowMs, waiting),
+    )
+    return used && this.refuse(used, limits, nowMs)
   }
 
   /** Gives tokens to requests that wait under these limits, in order of arrival; decides the others from memory, where it can. */
@@ -136,19 +135,17 @@ export class Lease {
   }
 
   /**
-   * Spends one token of both windows, which the caller knows to be held. degraded: the outage mode admits the request, whether
+   * Spends one token of each window, which the caller knows to be held. degraded: the outage mode admits the request, whether
    * they are held or not. isTrue: the client may be given the remainder, as the authority has just reported it or would report the same.
    */
   spend(limits: Limits, nowMs: number, degraded = false, isTrue = !degraded): QuotaDecision {
-    this.minute.used += 1
-    this.day.used += 1
+    for (const window of this.windows) window.used += 1
     this.fresh += 1
     return {
       kind: 'admitted',
       view: isTrue ? this.view(limits, nowMs) : undefined,
       degraded,
-      minute: this.minute.charged,
-      day: this.day.charged,
+      charged: perWindow(({ name }) => this.byName[name].charged),
     }
   }
 
@@ -164,22 +161,19 @@ export class Lease {
   }
 
   view(limits: Limits, nowMs: number): QuotaView {
-    return {
-      minute: this.minute.view(limits.perMinute, nowMs, this.waiting.length),
-      day: this.day.view(limits.perDay, nowMs, this.waiting.length),
-    }
+    const { byName, waiting } = this
+    return perWindow(({ name, limit }) => byName[name].view(limits[limit], nowMs, waiting.length))
   }
 
-  /** Applies the authority's reply to both windows; it was true at a moment between sentMs and receivedMs. */
+  /** Applies the authority's reply to all windows; it was true at a moment between sentMs and receivedMs. */
   apply(
     reply: TakeReply,
     { limits, minute }: TakeRequest,
     { sentMs, receivedMs }: { sentMs: number; receivedMs: number },
   ): void {
     const { fresh } = this
-    // Written out, as each request comes here where nothing is leased.
-    this.minute.apply(reply, { sentMs, receivedMs, fresh, limit: limits.perMinute })
-    this.day.apply(reply, { sentMs, receivedMs, fresh, limit: limits.perDay })
+    for (const window of this.windows)
+      window.apply(reply, { sentMs, receivedMs, fresh, limit: window.limitOf(limits) })
     this.fresh -= minute.fresh ?? 0
     this.#answeredMs = receivedMs
   }
@@ -196,7 +190,7 @@ export class Lease {
     this.#dayUsedKnown = statedOf(day, reply.day).used + tokens
     this.#isHolder = reply.day.held > this.#dayUsedKnown
     // A client that was granted nothing ahead of need gains nothing by a call before the next token is needed.
-    const inHand = Math.min(this.minute.inHand, this.day.inHand)
+    const inHand = Math.min(...this.windows.map((window) => window.inHand))
     this.prefetchAt = granted > need ? this.pace.prefetchLevel(inHand, callMs) : undefined
     const isShort = reply.status === 'short'
     if (isShort || tokens > 0 || reply.notice === 'free') this.isWanted = isShort
@@ -233,9 +227,8 @@ export class Lease {
 
   /** Whether there are tokens to return, or spent or refunded ones that the authority does not know of yet. */
   isHolding(): boolean {
-    const { minute, day } = this
-    const isUnstated = minute.refunded + day.refunded > 0 || day.used !== this.#dayUsedKnown
-    return minute.inHand > 0 || day.inHand > 0 || isUnstated
+    const isUnstated = this.day.used !== this.#dayUsedKnown
+    return isUnstated || this.windows.some(({ inHand, refunded }) => inHand + refunded > 0)
   }
 
   /** Whether the authority has answered in a day that still runs. */
@@ -243,12 +236,10 @@ export class Lease {
     return this.day.taken !== undefined && nowMs < this.day.endsByMs
   }
 
-  /** Whether both windows run, and the authority's figures are true or were a moment ago. */
+  /** Whether all windows run, and the authority's figures are true or were a moment ago. */
   isCurrent(limits: Limits, nowMs: number): boolean {
-    const isSaid = ({ taken, spendUntilMs }: LeaseWindow): boolean =>
-      taken !== undefined && nowMs < spendUntilMs
-    const isTrue = nowMs - this.#answeredMs < SAID_FOR_MS || this.#isTrue(limits)
-    return isSaid(this.minute) && isSaid(this.day) && isTrue
+    const isSaid = this.windows.every((one) => one.taken !== undefined && nowMs < one.spendUntilMs)
+    return isSaid && (nowMs - this.#answeredMs < SAID_FOR_MS || this.#isTrue(limits))
   }
 
   /** Whether the next call is due, as few tokens are left. */
@@ -270,17 +261,14 @@ export class Lease {
    * nothing.
    */
   #isTrue(limits: Limits): boolean {
-    const { minute, day, answered = 0 } = this
-    const { length } = this.waiting
+    const { answered = 0, waiting } = this
     if (this.#isHolder && answered > this.#calls.followedFrom && !this.isLowered(limits))
       return true
-    return (
-      minute.remaining(limits.perMinute, length) === 0 || day.remaining(limits.perDay, length) === 0
-    )
+    return this.windows.some((one) => one.remaining(one.limitOf(limits), waiting.length) === 0)
   }
 
   /** Whether tokens in hand were granted under higher limits: only the authority knows how many of them are left under these. */
-  isLowered({ perMinute, perDay }: Limits): boolean {
-    return perMinute < this.minute.grantedLimit || perDay < this.day.grantedLimit
+  isLowered(limits: Limits): boolean {
+    return this.windows.some((window) => window.limitOf(limits) < window.grantedLimit)
   }
 }

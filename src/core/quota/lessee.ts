@@ -99,7 +99,7 @@ export class Lessee {
     }, follow)
   }
 
-  /** Charges one request in both windows or in neither. Returns at once whenever the answer is known. Never throws or rejects. */
+  /** Charges one request in all windows or in none. Returns at once whenever the answer is known. Never throws or rejects. */
   take(id: string, limits: Limits): QuotaDecision | Promise<QuotaDecision> {
     const nowMs = this.#options.clock.nowMs()
     const lease = this.#leaseOf(id, limits, nowMs)
@@ -144,7 +144,7 @@ export class Lessee {
   refund(id: string, admission: Admission): void {
     const lease = this.#leases.get(id)
     if (lease === undefined) return
-    for (const window of lease.windows) window.refund(admission[window.kind.name])
+    for (const window of lease.windows) window.refund(admission.charged[window.kind.name])
     if (this.#options.authority.isEmbedded && !lease.isCalling) this.#calls.call(lease, RETURNING)
     else this.#watch(lease)
   }

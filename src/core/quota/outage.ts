@@ -64,7 +64,7 @@ export class Outage {
    * only where this process itself has admitted all of the limit, in a window that certainly runs.
    */
   #denial(lease: Lease, limits: Limits, nowMs: number, pending = 0): QuotaDecision | undefined {
-    const windows = [lease.day, lease.minute].map((window) => {
+    const windows = lease.windows.toReversed().map((window) => {
       const isOver = nowMs >= window.endsByMs
       const { used, held: inHand, taken = 0, refunded } = isOver ? NOTHING : window
       const limit = window.limitOf(limits)

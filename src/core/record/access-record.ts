@@ -1,6 +1,7 @@
 /** The fields of the log line of one request. */
-import { windows } from '../../config/time.ts'
+import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
+import type { QuotaView } from '../quota/decision.ts'
 import { refusesFirst } from '../rules/quota-headers.ts'
 import { plainText } from './safe-text.ts'
 
@@ -51,8 +52,7 @@ export function accessFields(
     requestBytes: exchange.request.receivedBytes,
     responseBytes: exchange.responseBytes,
     address: exchange.sender.address,
-    minuteLeft: quota?.minute.remaining,
-    dayLeft: quota?.day.remaining,
+    ...leftOf(quota),
     refusal: refusal?.code,
     cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
     tunnelEnd: exchange.tunnelEnd,
@@ -66,14 +66,21 @@ export function accessFields(
   }
 }
 
+const leftFields = windowNames.map((name) => [name, `${name}Left`] as const)
+function leftOf(quota: QuotaView | undefined) {
+  const left: Partial<Record<`${WindowName}Left`, number>> = {}
+  if (quota !== undefined)
+    for (const [name, field] of leftFields) left[field] = quota[name].remaining
+  return left
+}
+
 /** Says for a person what is left of the window that refuses first: `59/60`, or `12/1000 today`. */
 export function leftInWords({ quota }: Exchange): string | undefined {
   if (quota === undefined) return undefined
   const first = refusesFirst(quota)
-  const isDay = first === quota.day
+  const { most, now } = windows.find(({ name }) => quota[name] === first) ?? windows[0]
   // Nobody reaches the greatest limit that a configuration takes.
-  if (first.limit === windows[isDay ? 1 : 0].most) return 'unlimited'
-  return `${first.remaining}/${first.limit}${isDay ? ' today' : ''}`
+  return first.limit === most ? 'unlimited' : `${first.remaining}/${first.limit}${now}`
 }
 
 const MOST_IN_A_MS = 999

@@ -4,6 +4,7 @@
  */
 import { version as nodeVersion } from 'node:process'
 import type { OutageMode } from '../../config/config.ts'
+import { perWindow } from '../../config/time.ts'
 import type { QuotaObserver } from '../quota/decision.ts'
 import type { Balancer } from '../backends/balancer.ts'
 import { HistogramSeries, storeBounds } from '../backends/histogram-series.ts'
@@ -123,7 +124,7 @@ function backendMetrics(registry: MetricRegistry) {
 
 function quotaMetrics(registry: MetricRegistry) {
   const outcomes = () => zeros(['admitted', 'refused', 'unavailable'])
-  const decisions = { minute: outcomes(), day: outcomes(), none: outcomes() }
+  const decisions = { ...perWindow(outcomes), none: outcomes() }
   const storeSeconds = new HistogramSeries(storeBounds)
   let isUp = true
   let outages = 0

@@ -2,6 +2,7 @@
  * The latest decisions of one process. Refusals of keys, refusals without a valid credential and all others have rings of their
  * own, so that none displaces another; refusals of keys have several, so that one key displaces those of few others.
  */
+import { perWindow } from '../../config/time.ts'
 import { hashText } from '../../config/clients/index-slots.ts'
 import type { SeenUse } from './tally.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
@@ -131,8 +132,7 @@ function decisionOf({ caller, refusal, quota, cause, ...noted }: Noted, worker: 
     /** The window whose limit refused the request. */
     window: refusal?.window ?? null,
     retryAfterSeconds: refusal?.retryAfterSeconds ?? null,
-    minute: useOf(quota?.minute),
-    day: useOf(quota?.day),
+    ...perWindow((one) => useOf(quota?.[one.name])),
     backend,
     gatewayMs: micros(noted.gatewayMs),
     backendMs: backendMs === undefined ? null : micros(backendMs),

@@ -4,7 +4,7 @@ import { backendBounds, gatewayBounds, HistogramSeries } from '../backends/histo
 import type { Exchange } from '../pipeline/exchange.ts'
 import { refusalKinds, type RefusalCode } from '../rules/refusals.ts'
 import type { RequestTimes } from './access-record.ts'
-import { by, sample, zeros, type MetricRegistry, type Sample } from './metric-registry.ts'
+import { sample, zeros, type MetricRegistry, type Sample } from './metric-registry.ts'
 
 /** The names allowed as labels; anything else is counted as unmatched or other. */
 export interface ConfigNames {
@@ -45,7 +45,7 @@ class RouteSeries {
 export class RequestSeries {
   inFlight = 0
   /** Refusals of all routes and plans, by cause. */
-  readonly refused = zeros(['minute', 'day', 'ban', 'other'])
+  readonly refused = zeros([...windowNames, 'ban', 'other'])
   #routes: ReadonlyMap<string, RouteSeries> = new Map()
   readonly #unmatched = new RouteSeries()
   #plans: ReadonlySet<string> = new Set()
@@ -89,8 +89,8 @@ export class RequestSeries {
       'tollgate_shadow_refusals_total',
       'Requests that limits which are only tried would have refused.',
       () =>
-        [...this.#shadow].flatMap(([plan, { minute, day }]) =>
-          by('window', { minute, day }, { plan }),
+        [...this.#shadow].flatMap(([plan, counts]) =>
+          windowNames.map((window) => sample(counts[window], { plan, window })),
         ),
     )
     registry.counter(

@@ -1,6 +1,6 @@
 /** Counts the requests of each key second by second; all figures about the use of clients are summed up from these counts. */
 import type { Admission, QuotaView } from '../quota/decision.ts'
-import { DAY_MS, type WindowName } from '../../config/time.ts'
+import { DAY_MS, fieldOf, perWindow, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../rules/credentials.ts'
 import type { RefusalCode } from '../rules/refusals.ts'
 
@@ -12,55 +12,62 @@ export interface SeenUse {
 
 type Owner = Pick<Caller, 'clientId' | 'keyId' | 'plan'>
 
-/** The counts of one key in one second and process. Plain data, written by Tally alone. */
-export class TallyRow {
-  readonly client: string
-  readonly key: string
-  readonly plan: string
-  /** The quota's day: floor(Unix ms / DAY_MS). */
-  dayIndex: number
-  /** Unix time in ms, to the second. */
-  lastUsedMs = Date.now()
-  /** Charges less refunds; below 0 where a refunded charge was made in an earlier second. */
-  admitted = 0
-  refusedMinute = 0
-  refusedDay = 0
-  refusedBan = 0
-  /** Refusals for any other reason, before or after admission. */
-  refusedOther = 0
-  /** Requests that have ended; answered: those of them that were not refused, to which the times belong. */
-  requests = 0
-  answered = 0
-  totalMsSum = 0
-  totalMsMax = 0
-  /** Requests under shadow limits: all, those that could not be judged, and those that the shadow and the live limits refused. */
-  judged = 0
-  unjudged = 0
-  shadowMinute = 0
-  shadowDay = 0
-  liveMinute = 0
-  liveDay = 0
-  /** The use as of the latest answer, where what other processes hold counts as used; NaN: not known. See useIn. */
-  minuteUsed = NaN
-  minuteLimit = NaN
-  dayUsed = NaN
-  dayLimit = NaN
+/** Names of the fields of a row that belong to one window. */
+const fields = perWindow(({ name }) => ({
+  name,
+  refused: fieldOf('refused', name),
+  shadow: fieldOf('shadow', name),
+  live: fieldOf('live', name),
+  used: `${name}Used` as const,
+  limit: `${name}Limit` as const,
+}))
+const fieldsOfAll = Object.values(fields)
 
-  constructor({ clientId, keyId, plan }: Owner, dayIndex: number) {
-    this.client = clientId
-    this.key = keyId
-    this.plan = plan
-    this.dayIndex = dayIndex
-  }
-}
+/** What the live and the shadow limits refused; NaN: the use is not known yet. */
+const windowNumbers = Object.assign(
+  {},
+  ...fieldsOfAll.map(({ refused, shadow, live }) => ({ [refused]: 0, [shadow]: 0, [live]: 0 })),
+  ...fieldsOfAll.map(({ used, limit }) => ({ [used]: NaN, [limit]: NaN })),
+) as Record<
+  ReturnType<typeof fieldOf<'refused' | 'shadow' | 'live'>> | `${WindowName}${'Used' | 'Limit'}`,
+  number
+>
+
+/** The counts of one key in one second and process. Plain data, written by Tally alone. */
+export type TallyRow = ReturnType<typeof newRow>
+
+export const newRow = ({ clientId, keyId, plan }: Owner, dayIndex: number) => ({
+  client: clientId,
+  key: keyId,
+  plan,
+  /** The quota's day: floor(Unix ms / DAY_MS). */
+  dayIndex,
+  /** Unix time in ms, to the second. */
+  lastUsedMs: Date.now(),
+  /** Charges less refunds; below 0 where a refunded charge was made in an earlier second. */
+  admitted: 0,
+  refusedBan: 0,
+  /** Refusals for any other reason, before or after admission. */
+  refusedOther: 0,
+  /** Requests that have ended; answered: those of them that were not refused, to which the times belong. */
+  requests: 0,
+  answered: 0,
+  totalMsSum: 0,
+  totalMsMax: 0,
+  /** Requests under shadow limits: all, and those that could not be judged. */
+  judged: 0,
+  unjudged: 0,
+  /** Includes the use as of the latest answer, where what other processes hold counts as used; see useIn. */
+  ...windowNumbers,
+})
 
 type RowNumber = {
   [Name in keyof TallyRow]: TallyRow[Name] extends number ? Name : never
 }[keyof TallyRow]
 
-export const rowNumbers = Object.entries(
-  new TallyRow({ clientId: '', keyId: '', plan: '' }, 0),
-).flatMap(([name, value]) => (typeof value === 'number' ? [name as RowNumber] : []))
+export const rowNumbers = Object.entries(newRow({ clientId: '', keyId: '', plan: '' }, 0)).flatMap(
+  ([name, value]) => (typeof value === 'number' ? [name as RowNumber] : []),
+)
 
 export function addCounts<Name extends RowNumber>(
   names: readonly Name[],
@@ -72,7 +79,7 @@ export function addCounts<Name extends RowNumber>(
 
 /** undefined: not known. */
 export function useIn(row: TallyRow, window: WindowName): SeenUse | undefined {
-  const [used, limit] = [row[`${window}Used`], row[`${window}Limit`]]
+  const [used, limit] = [row[fields[window].used], row[fields[window].limit]]
   return Number.isNaN(limit) ? undefined : { used, limit }
 }
 
@@ -88,14 +95,14 @@ export class Tally {
   /** Charges and refusals not counted for lack of room. Written by #add. */
   lost = 0
 
-  admitted(caller: Caller, { day, view }: Admission): void {
-    const row = this.#of(caller, day.index)
+  admitted(caller: Caller, { charged, view }: Admission): void {
+    const row = this.#of(caller, charged.day.index)
     row.admitted += 1
     see(row, view)
   }
 
-  refunded(caller: Caller, { day }: Admission): void {
-    this.#of(caller, day.index).admitted -= 1
+  refunded(caller: Caller, { charged }: Admission): void {
+    this.#of(caller, charged.day.index).admitted -= 1
   }
 
   /** view: the client's standing; undefined: unknown. */
@@ -106,9 +113,7 @@ export class Tally {
     dayIndex: number,
   ): void {
     const row = this.#of(caller, dayIndex)
-    if (by === 'minute') row.refusedMinute += 1
-    else if (by === 'day') row.refusedDay += 1
-    else row.refusedBan += 1
+    row[by === 'ban' ? 'refusedBan' : fields[by].refused] += 1
     see(row, view)
   }
 
@@ -121,10 +126,8 @@ export class Tally {
     const row = this.#of(caller, Math.floor(Date.now() / DAY_MS), 0)
     row.judged += 1
     if (shadow === 'unjudged') row.unjudged += 1
-    else if (shadow === 'minute') row.shadowMinute += 1
-    else if (shadow === 'day') row.shadowDay += 1
-    if (live === 'minute') row.liveMinute += 1
-    else if (live === 'day') row.liveDay += 1
+    else if (shadow !== 'admitted') row[fields[shadow].shadow] += 1
+    if (live !== undefined) row[fields[live].live] += 1
   }
 
   /** Counts a request that has ended; totalMs: undefined for a tunnel, whose lifetime is no response time. */
@@ -161,7 +164,7 @@ export class Tally {
   }
 
   #add(caller: Owner, dayIndex: number, lost: number): TallyRow {
-    const row = new TallyRow(caller, dayIndex)
+    const row = newRow(caller, dayIndex)
     if (this.#rows.size + this.#earlier.length >= MAX_ROWS) this.lost += lost
     else this.#rows.set(caller.keyId, row)
     return row
@@ -170,9 +173,8 @@ export class Tally {
 
 function see(row: TallyRow, view: QuotaView | undefined): void {
   if (view === undefined) return
-  const { minute, day } = view
-  row.minuteUsed = minute.limit - minute.remaining
-  row.minuteLimit = minute.limit
-  row.dayUsed = day.limit - day.remaining
-  row.dayLimit = day.limit
+  for (const { name, used, limit } of fieldsOfAll) {
+    row[used] = view[name].limit - view[name].remaining
+    row[limit] = view[name].limit
+  }
 }

@@ -1,6 +1,6 @@
 /** Writes a client's quota into header fields: X-RateLimit-* for the window that refuses first, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../../config/config.ts'
-import { windows, type WindowName } from '../../config/time.ts'
+import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { QuotaView, WindowView } from '../quota/decision.ts'
 import type { Caller } from './credentials.ts'
 
@@ -32,7 +32,7 @@ export function refusedHeaders(
 /** Whether both give the same header fields. */
 export function isSameStanding(one: QuotaView | undefined, other: QuotaView | undefined): boolean {
   if (one === undefined || other === undefined) return one === other
-  return isSameWindow(one.minute, other.minute) && isSameWindow(one.day, other.day)
+  return windowNames.every((name) => isSameWindow(one[name], other[name]))
 }
 
 function isSameWindow(one: WindowView, other: WindowView): boolean {
@@ -65,22 +65,25 @@ export function banHeaders(
   return fields(shown, view && standings(view), policy)
 }
 
-/** The exhausted window that ends last; undefined: neither is exhausted. */
-export function usedUp({ minute, day }: QuotaView): WindowView | undefined {
-  if (day.remaining === 0) return day
-  return minute.remaining === 0 ? minute : undefined
+/** The exhausted window that ends last; undefined: none is exhausted. */
+export function usedUp(view: QuotaView): WindowView | undefined {
+  const name = windowNames.findLast((one) => view[one].remaining === 0)
+  return name && view[name]
 }
 
 /** The window with the least remaining; on a tie the one that ends later. */
-export function refusesFirst({ minute, day }: QuotaView): WindowView {
-  if (minute.remaining !== day.remaining) return minute.remaining < day.remaining ? minute : day
-  return minute.resetAtSeconds > day.resetAtSeconds ? minute : day
+export function refusesFirst(view: QuotaView): WindowView {
+  let first = view.minute
+  for (const name of windowNames) {
+    const { remaining, resetAtSeconds } = view[name]
+    const isLater = remaining === first.remaining && resetAtSeconds >= first.resetAtSeconds
+    if (remaining < first.remaining || isLater) first = view[name]
+  }
+  return first
 }
 
-/** Written out for each window, as every answer has it. */
-function standings({ minute, day }: QuotaView): string {
-  return `${standing('minute', minute)}, ${standing('day', day)}`
-}
+const standings = (view: QuotaView): string =>
+  windowNames.reduce((text, name) => text + (text && ', ') + standing(name, view[name]), '')
 
 function standing(
   name: WindowName,

@@ -4,7 +4,7 @@ import { backendFailureKinds } from '../../core/rules/backend-failure.ts'
 import type { HistogramSeries } from '../../core/backends/histogram-series.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
 import type { Decision, RecentDecisions } from '../../core/record/recent.ts'
-import { rowNumbers, TallyRow, type Tally } from '../../core/record/tally.ts'
+import { newRow, rowNumbers, type Tally, type TallyRow } from '../../core/record/tally.ts'
 import type { DeprecatedCallers, DeprecatedCalls } from './deprecated-callers.ts'
 import { sums } from './seconds.ts'
 
@@ -144,7 +144,7 @@ export function unpackSecond({ texts, numbers, ...second }: PackedSecond): Secon
   for (let text = 0; text < texts.length; text += TEXTS) {
     const clientId = texts[text] ?? ''
     const keyId = texts[text + 1] ?? ''
-    const row = new TallyRow({ clientId, keyId, plan: texts[text + 2] ?? '' }, 0)
+    const row = newRow({ clientId, keyId, plan: texts[text + 2] ?? '' }, 0)
     for (const name of rowNumbers) row[name] = numbers[at++] ?? NaN
     rows.push(row)
   }

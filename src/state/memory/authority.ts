@@ -1,7 +1,7 @@
 /** The embedded authority: the counters of all clients in this process. It answers at once, except where it has to wait for its journal. */
 import type { CountedClient as Counted, Journal, Row } from '../sqlite/quota-journal.ts'
 import type { Limits } from '../../config/config.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, perWindow } from '../../config/time.ts'
 import type { UnsavedCounters } from '../contract.ts'
 import type { Authority, Beat, Beats, TakeReply, TakeRequest } from '../quota.ts'
 import { RecencyTable } from './recency-table.ts'
@@ -112,7 +112,7 @@ function sweep(
 ): number {
   const firstDay = firstKeptDay(nowMs)
   for (const [id, client] of clients.entries())
-    if (client.state.day.index < firstDay && mayDrop(client)) clients.delete(id)
+    if (client.state.counts.day.index < firstDay && mayDrop(client)) clients.delete(id)
   return nowMs + SWEEP_EVERY_MS
 }
 
@@ -120,11 +120,12 @@ function sweep(
  * Counts all that was taken as used, as the processes that held tokens are gone; where only memory had forgotten the client, what
  * they state is part of that. Indexes stay, so that a window that had ended stays so even if the clock went back.
  */
-function restoredState({ minuteIndex, minuteTaken, dayIndex, dayTaken }: Row): ClientState {
-  const restored = (index: number, taken: number) =>
-    Object.assign(windowAt(index), { taken, used: taken, unstated: taken })
-  const minute = restored(minuteIndex, minuteTaken)
-  return Object.assign(new ClientState(), { minute, day: restored(dayIndex, dayTaken) })
+function restoredState(row: Row): ClientState {
+  const counts = perWindow(({ name }) => {
+    const taken = row[`${name}Taken`]
+    return Object.assign(windowAt(row[`${name}Index`]), { taken, used: taken, unstated: taken })
+  })
+  return Object.assign(new ClientState(), { counts })
 }
 
 function tooMany(maxClients: number): UnsavedCounters {

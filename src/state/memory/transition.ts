@@ -1,6 +1,6 @@
 /** The counters of one client, and how a call, `take`, changes them. take.lua is this file's twin; a differential test compares them. */
 import type { Limits } from '../../config/config.ts'
-import { DAY_MS, MINUTE_MS, windows, type PerWindow } from '../../config/time.ts'
+import { DAY_MS, MINUTE_MS, perWindow, windows, type PerWindow } from '../../config/time.ts'
 import type {
   Notice,
   Statement,
@@ -47,10 +47,9 @@ interface ProcessRecord {
 }
 
 /** Everything the authority knows of one client. Written here, and by the reset of counters.ts. */
-export class ClientState implements PerWindow<WindowCounts> {
-  minute = windowAt(-1)
-  /** Before the first call its index is -1: nothing is known of this client. */
-  day = windowAt(-1)
+export class ClientState {
+  /** Before the first call their index is -1: nothing is known of this client. */
+  counts = perWindow(() => windowAt(-1))
   /** Processes that took part in this minute. */
   activeNow = 0
   /** Processes that took part in the minute before. */
@@ -87,27 +86,27 @@ export function transition(
   losesData: boolean,
 ): TakeReply {
   const { limits } = request
-  const isUnknown = state.day.index < 0
-  const isSameDay = indexAt(minuteAt(state, nowMs), DAY_MS) === state.day.index
+  const isUnknown = state.counts.day.index < 0
+  const isSameDay = indexAt(minuteAt(state, nowMs), DAY_MS) === state.counts.day.index
   const record = isSameDay ? state.processes.get(request.process) : undefined
   const { sequence: known = 0 } = record ?? {}
   if (request.sequence <= known) return repeated(state, record, request.sequence, nowMs)
   rollOver(state, nowMs)
+  const { minute, day } = state.counts
   // A process that is alone knows all that is taken, even when the second one comes.
   if (state.activeNow < 2) {
-    state.minuteAnnounced = state.minute.taken
+    state.minuteAnnounced = minute.taken
     state.minuteNews = 0
   }
-  if (record?.holdings.minute.index !== state.minute.index) state.activeNow += 1
+  if (record?.holdings.minute.index !== minute.index) state.activeNow += 1
 
   // The caller knows the answer to a call that is not known here.
-  const isRestating = request.day.index === state.day.index && (request.heard ?? 0) > known
+  const isRestating = request.day.index === day.index && (request.heard ?? 0) > known
   // A caller that has forgotten the client since its latest known call does not take back what it used before.
   const before = known > (request.since ?? 0) ? record?.holdings : undefined
-  const kept = {
-    minute: applyStatement(state.minute, request.minute, before?.minute, isRestating),
-    day: applyStatement(state.day, request.day, before?.day, isRestating),
-  }
+  const kept = perWindow(({ name }) =>
+    applyStatement(state.counts[name], request[name], before?.[name], isRestating),
+  )
   const { isLoss, isLearning, settlingLeftMs } = noteLoss(state, isUnknown || isRestating, nowMs)
   // The first call for a client is granted one request at once; else every new client would have to wait.
   const atOnce = isUnknown && !isRestating ? 1 : 0
@@ -116,22 +115,20 @@ export function transition(
   const shares = Math.max(state.activeNow, state.activeBefore, 1)
   const ask = { need, want, shares }
   const spendable = Math.min(
-    spendableIn(limits.perMinute - state.minute.taken, kept.minute, ask),
-    spendableIn(limits.perDay - state.day.taken, kept.day, ask),
+    ...windows.map(({ name, limit }) =>
+      spendableIn(limits[limit] - state.counts[name].taken, kept[name], ask),
+    ),
   )
   const brought = Math.max(0, spendable - kept.minute.held + kept.minute.used)
   // The tokens of waiting requests count as spent already, so that a refusal is definite at once.
   const spent = Math.min(brought, request.need)
-  const holdings = {
-    minute: charge(state.minute, kept.minute, spendable, spent),
-    day: charge(state.day, kept.day, spendable, spent),
-  }
+  const holdings = perWindow(({ name }) => charge(state.counts[name], kept[name], spendable, spent))
 
   const isShort = brought < request.need
   const status = need < request.need ? 'lost' : isShort ? 'short' : 'granted'
   state.processes.set(request.process, { sequence: request.sequence, status, holdings, spent })
   const { held, used } = holdings.day
-  const doOthersHold = state.day.taken - held > state.day.used - used
+  const doOthersHold = day.taken - held > day.used - used
   const news = newsOf(state, status, limits, doOthersHold)
   const notice = isLoss ? 'unknown' : news
   announce(state, notice)
@@ -171,8 +168,8 @@ function charge(
 function announce(state: ClientState, notice: Notice | undefined): void {
   if (notice === 'free') state.minuteNews += 1
   // The process that is answered knows of no more than this.
-  if (notice !== undefined || state.minute.taken < state.minuteAnnounced)
-    state.minuteAnnounced = state.minute.taken
+  const { taken } = state.counts.minute
+  if (notice !== undefined || taken < state.minuteAnnounced) state.minuteAnnounced = taken
 }
 
 /**
@@ -238,16 +235,16 @@ function newsOf(
   limits: Limits,
   doOthersHold: boolean,
 ): Notice | undefined {
-  const { isExhausted } = state
-  const isFree = state.minute.taken < limits.perMinute && state.day.taken < limits.perDay
+  const { isExhausted, counts } = state
+  const isFree = windows.every(({ name, limit }) => counts[name].taken < limits[limit])
   state.isExhausted = status === 'short' || (isExhausted && !isFree)
   if (status === 'short') {
-    const isAnyHeld = isHeld(state.minute, limits.perMinute) || isHeld(state.day, limits.perDay)
+    const isAnyHeld = windows.some(({ name, limit }) => isHeld(counts[name], limits[limit]))
     return !isExhausted || isAnyHeld ? 'short' : undefined
   }
   const isFreeAgain = isExhausted && !state.isExhausted
   const isMuchTaken =
-    state.minute.taken - state.minuteAnnounced > Math.floor(limits.perMinute / ANNOUNCED_PART)
+    counts.minute.taken - state.minuteAnnounced > Math.floor(limits.perMinute / ANNOUNCED_PART)
   return isFreeAgain || (doOthersHold && isMuchTaken) ? 'free' : undefined
 }
 
@@ -272,7 +269,8 @@ export function stateAt(state: ClientState, nowMs: number): ClientState {
 /** Returns the minute of a call. A small step back of the clock opens no window again; a larger one shows that it was wrong before. */
 function minuteAt(state: ClientState, nowMs: number): number {
   const ofClock = Math.floor(nowMs / MINUTE_MS)
-  return state.minute.index === ofClock + 1 ? state.minute.index : ofClock
+  const { index } = state.counts.minute
+  return index === ofClock + 1 ? index : ofClock
 }
 
 /** Returns the index of the window of this length that has the minute. */
@@ -282,16 +280,17 @@ const indexAt = (minuteIndex: number, lengthMs: number): number =>
 /** Begins the windows that have followed on those of the state. */
 export function rollOver(state: ClientState, nowMs: number): void {
   const minute = minuteAt(state, nowMs)
-  const isSameDay = indexAt(minute, DAY_MS) === state.day.index
-  if (isSameDay && minute === state.minute.index) return
-  state.activeBefore = isSameDay && minute === state.minute.index + 1 ? state.activeNow : 0
+  const { counts } = state
+  const isSameDay = indexAt(minute, DAY_MS) === counts.day.index
+  if (isSameDay && minute === counts.minute.index) return
+  state.activeBefore = isSameDay && minute === counts.minute.index + 1 ? state.activeNow : 0
   state.activeNow = 0
   state.isExhausted = false
-  for (const { name, lengthMs } of windows) {
-    const { index, resetMs } = state[name]
+  state.counts = perWindow(({ name, lengthMs }) => {
     const present = indexAt(minute, lengthMs)
-    if (!isSameDay || present !== index) state[name] = windowAt(present, isSameDay ? resetMs : 0)
-  }
+    if (isSameDay && present === counts[name].index) return counts[name]
+    return windowAt(present, isSameDay ? counts[name].resetMs : 0)
+  })
   if (!isSameDay) state.processes = new Map()
 }
 
@@ -303,8 +302,7 @@ const reply = (
   status,
   nowMs: Math.ceil(nowMs),
   notice,
-  minute: windowReply(state.minute, holdings?.minute),
-  day: windowReply(state.day, holdings?.day),
+  ...perWindow(({ name }) => windowReply(state.counts[name], holdings?.[name])),
 })
 
 const windowReply = (

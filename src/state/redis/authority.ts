@@ -7,14 +7,7 @@ import type { ClientCounters, CounterStore } from '../counters.ts'
 import type { ScriptReply } from './connections.ts'
 import type { RedisStore } from './redis.ts'
 import { createRedisBeat } from './signs-of-life.ts'
-import {
-  type Authority,
-  type Notice,
-  type TakeReply,
-  type TakeRequest,
-  type TakeStatus,
-  type Totals,
-} from '../quota.ts'
+import type { Authority, Notice, TakeReply, TakeRequest, TakeStatus, Totals } from '../quota.ts'
 
 const statuses: readonly TakeStatus[] = ['granted', 'short', 'stale', 'lost']
 /** Names of notices on the channel, indexed by their number in a reply. */

@@ -9,33 +9,41 @@ const SHARDS = 64
 /** Suffix of a second field for a client that had several plans on the day; no client id has a space. */
 const BY_PLAN = ' by plan'
 
+/** Returns a pattern of DAY_COUNTS, with a space between them. */
+const list = (number: string): string => DAY_COUNTS.map(() => number).join(' ')
+const ofClient = new RegExp(`^(${list('-?\\d+')}) (.*)$`, 's')
+
 /**
  * KEYS: the latest batch of each process, so that one sent again adds nothing; then the day's shards. A client's field holds
  * DAY_COUNTS and its first plan of the day. From its second plan on, another field holds those of each, such as
  * ';free 5 0 0 0;pro 7 0 0 0'.
  */
 const addScript = `
-local function plus(plans, plan, a, m, d, b)
+local function plus(one, other)
+  local sum, numbers = {}, string.gmatch(one, '%S+')
+  for number in string.gmatch(other, '%S+') do sum[#sum + 1] = string.format('%.0f', (numbers() or 0) + number) end
+  return table.concat(sum, ' ')
+end
+local function plusPlan(plans, plan, counts)
   local name = ';' .. plan .. ' '
   local _, found = string.find(plans, name, 1, true)
   local at = found or #plans
-  local _, last, a0, m0, d0, b0 = string.find(plans, '^(-?%d+) (-?%d+) (-?%d+) (-?%d+)', at + 1)
-  local counts = string.format('%.0f %.0f %.0f %.0f', (a0 or 0) + a, (m0 or 0) + m, (d0 or 0) + d, (b0 or 0) + b)
-  return string.sub(plans, 1, at) .. (found and '' or name) .. counts .. string.sub(plans, (last or at) + 1)
+  local last = (string.find(plans, ';', at + 1, true) or #plans + 1) - 1
+  local sum = plus(string.sub(plans, at + 1, last), counts)
+  return string.sub(plans, 1, at) .. (found and '' or name) .. sum .. string.sub(plans, last + 1)
 end
 if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or 0) >= tonumber(ARGV[2]) then return {0} end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 local touched = { [KEYS[1]] = true }
-for at = 4, #ARGV, 7 do
-  local key, client, plan = KEYS[1 + ARGV[at]], ARGV[at + 1], ARGV[at + 2]
+for at = 4, #ARGV, 4 do
+  local key, client, plan, counts = KEYS[1 + ARGV[at]], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local known = redis.call('HMGET', key, client, client .. '${BY_PLAN}')
-  local a, m, d, b, first = string.match(known[1] or '', '^(-?%d+) (-?%d+) (-?%d+) (-?%d+) (.*)$')
+  local sum, first = string.match(known[1] or '', '^(${list('%-?%d+')}) (.*)$')
   if first and (known[2] or first ~= plan) then
-    local plans = known[2] or plus('', first, a, m, d, b)
-    redis.call('HSET', key, client .. '${BY_PLAN}', plus(plans, plan, ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6]))
+    local plans = known[2] or plusPlan('', first, sum)
+    redis.call('HSET', key, client .. '${BY_PLAN}', plusPlan(plans, plan, counts))
   end
-  a, m, d, b = (a or 0) + ARGV[at + 3], (m or 0) + ARGV[at + 4], (d or 0) + ARGV[at + 5], (b or 0) + ARGV[at + 6]
-  redis.call('HSET', key, client, string.format('%.0f %.0f %.0f %.0f %s', a, m, d, b, first or plan))
+  redis.call('HSET', key, client, plus(sum or '', counts) .. ' ' .. (first or plan))
   touched[key] = true
 end
 for key in pairs(touched) do redis.call('PEXPIREAT', key, ARGV[3]) end
@@ -51,8 +59,7 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
     add: async ({ process, sequence, day, rows }) => {
       const shards = Array.from({ length: SHARDS }, (_, at) => shardKey(prefix, day, at + 1))
       const args: (string | number)[] = [process, sequence, (day + KEPT_DAYS + 1) * DAY_MS]
-      for (const row of rows)
-        args.push(shardOf(row.client), row.client, row.plan, ...DAY_COUNTS.map((name) => row[name]))
+      for (const row of rows) args.push(shardOf(row.client), row.client, row.plan, countsOf(row))
       await add([shardKey(prefix, day, 0), ...shards], args)
     },
     async *day(day) {
@@ -79,6 +86,8 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
 const shardKey = (prefix: string, day: number, shard: number): string =>
   `${prefix}:usage:{${new Date(day * DAY_MS).toISOString().slice(0, 10)}}:${shard}`
 
+const countsOf = (row: DayRow): string => DAY_COUNTS.map((name) => row[name]).join(' ')
+
 /** FNV-1a. */
 function shardOf(client: string): number {
   let hash = 0x811c9dc5
@@ -89,14 +98,11 @@ function shardOf(client: string): number {
 
 /** Returns one row for each plan; none where the field is not a client's. */
 function parse(client: string, text: string, plans = ''): readonly DayRow[] {
-  const [, counts, plan] = /^(-?\d+ -?\d+ -?\d+ -?\d+) (.*)$/s.exec(text) ?? []
-  if (counts === undefined || plan === undefined) return []
-  if (plans === '') return [rowOf(client, plan, counts)]
-  const parts = plans.matchAll(/;([^ ]+) (-?\d+ -?\d+ -?\d+ -?\d+)/g)
-  return Array.from(parts, ([, name = '', ofPlan = '']) => rowOf(client, name, ofPlan))
-}
-
-function rowOf(client: string, plan: string, counts: string): DayRow {
-  const numbers = counts.split(' ').map(Number)
-  return rowWith({ client, plan }, (name) => numbers[DAY_COUNTS.indexOf(name)] ?? 0)
+  const [, counts, first] = ofClient.exec(text) ?? []
+  if (counts === undefined) return []
+  const all = plans === '' ? `;${first} ${counts}` : plans
+  return Array.from(all.matchAll(/;([^ ]+) ([^;]+)/g), ([, plan = '', list = '']) => {
+    const numbers = list.split(' ').map(Number)
+    return rowWith({ client, plan }, (name) => numbers[DAY_COUNTS.indexOf(name)] ?? 0)
+  })
 }

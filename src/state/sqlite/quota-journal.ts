@@ -3,12 +3,13 @@
  * after a crash it counts at least what was taken. A request that takes more (a first one, a burst) waits for a write shared by all.
  */
 import type { Limits } from '../../config/config.ts'
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { windowNames, windows, type WindowName } from '../../config/time.ts'
 import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
 import { firstKeptDay } from '../memory/authority.ts'
 import type { ClientState } from '../memory/transition.ts'
 import { afterTurn, bounded } from '../timers.ts'
 import type { SqliteFile } from './file.ts'
+import { columnOf } from './open.ts'
 
 /** A crash makes at most this part of a client's minute unusable, in minute and day, but at least one token. */
 const AHEAD_OF_A_MINUTE = 1 / 16
@@ -21,27 +22,27 @@ const SILENT_AFTER_MS = 1_000
 const FIND_TIMEOUT_MS = 150
 
 /** The tokens of a client handed out in the windows that still run. */
-export interface Row {
+export interface Row extends Readonly<Record<`${WindowName}${'Index' | 'Taken'}`, number>> {
   readonly client: string
-  readonly minuteIndex: number
-  readonly minuteTaken: number
-  readonly dayIndex: number
-  readonly dayTaken: number
-  /** After a crash so many more tokens count as taken, in both windows. */
+  /** After a crash so many more tokens count as taken, in all windows. */
   readonly ahead: number
 }
 
-const columns = ['minuteIndex', 'minuteTaken', 'dayIndex', 'dayTaken', 'ahead'] as const
-const select = `SELECT client, minute_index AS minuteIndex, minute_taken AS minuteTaken, day_index AS dayIndex,
-  day_taken AS dayTaken, ahead FROM quota WHERE`
-const save = `INSERT OR REPLACE INTO quota (client, minute_index, minute_taken, day_index, day_taken, ahead)
-  VALUES (?, ?, ?, ?, ?, ?)`
+const windowFields = windowNames.map((name) => ({
+  name,
+  index: `${name}Index` as const,
+  taken: `${name}Taken` as const,
+}))
+const columns = [...windowFields.flatMap(({ index, taken }) => [index, taken]), 'ahead'] as const
+const select = `SELECT client, ${columns.map((name) => `${columnOf(name)} AS ${name}`).join()} FROM quota WHERE`
+const save = `INSERT OR REPLACE INTO quota (client, ${columns.map(columnOf).join()})
+  VALUES (?, ${columns.map(() => '?').join()})`
 const removeDaysBefore = 'DELETE FROM quota WHERE day_index < ?'
 /** Counts the tokens ahead as taken, in the windows of the row or in those that may have begun since. */
-const countAhead = `UPDATE quota SET
-  minute_taken = ahead + iif(minute_index < minute, 0, minute_taken), minute_index = max(minute_index, minute),
-  day_taken = ahead + iif(day_index < day, 0, day_taken), day_index = max(day_index, day), ahead = 0
-  FROM (SELECT ? AS minute, ? AS day) WHERE ahead > 0`
+const aheadOf = (name: WindowName): string =>
+  `${name}_taken = ahead + iif(${name}_index < ${name}, 0, ${name}_taken), ${name}_index = max(${name}_index, ${name})`
+const countAhead = `UPDATE quota SET ${windowNames.map(aheadOf).join()}, ahead = 0
+  FROM (SELECT ${windowNames.map((name) => `? AS ${name}`).join()}) WHERE ahead > 0`
 const dropAhead = 'UPDATE quota SET ahead = 0 WHERE ahead > 0'
 
 export type Rows = ReturnType<typeof createRows>
@@ -50,8 +51,7 @@ export type Rows = ReturnType<typeof createRows>
 export const createRows = (file: SqliteFile) => ({
   /** Returns up to `atMost` rows of days that are still of use, as a crash or a stop has left them. */
   async load(nowMs: number, atMost: number): Promise<readonly Row[]> {
-    const [minute, day] = [Math.floor(nowMs / MINUTE_MS), Math.floor(nowMs / DAY_MS)]
-    await file.read(countAhead, minute, day)
+    await file.read(countAhead, ...windows.map(({ lengthMs }) => Math.floor(nowMs / lengthMs)))
     const first = firstKeptDay(nowMs)
     const rows = await file.read(`${select} day_index >= ? LIMIT ?`, first, atMost)
     // The constraints of the table ensure types and ranges.
@@ -168,12 +168,12 @@ export class Journal {
   /** Compares a row with the counters. left: tokens that may be taken before another row is needed. */
   #since(row: Row | undefined, state: ClientState): { isChanged: boolean; left: number } {
     const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
-    const isSameMinute = isKept && row.minuteIndex === state.minute.index
-    const isSameDay = isKept && row.dayIndex === state.day.index
-    const minute = state.minute.taken - (isSameMinute ? row.minuteTaken : 0)
-    const day = state.day.taken - (isSameDay ? row.dayTaken : 0)
-    const left = (isKept ? row.ahead : 0) - Math.max(minute, day)
-    return { isChanged: minute !== 0 || day !== 0, left }
+    const more = windowFields.map(({ name, index, taken }) => {
+      const counts = state.counts[name]
+      return counts.taken - (isKept && row[index] === counts.index ? row[taken] : 0)
+    })
+    const left = (isKept ? row.ahead : 0) - Math.max(...more)
+    return { isChanged: more.some((count) => count !== 0), left }
   }
 
   #whenWritten(): Promise<void> {
@@ -290,13 +290,9 @@ export class Journal {
 }
 
 function nextRow({ id, state, ahead }: CountedClient): Row {
-  const { minute, day } = state
-  return {
-    client: id,
-    minuteIndex: minute.index,
-    minuteTaken: minute.taken,
-    dayIndex: day.index,
-    dayTaken: day.taken,
-    ahead,
-  }
+  const counts = windowFields.flatMap(({ name, index, taken }) => [
+    [index, state.counts[name].index],
+    [taken, state.counts[name].taken],
+  ])
+  return { client: id, ...(Object.fromEntries(counts) as Omit<Row, 'client' | 'ahead'>), ahead }
 }

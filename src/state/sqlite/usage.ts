@@ -1,11 +1,11 @@
 /** Keeps the totals of days in store.file: a row per client with all counts and the first plan of its day, and one per further plan. */
 import { StoreUnavailable } from '../contract.ts'
 import type { SqliteFile } from './file.ts'
+import { columnOf } from './open.ts'
 import type { Columns } from './thread.ts'
 import { DAY_COUNTS, KEPT_DAYS, rowWith, totalOf, type DayRow, type UsageStore } from '../usage.ts'
 
-/** The columns of DAY_COUNTS. */
-const counts = ['admitted', 'refused_minute', 'refused_day', 'refused_ban']
+const counts = DAY_COUNTS.map(columnOf)
 const names = ['day', 'client', 'plan', ...counts, 'batch']
 const values = names.map(() => '?').join()
 const countsAs = (value: (name: string) => string): string =>

@@ -20,8 +20,10 @@ const admission = (dayIndex: number): Admission => ({
   kind: 'admitted',
   view,
   degraded: false,
-  minute: { index: dayIndex * 1_440, resetMs: 0 },
-  day: { index: dayIndex, resetMs: 0 },
+  charged: {
+    minute: { index: dayIndex * 1_440, resetMs: 0 },
+    day: { index: dayIndex, resetMs: 0 },
+  },
 })
 
 it('counts by outcome, and times what was answered', () => {

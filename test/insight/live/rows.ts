@@ -1,6 +1,6 @@
 /** Seconds and rows of a tally, as tests give them. */
 import type { Second } from '../../../src/insight/live/second.ts'
-import { TallyRow } from '../../../src/core/record/tally.ts'
+import { newRow, type TallyRow } from '../../../src/core/record/tally.ts'
 
 const common = {
   admitted: 1,
@@ -16,11 +16,7 @@ const common = {
 }
 
 export const row = (client: string, more: Partial<TallyRow> = {}): TallyRow =>
-  Object.assign(
-    new TallyRow({ clientId: client, keyId: `${client}-1`, plan: 'pro' }, 0),
-    common,
-    more,
-  )
+  Object.assign(newRow({ clientId: client, keyId: `${client}-1`, plan: 'pro' }, 0), common, more)
 
 export const second = (at: number, more: Partial<Second> = {}): Second => ({
   at,
