@@ -23,6 +23,16 @@ export const perWindow = <Value>(
   valueOf: (window: FixedWindow, number: number) => Value,
 ): PerWindow<Value> => ({ minute: valueOf(windows[0], 0), day: valueOf(windows[1], 1) })
 
+/** Makes a value for each window from another one. It is written out, as looking one up by its name costs more. */
+export const mapWindows = <Given, Value>(
+  { minute, day }: PerWindow<Given>,
+  valueOf: (given: Given) => Value,
+): PerWindow<Value> => ({ minute: valueOf(minute), day: valueOf(day) })
+
+/** The limit of one window; the shortest is asked by its own name, as a look-up by names that take turns costs more. */
+export const limitOf = (limits: Readonly<Record<LimitKey, number>>, { limit }: FixedWindow) =>
+  limit === 'perMinute' ? limits.perMinute : limits[limit]
+
 /** Name of the field that has a window's part of a flat row, such as `refusedDay`. */
 export const fieldOf = <Prefix extends string>(prefix: Prefix, name: WindowName) =>
   `${prefix}${name.charAt(0).toUpperCase()}${name.slice(1)}` as `${Prefix}${Capitalize<WindowName>}`

@@ -118,14 +118,11 @@ function deny(exchange: Judged, caller: Caller, decided: Denial): Refusal {
   return latest.refusal
 }
 
-function isSameDenial(one: Denial, other: Denial): boolean {
-  return (
-    one.retryAfterSeconds === other.retryAfterSeconds &&
-    one.window === other.window &&
-    one.limit === other.limit &&
-    isSameStanding(one.view, other.view)
-  )
-}
+const isSameDenial = (one: Denial, other: Denial): boolean =>
+  one.retryAfterSeconds === other.retryAfterSeconds &&
+  one.window === other.window &&
+  one.limit === other.limit &&
+  isSameStanding(one.view, other.view)
 
 function answerDenial(caller: Caller, decided: Denial) {
   const { view, window, limit, retryAfterSeconds } = decided

@@ -5,7 +5,7 @@
  * decides them, and the next request asks again.
  */
 import type { Limits } from '../../config/config.ts'
-import { MINUTE_MS, perWindow } from '../../config/time.ts'
+import { mapWindows, MINUTE_MS } from '../../config/time.ts'
 import { StoreUnavailable } from '../../state/contract.ts'
 import type { QuotaDecision, QuotaObserver } from './decision.ts'
 import type { Authority, TakeReply, TakeRequest } from '../../state/quota.ts'
@@ -121,7 +121,7 @@ export class LeaseCalls {
       since: lease.since,
       heard: day.taken === undefined ? undefined : lease.answered,
       limits,
-      ...perWindow(({ name }) => lease.byName[name].statement(returns, lease.fresh)),
+      ...mapWindows(lease.byName, (window) => window.statement(returns, lease.fresh)),
       need,
       want: this.#want(lease, order, sentMs),
     }

@@ -20,7 +20,7 @@ import { LeaseWindow } from './lease-window.ts'
 import { statedOf } from '../../state/memory/transition.ts'
 import type { QuotaDecision, QuotaView } from './decision.ts'
 import type { Notice, TakeReply, TakeRequest } from '../../state/quota.ts'
-import { limitKeys, perWindow, windowNames, type PerWindow } from '../../config/time.ts'
+import { limitKeys, mapWindows, perWindow, windowNames, type PerWindow } from '../../config/time.ts'
 
 /** How long a refusal that others may undo is remembered in case their notice is lost; each later one RETRY_FACTOR times as long. */
 const RETRY_FIRST_MS = 25
@@ -145,7 +145,7 @@ export class Lease {
       kind: 'admitted',
       view: isTrue ? this.view(limits, nowMs) : undefined,
       degraded,
-      charged: perWindow(({ name }) => this.byName[name].charged),
+      charged: mapWindows(this.byName, ({ charged }) => charged),
     }
   }
 
@@ -161,8 +161,8 @@ export class Lease {
   }
 
   view(limits: Limits, nowMs: number): QuotaView {
-    const { byName, waiting } = this
-    return perWindow(({ name, limit }) => byName[name].view(limits[limit], nowMs, waiting.length))
+    const { length } = this.waiting
+    return mapWindows(this.byName, (one) => one.view(one.limitOf(limits), nowMs, length))
   }
 
   /** Applies the authority's reply to all windows; it was true at a moment between sentMs and receivedMs. */

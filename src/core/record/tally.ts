@@ -57,7 +57,8 @@ export const newRow = ({ clientId, keyId, plan }: Owner, dayIndex: number) => ({
   /** Requests under shadow limits: all, and those that could not be judged. */
   judged: 0,
   unjudged: 0,
-  /** Includes the use as of the latest answer, where what other processes hold counts as used; see useIn. */
+  /** The client's standing by its latest answer, of which take() makes the use: what other processes hold counts as used. */
+  latest: undefined as QuotaView | undefined,
   ...windowNumbers,
 })
 
@@ -98,7 +99,7 @@ export class Tally {
   admitted(caller: Caller, { charged, view }: Admission): void {
     const row = this.#of(caller, charged.day.index)
     row.admitted += 1
-    see(row, view)
+    row.latest = view ?? row.latest
   }
 
   refunded(caller: Caller, { charged }: Admission): void {
@@ -114,7 +115,7 @@ export class Tally {
   ): void {
     const row = this.#of(caller, dayIndex)
     row[by === 'ban' ? 'refusedBan' : fields[by].refused] += 1
-    see(row, view)
+    row.latest = view ?? row.latest
   }
 
   /** Counts what shadow limits have decided about a request; live: the window whose live limit refused it. */
@@ -147,7 +148,7 @@ export class Tally {
 
   /** Removes and returns all rows; a key may have several, the oldest first: lists of clients show the plan of the last. */
   take(): TallyRow[] {
-    const taken = [...this.#earlier, ...this.#rows.values()]
+    const taken = [...this.#earlier, ...this.#rows.values()].map(withUse)
     this.#rows = new Map()
     this.#earlier = []
     return taken
@@ -171,10 +172,13 @@ export class Tally {
   }
 }
 
-function see(row: TallyRow, view: QuotaView | undefined): void {
-  if (view === undefined) return
+function withUse(row: TallyRow): TallyRow {
+  const { latest } = row
+  row.latest = undefined
+  if (latest === undefined) return row
   for (const { name, used, limit } of fieldsOfAll) {
-    row[used] = view[name].limit - view[name].remaining
-    row[limit] = view[name].limit
+    row[used] = latest[name].limit - latest[name].remaining
+    row[limit] = latest[name].limit
   }
+  return row
 }

@@ -1,17 +1,15 @@
 /** Writes a client's quota into header fields: X-RateLimit-* for the window that refuses first, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../../config/config.ts'
-import { windowNames, windows, type WindowName } from '../../config/time.ts'
+import { windowNames, windows, type FixedWindow, type WindowName } from '../../config/time.ts'
 import type { QuotaView, WindowView } from '../quota/decision.ts'
 import type { Caller } from './credentials.ts'
 
 /** RateLimit-Policy of a client (draft-ietf-httpapi-ratelimit-headers): quota and length in seconds of each window. */
-export function policyHeader(limits: Limits): string {
-  return windows.map((window) => policyOf(window, limits[window.limit])).join(', ')
-}
+export const policyHeader = (limits: Limits): string =>
+  windows.map((window) => policyOf(window, limits[window.limit])).join(', ')
 
-function policyOf({ name, lengthMs }: (typeof windows)[number], quota: number): string {
-  return `"${name}";q=${quota};w=${lengthMs / 1000}`
-}
+const policyOf = ({ name, lengthMs }: FixedWindow, quota: number): string =>
+  `"${name}";q=${quota};w=${lengthMs / 1000}`
 
 /** Returns a fresh flat array. policy: the client's policyHeader; undefined leaves RateLimit and RateLimit-Policy out. */
 export function quotaHeaders(view: QuotaView, policy: string | undefined): string[] {
@@ -35,14 +33,11 @@ export function isSameStanding(one: QuotaView | undefined, other: QuotaView | un
   return windowNames.every((name) => isSameWindow(one[name], other[name]))
 }
 
-function isSameWindow(one: WindowView, other: WindowView): boolean {
-  return (
-    one.remaining === other.remaining &&
-    one.resetAfterSeconds === other.resetAfterSeconds &&
-    one.resetAtSeconds === other.resetAtSeconds &&
-    one.limit === other.limit
-  )
-}
+const isSameWindow = (one: WindowView, other: WindowView): boolean =>
+  one.remaining === other.remaining &&
+  one.resetAfterSeconds === other.resetAfterSeconds &&
+  one.resetAtSeconds === other.resetAtSeconds &&
+  one.limit === other.limit
 
 /** Builds the fields for a caller without a valid credential, who has only a minute window. isStructured: with RateLimit and RateLimit-Policy. */
 export function anonymousHeaders(minute: WindowView, isStructured: boolean): string[] {
@@ -82,8 +77,11 @@ export function refusesFirst(view: QuotaView): WindowView {
   return first
 }
 
-const standings = (view: QuotaView): string =>
-  windowNames.reduce((text, name) => text + (text && ', ') + standing(name, view[name]), '')
+function standings(view: QuotaView): string {
+  let text = ''
+  for (const name of windowNames) text += `${text && ', '}${standing(name, view[name])}`
+  return text
+}
 
 function standing(
   name: WindowName,
