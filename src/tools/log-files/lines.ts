@@ -1,7 +1,9 @@
 /** Reads lines of every supported form; the first character shows which one. */
 import { createForeignLines, type FieldNames } from './foreign-line.ts'
 import { MAX_LINE_CHARS } from './input.ts'
-import { isStatus, isTime, parseTime, type LoggedOutcome, type RequestRow } from './row.ts'
+import { windowNames, type WindowName } from '../../config/time.ts'
+import { isStatus, isTime, leftFields, parseTime } from './row.ts'
+import type { LoggedOutcome, RequestRow, WindowsLeft } from './row.ts'
 
 export type Fields = Readonly<Record<string, unknown>>
 
@@ -80,6 +82,8 @@ export function readOwnLine(fields: Fields): RequestRow | string {
   const plan = textOf(fields['plan'])
   const isKnown = plan !== undefined
   const refundAgoMs = numberOf(fields['refundAgoMs'])
+  const left: WindowsLeft = {}
+  for (const field of leftFields) left[field] = numberOf(fields[field])
   return {
     atMs,
     writtenMs,
@@ -91,8 +95,7 @@ export function readOwnLine(fields: Fields): RequestRow | string {
     revision: textOf(fields['rev']),
     process: processOf(fields),
     isDegraded: fields['degraded'] === true,
-    minuteLeft: numberOf(fields['minuteLeft']),
-    dayLeft: numberOf(fields['dayLeft']),
+    ...left,
   }
 }
 
@@ -102,14 +105,11 @@ export const textOf = (value: unknown): string | undefined =>
 export const numberOf = (value: unknown): number | undefined =>
   typeof value === 'number' ? value : undefined
 
-function outcomeOf(
-  { refusal, window, dayLeft, backend }: Fields,
-  isRefunded: boolean,
-): LoggedOutcome {
-  if (refusal === 'rate_limit_exceeded') {
-    if (typeof window === 'string') return window === 'day' ? 'day' : 'minute'
-    return dayLeft === 0 ? 'day' : 'minute'
-  }
+function outcomeOf(fields: Fields, isRefunded: boolean): LoggedOutcome {
+  const { refusal, window, backend } = fields
+  const hasRefused = (name: WindowName): boolean =>
+    typeof window === 'string' ? window === name : fields[`${name}Left`] === 0
+  if (refusal === 'rate_limit_exceeded') return windowNames.findLast(hasRefused) ?? 'minute'
   if (refusal === 'api_key_banned') return 'ban'
   // A charged request went to a backend, or was refunded.
   return typeof backend === 'string' || isRefunded ? 'admitted' : 'free'

@@ -1,4 +1,5 @@
 /** What a line of a log says of one request, and how its time is read: as Unix time in ms; NaN: no time. */
+import { windowNames, type WindowName } from '../../config/time.ts'
 
 /** Outcomes that a log can report of a request. */
 export type LoggedOutcome =
@@ -6,15 +7,19 @@ export type LoggedOutcome =
   | 'unknown'
   /** It was charged and sent to a backend, whatever the answer. */
   | 'admitted'
-  | 'minute'
-  | 'day'
+  | WindowName
   | 'ban'
   /** A known caller was refused for neither quota nor ban, uncharged: 404, 405, 410, 503 for load. */
   | 'free'
   /** No caller is known: 400, 401. */
   | 'nobody'
 
-export interface RequestRow {
+/** Fields with the rest of each window after the decision, here and in Tollgate's log. */
+export const leftFields = windowNames.map((name) => `${name}Left` as const)
+/** undefined: it is not logged. */
+export type WindowsLeft = Partial<Record<(typeof leftFields)[number], number | undefined>>
+
+export interface RequestRow extends Readonly<WindowsLeft> {
   /** Unix time in ms when the request was decided, with fractions if the log has them. */
   readonly atMs: number
   /** Unix time in ms when the line was written; files are merged by it. */
@@ -32,9 +37,6 @@ export interface RequestRow {
   readonly process: string
   /** Whether it was decided without the store. */
   readonly isDegraded: boolean
-  /** Rest of each window after the decision; undefined: it is not logged. */
-  readonly minuteLeft?: number | undefined
-  readonly dayLeft?: number | undefined
 }
 
 /** Tollgate logs 0 if the client left before there was an answer. */

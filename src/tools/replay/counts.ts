@@ -1,11 +1,17 @@
 /** Counts the requests of each client, as the report has them, sums them up, and counts those of all over time. */
 import { MINUTE_MS, perWindow, windows } from '../../config/time.ts'
 import type { Decided } from './policy.ts'
-import type { Outcome, ReplayedClient, ReplayedPlan, ReplayReport } from './report.ts'
+import type { Outcome, PerRefusal, ReplayedClient, ReplayedPlan, ReplayReport } from './report.ts'
 
 type Mutable<T> = {
   -readonly [Name in keyof T]: T[Name] extends object ? Mutable<T[Name]> : T[Name]
 }
+
+/** Makes a value for each window and for bans. */
+const perRefusal = <Value>(valueOf: (by: keyof PerRefusal<Value>) => Value): PerRefusal<Value> => ({
+  ...perWindow(({ name }) => valueOf(name)),
+  ban: valueOf('ban'),
+})
 
 export class ClientCounts {
   /** Clients in the order of their numbers. */
@@ -30,9 +36,9 @@ export class ClientCounts {
       plan,
       requests: 0,
       ...sumOf([], this.#hasBefore),
-      first: { minute: null, day: null, ban: null },
+      first: perRefusal(() => null),
       ...(this.#hasBefore && { before: sumOf([], true) }),
-      peak: { minute: 0, day: 0 },
+      peak: perWindow(() => 0),
     })
     return number - 1
   }
@@ -69,8 +75,8 @@ function requestsIn(latest: { index: number; requests: number }, index: number):
   return latest.requests
 }
 
-export const refusedOf = ({ refused: { minute, day, ban }, other = 0 }: Outcome): number =>
-  minute + day + ban + other
+export const refusedOf = ({ refused, other = 0 }: Outcome): number =>
+  Object.values(refused).reduce((sum, requests) => sum + requests, other)
 
 /** Refusals, or with --against how many more than under the old configuration. */
 export const moreOf = (client: ReplayedClient): number =>
@@ -94,10 +100,9 @@ export function outcomeOf(clients: Clients, hasBefore: boolean): ReplayedOutcome
 function sumOf(outcomes: readonly Outcome[], hasOther: boolean): Mutable<Outcome> {
   const sum = (of: (outcome: Outcome) => number): number =>
     outcomes.reduce((all, outcome) => all + of(outcome), 0)
-  const refusedBy = (by: keyof Outcome['refused']): number => sum(({ refused }) => refused[by])
   return {
     admitted: sum(({ admitted }) => admitted),
-    refused: { minute: refusedBy('minute'), day: refusedBy('day'), ban: refusedBy('ban') },
+    refused: perRefusal((by) => sum(({ refused }) => refused[by])),
     ...(hasOther && { other: sum(({ other = 0 }) => other) }),
   }
 }
@@ -137,11 +142,7 @@ export class OverTime {
 
   report(hasBefore: boolean): ReplayReport['overTime'] {
     const shown = (column: Float64Array) => [...column.subarray(0, this.#steps)]
-    const refused = ({ minute, day, ban }: Columns) => ({
-      minute: shown(minute),
-      day: shown(day),
-      ban: shown(ban),
-    })
+    const refused = (columns: Columns) => perRefusal((by) => shown(columns[by]))
     return {
       from: this.#fromMs === undefined ? null : new Date(this.#fromMs).toISOString(),
       stepSeconds: this.#stepMs / 1000,
@@ -165,5 +166,5 @@ type Columns = Record<Decided, Float64Array>
 
 const columns = (): Columns => {
   const column = (): Float64Array => new Float64Array(MOST_STEPS)
-  return { admitted: column(), minute: column(), day: column(), ban: column(), free: column() }
+  return { admitted: column(), ...perRefusal(column), free: column() }
 }

@@ -3,8 +3,8 @@
  * the windows that the answer depends on. Where the log itself has admitted more than a limit, tokens that other processes held are
  * no excuse.
  */
-import { DAY_MS, MINUTE_MS, perWindow, type FixedWindow } from '../../config/time.ts'
-import type { RequestRow } from '../log-files/row.ts'
+import { perWindow, windows, type FixedWindow } from '../../config/time.ts'
+import { leftFields, type RequestRow, type WindowsLeft } from '../log-files/row.ts'
 import type { BansConfig, Limits } from '../../config/config.ts'
 import { Facts, NEWS_MS, startOf } from './facts.ts'
 import type { Decided } from './policy.ts'
@@ -15,7 +15,7 @@ type Comparison = NonNullable<ReplayReport['log']>
 /** A line of Tollgate's own log on a request that the replay decides, too. */
 export interface LoggedRequest extends Pick<
   RequestRow,
-  'atMs' | 'refundedAtMs' | 'isDegraded' | 'revision' | 'process' | 'minuteLeft' | 'dayLeft'
+  'atMs' | 'refundedAtMs' | 'isDegraded' | 'revision' | 'process' | keyof WindowsLeft
 > {
   readonly client: string
   readonly keyId: string
@@ -48,19 +48,19 @@ class WindowCounts {
   isShared = false
   /** Cause of the last request that only one of log and replay has charged. */
   cause: Cause | undefined
-  readonly #window: FixedWindow
+  readonly window: FixedWindow
   #index = -Infinity
   /** Requests that were charged and not refunded. */
   #charged = 0
   /** Part of #charged that was decided without the store. */
   #degraded = 0
   constructor(window: FixedWindow) {
-    this.#window = window
+    this.window = window
   }
 
   moveTo(atMs: number): void {
     if (this.isRunning(atMs)) return
-    this.#index = Math.floor(atMs / this.#window.lengthMs)
+    this.#index = Math.floor(atMs / this.window.lengthMs)
     this.ahead = this.#charged = this.#degraded = 0
     this.cause = undefined
     this.isShared = false
@@ -68,7 +68,7 @@ class WindowCounts {
 
   /** Whether the current window is that of this time. */
   isRunning(atMs: number): boolean {
-    return Math.floor(atMs / this.#window.lengthMs) === this.#index
+    return Math.floor(atMs / this.window.lengthMs) === this.#index
   }
 
   charge({ refundedAtMs, isDegraded }: LoggedRequest): void {
@@ -85,12 +85,12 @@ class WindowCounts {
 
   /** Whether the log itself counts more than the limit in the window of this request. */
   isBeyond({ limits, atMs }: LoggedRequest): boolean {
-    return this.#charged > limits[this.#window.limit] && this.isRunning(atMs)
+    return this.#charged > limits[this.window.limit] && this.isRunning(atMs)
   }
 
   /** Whether the decisions that were made with the store already exceed the limit. */
   isBeyondStore({ limits }: LoggedRequest): boolean {
-    return this.#charged - this.#degraded > limits[this.#window.limit]
+    return this.#charged - this.#degraded > limits[this.window.limit]
   }
 }
 
@@ -129,13 +129,14 @@ export class Differences {
     const { atMs, keyId, logged } = request
     this.#firstMs = Math.min(this.#firstMs, atMs)
     const history = this.#note(request)
-    const beyondBy = isBeyond(request, history) ? this.#causeBeyond(request, history) : undefined
+    const beyondBy = this.#causeBeyond(request, history)
     if (logged === replayed && beyondBy !== 'unexplained') {
       if (replayed !== 'free') this.#same++
       return
     }
     const isBan = logged === 'ban' || replayed === 'ban'
-    const sinceMs = isBan ? this.#strikesSinceMs(request) : windowSinceMs(request, replayed)
+    const window = windowOf(request, replayed)
+    const sinceMs = isBan ? this.#strikesSinceMs(request) : startOf(atMs, window.lengthMs)
     const cause =
       beyondBy ??
       (isBan
@@ -144,8 +145,7 @@ export class Differences {
     const latest = isBan ? this.#bans : this.#strikes
     latest.set(keyId, { atMs, cause })
     const ahead = Number(replayed === 'admitted') - Number(logged === 'admitted')
-    history.minute.shift(ahead, cause)
-    history.day.shift(ahead, cause)
+    for (const counts of Object.values(history.counts)) counts.shift(ahead, cause)
     this.#record(request, replayed, cause)
   }
 
@@ -158,10 +158,10 @@ export class Differences {
     if (this.#isForeign(request))
       history.foreignRevisionMs = Math.max(history.foreignRevisionMs, atMs)
     if (logged !== 'admitted') return
-    for (const counts of [history.minute, history.day])
+    for (const counts of Object.values(history.counts))
       if (counts.isRunning(atMs)) counts.charge(request)
-    if (isBeyond(request, history))
-      this.#record(request, logged, this.#causeBeyond(request, history))
+    const cause = this.#causeBeyond(request, history)
+    if (cause !== undefined) this.#record(request, logged, cause)
   }
 
   #record({ atMs, client, logged }: LoggedRequest, replayed: Decided, cause: Cause): void {
@@ -180,7 +180,7 @@ export class Differences {
     const { atMs, client, process, logged, isDegraded } = request
     let history = this.#clients.get(client)
     if (history === undefined) this.#clients.set(client, (history = newHistory(process)))
-    for (const counts of [history.minute, history.day]) {
+    for (const counts of Object.values(history.counts)) {
       counts.moveTo(atMs)
       if (history.process !== process) counts.isShared = true
       if (logged === 'admitted') counts.charge(request)
@@ -195,30 +195,32 @@ export class Differences {
     return revision !== this.#options.revision
   }
 
-  /** Cause of an admission beyond the limit by the log's own count. */
-  #causeBeyond(request: LoggedRequest, history: History): Cause {
-    const { atMs, client, isDegraded } = request
-    const window = history.day.isBeyond(request) ? 'day' : 'minute'
-    const sinceMs = startOf(atMs, window === 'day' ? DAY_MS : MINUTE_MS)
-    const reset = this.facts.during(`reset of ${window} ${client}`, sinceMs, atMs)
+  /** Cause of an admission beyond a limit by the log's own count, this request included; undefined: it is not. */
+  #causeBeyond(request: LoggedRequest, history: History): Cause | undefined {
+    const { atMs, client, isDegraded, logged, refundedAtMs } = request
+    const beyond = Object.values(history.counts).findLast((counts) => counts.isBeyond(request))
+    if (beyond === undefined || logged !== 'admitted' || !Number.isNaN(refundedAtMs))
+      return undefined
+    const { name, lengthMs } = beyond.window
+    const sinceMs = startOf(atMs, lengthMs)
+    const reset = this.facts.during(`reset of ${name} ${client}`, sinceMs, atMs)
     const isOther = history.foreignRevisionMs >= sinceMs || reset !== undefined
-    if (isOther || isDegraded || !history[window].isBeyondStore(request)) return 'limits'
+    if (isOther || isDegraded || !beyond.isBeyondStore(request)) return 'limits'
     return this.#hasForgotten(sinceMs, atMs) ? 'missing' : 'unexplained'
   }
 
   #causeOfUse(request: LoggedRequest, replayed: Decided, history: History, sinceMs: number): Cause {
-    const { atMs, client, logged, minuteLeft, dayLeft } = request
-    const isRefusedNow = replayed === 'minute' || replayed === 'day'
-    const reset = isRefusedNow && this.facts.during(`reset of ${replayed} ${client}`, sinceMs, atMs)
+    const { atMs, client, logged } = request
+    const reset = this.facts.during(`reset of ${replayed} ${client}`, sinceMs, atMs)
     const isLost = this.#wasStoreAway(history, sinceMs, atMs)
     if (history.foreignRevisionMs >= sinceMs || reset || isLost) return 'limits'
     if (this.#hasHole(history, sinceMs, atMs)) return 'missing'
-    const counts = isOfDay(request, replayed) ? history.day : history.minute
+    const counts = history.counts[windowOf(request, replayed).name]
     const isUsedBefore = this.usedBefore.has(client)
     // A difference may only follow from earlier ones.
     const isFollowing = logged === 'admitted' ? counts.ahead > 0 : counts.ahead < 0
     const followed = isFollowing ? counts.cause : undefined
-    const isUsedUp = minuteLeft === 0 || dayLeft === 0
+    const isUsedUp = leftFields.some((field) => request[field] === 0)
     const byOthers = counts.isShared && (replayed === 'admitted' ? isUsedUp : logged !== 'admitted')
     // If the log begins with the start, the use in a client's first line may be what others held, or requests whose lines come later.
     const isHeld = counts.isShared && isUsedBefore
@@ -245,7 +247,7 @@ export class Differences {
     const isNews =
       ban !== undefined &&
       (logged === 'ban' || atMs <= ban.fromMs + 2 * NEWS_MS || atMs >= ban.untilMs - 2 * NEWS_MS)
-    if (isNews && history.day.isShared) return 'strikes'
+    if (isNews && Object.values(history.counts).some(({ isShared }) => isShared)) return 'strikes'
     const isCut =
       logged === 'ban'
         ? !this.isUnusedBefore && this.#firstMs > atMs - forgetAfterMs
@@ -276,7 +278,7 @@ export class Differences {
 }
 
 const newHistory = (process: string) => ({
-  ...perWindow((window) => new WindowCounts(window)),
+  counts: perWindow((window) => new WindowCounts(window)),
   /** The process that decided last. */
   process,
   /** Unix time in ms of the last decision without the store, of the last one by another revision, and of the last whose line came late. */
@@ -285,14 +287,6 @@ const newHistory = (process: string) => ({
   lateMs: -Infinity,
 })
 
-const isOfDay = ({ logged }: LoggedRequest, replayed: Decided): boolean =>
-  logged === 'day' || replayed === 'day'
-
-const windowSinceMs = (request: LoggedRequest, replayed: Decided): number =>
-  startOf(request.atMs, isOfDay(request, replayed) ? DAY_MS : MINUTE_MS)
-
-/** Whether the log itself counts more than a limit, this request included. */
-const isBeyond = (request: LoggedRequest, { minute, day }: History): boolean =>
-  request.logged === 'admitted' &&
-  Number.isNaN(request.refundedAtMs) &&
-  (day.isBeyond(request) || minute.isBeyond(request))
+/** The longest window that has refused the request in the log or the replay; the shortest one if none has. */
+const windowOf = ({ logged }: LoggedRequest, replayed: Decided): FixedWindow =>
+  windows.findLast(({ name }) => name === logged || name === replayed) ?? windows[0]

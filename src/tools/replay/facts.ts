@@ -1,15 +1,10 @@
 /** Collects the log lines that explain why requests were answered as they were. */
 import type { LogNote } from '../log-files/lines.ts'
-import { MINUTE_MS } from '../../config/time.ts'
+import { MINUTE_MS, windowNames } from '../../config/time.ts'
 
 /** What happened: an outage of a store, missing lines, the start of a gateway; of a key: a ban for strikes, or by an operator; of a client: a reset. */
 type FactName =
-  | 'outage'
-  | 'gap'
-  | 'start'
-  | `ban ${string}`
-  | `operator ban ${string}`
-  | `reset of ${'minute' | 'day'} ${string}`
+  'outage' | 'gap' | 'start' | `ban ${string}` | `operator ban ${string}` | `reset of ${string}`
 
 /** The time in which a fact may show in answers, in Unix time in ms; both ends belong to it. */
 interface Span {
@@ -78,7 +73,7 @@ export class Facts {
 
   #applyAction(atMs: number, { action, id, key, window, after }: LogNote['fields']): void {
     if (action === 'resetUsage')
-      for (const one of ['minute', 'day'] as const)
+      for (const one of windowNames)
         if (window === 'both' || window === one)
           this.#add(`reset of ${one} ${String(id)}`, atMs - NEWS_MS, atMs)
     if (action !== 'ban' && action !== 'liftBan') return

@@ -1,5 +1,6 @@
 /** Decides the requests of a log under one configuration, with the stages of the gateway and at the log's time. */
 import type { Config } from '../../config/config.ts'
+import type { PerWindow, WindowName } from '../../config/time.ts'
 import { createScratch } from '../../server/gateway/scratch.ts'
 import type { Judged } from '../../core/pipeline/exchange.ts'
 import { judge } from '../../core/pipeline/pipeline.ts'
@@ -11,7 +12,7 @@ import { toRoute, type Route } from '../../core/rules/routes.ts'
 import type { RequestRow } from '../log-files/row.ts'
 
 /** free: refused uncharged, for neither quota nor ban. */
-export type Decided = 'admitted' | 'minute' | 'day' | 'ban' | 'free'
+export type Decided = 'admitted' | WindowName | 'ban' | 'free'
 
 /** Refusal of a request that the log has as refused by its route or for load; only a ban is decided before. */
 const FREE = refuse('not_found')
@@ -39,7 +40,7 @@ export class ReplayedPolicy {
   }
 
   /** Adds use that no decision here has charged, such as that before the log begins. */
-  seed({ clientId, limits }: Caller, atMs: number, used: { minute: number; day: number }): void {
+  seed({ clientId, limits }: Caller, atMs: number, used: PerWindow<number>): void {
     this.#nowMs = Math.floor(atMs)
     this.#scratch.seed.use(clientId, limits, used)
   }

@@ -5,7 +5,7 @@ import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { sharedStore } from '../../config/hosts.ts'
-import { perWindow, type FixedWindow } from '../../config/time.ts'
+import { perWindow, windowNames, type FixedWindow } from '../../config/time.ts'
 import { ClientCounts, moreOf, outcomeOf, OverTime, plansOf } from './counts.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
 import { ReplayedPolicy, type Decided } from './policy.ts'
@@ -187,7 +187,7 @@ class Replaying {
     const limits = this.#limitsThen(row.revision, caller, before)
     if (limits === undefined || this.#firstMs === undefined) return
     const used = usedBefore(row, limits, this.#firstMs)
-    if (used.minute === 0 && used.day === 0) return
+    if (windowNames.every((name) => used[name] === 0)) return
     this.#differences.usedBefore.add(clientId)
     this.#policy.seed(caller, row.atMs, used)
     if (before !== undefined) this.#before?.seed(before, row.atMs, used)
@@ -242,18 +242,14 @@ class Replaying {
 }
 
 /** What the windows of `firstMs` had counted before this request, computed from the rest that its line reports. */
-function usedBefore(
-  { atMs, minuteLeft = Infinity, dayLeft = Infinity, outcome }: RequestRow,
-  limits: Limits,
-  firstMs: number,
-) {
-  const left = { minute: minuteLeft, day: dayLeft }
-  const own = Number(outcome === 'admitted')
-  return perWindow((window) =>
-    isSameWindow(window, atMs, firstMs)
-      ? Math.max(0, limits[window.limit] - left[window.name] - own)
-      : 0,
-  )
+function usedBefore(row: RequestRow, limits: Limits, firstMs: number) {
+  const own = Number(row.outcome === 'admitted')
+  return perWindow((window) => {
+    const left = row[`${window.name}Left`] ?? Infinity
+    return isSameWindow(window, row.atMs, firstMs)
+      ? Math.max(0, limits[window.limit] - left - own)
+      : 0
+  })
 }
 
 const isSameWindow = ({ lengthMs }: FixedWindow, oneMs: number, otherMs: number): boolean =>

@@ -1,10 +1,14 @@
 /** The report of a replay, as `--json` prints it. Times are RFC 3339 in UTC. */
 import type { Limits } from '../../config/config.ts'
+import type { PerWindow, WindowName } from '../../config/time.ts'
 import type { LogReading } from '../log-files/open.ts'
+
+/** A value for each cause of refusals that are counted apart. */
+export type PerRefusal<Value> = Readonly<Record<WindowName | 'ban', Value>>
 
 export interface Outcome {
   readonly admitted: number
-  readonly refused: { readonly minute: number; readonly day: number; readonly ban: number }
+  readonly refused: PerRefusal<number>
   /** With --against: requests neither admitted nor limited, because this configuration lacks the client or the key, or refuses the route. */
   readonly other?: number
 }
@@ -14,11 +18,11 @@ export interface ReplayedClient extends Outcome {
   readonly plan: string
   readonly requests: number
   /** First refusal by each of them; null: none. */
-  readonly first: Readonly<Record<'minute' | 'day' | 'ban', string | null>>
+  readonly first: PerRefusal<string | null>
   /** With --against: outcome under the old configuration. */
   readonly before?: Outcome
-  /** Most requests in one minute, and in one day. */
-  readonly peak: { readonly minute: number; readonly day: number }
+  /** Most requests in one window, such as a day. */
+  readonly peak: PerWindow<number>
   /** With --suggest: the smallest plan that would not have limited the client; null: none. */
   readonly suggest?: string | null
 }
@@ -27,8 +31,8 @@ export type ReplayedPlan = Omit<ReplayedClient, 'client' | 'first' | 'peak' | 's
   readonly clients: number
 }
 
-type Percentiles = Readonly<Record<'p50' | 'p95' | 'p99', number>>
-type RefusedOverTime = Readonly<Record<'minute' | 'day' | 'ban', readonly number[]>>
+export type Percentiles = Readonly<Record<'p50' | 'p95' | 'p99', number>>
+type RefusedOverTime = PerRefusal<readonly number[]>
 
 export interface SuggestedPlan {
   readonly plan: string
@@ -36,8 +40,8 @@ export interface SuggestedPlan {
   readonly limits: Limits | null
   readonly clients: number
   readonly requests: number
-  /** Percentiles of the clients' busiest minutes, and of their busiest days. */
-  readonly peaks: { readonly minute: Percentiles; readonly day: Percentiles }
+  /** Percentiles of the clients' busiest windows. */
+  readonly peaks: PerWindow<Percentiles>
   /** Limits in the proportion of the plan's own, with the requests and the share that they refuse; null: the plan has none, or no requests to try. */
   readonly atShare: (Limits & { readonly refused: number; readonly share: number }) | null
 }

@@ -1,7 +1,7 @@
 /** Finds the plan that each client needs, and limits for each plan. Limits are not calculated but tried on the requests of each client and minute, which are kept for it. */
 import type { Config, Limits } from '../../config/config.ts'
-import { DAY_MS, MINUTE_MS, perWindow } from '../../config/time.ts'
-import type { ReplayedClient, SuggestedPlan, Suggestions } from './report.ts'
+import { byLimit, MINUTE_MS, perWindow, windows } from '../../config/time.ts'
+import type { Percentiles, ReplayedClient, SuggestedPlan, Suggestions } from './report.ts'
 
 /** An entry of four bytes counts up to 255 requests of one client in one minute. */
 const MOST_ENTRIES = 32 * 1024 * 1024
@@ -92,19 +92,20 @@ function tryLimits(
   limitsOf: (client: number) => Limits | undefined,
   refused: (client: number, requests: number) => void,
 ): void {
-  // What each client has used in its latest minute and day.
-  const used = clients.map(() => ({ minuteMs: 0, minute: 0, dayMs: 0, day: 0 }))
+  const numbers = () => new Float64Array(clients.length)
+  // The latest of each window for each client, and what it has used there.
+  const latest = windows.map((window) => ({ ...window, index: numbers(), used: numbers() }))
   demand.each((client, requests, atMs) => {
     const limits = limitsOf(client)
-    const its = used[client]
-    if (limits === undefined || its === undefined) return
-    const dayMs = Math.floor(atMs / DAY_MS) * DAY_MS
-    if (its.minuteMs !== atMs) Object.assign(its, { minuteMs: atMs, minute: 0 })
-    if (its.dayMs !== dayMs) Object.assign(its, { dayMs, day: 0 })
-    const left = Math.max(0, Math.min(limits.perMinute - its.minute, limits.perDay - its.day))
-    const admitted = Math.min(requests, left)
-    its.minute += admitted
-    its.day += admitted
+    if (limits === undefined) return
+    let admitted = requests
+    for (const { limit, lengthMs, index, used } of latest) {
+      const current = Math.floor(atMs / lengthMs)
+      if (index[client] !== current) used[client] = 0
+      index[client] = current
+      admitted = Math.max(0, Math.min(admitted, limits[limit] - (used[client] ?? 0)))
+    }
+    for (const { used } of latest) used[client] = (used[client] ?? 0) + admitted
     if (admitted < requests) refused(client, requests - admitted)
   })
 }
@@ -112,9 +113,8 @@ function tryLimits(
 const ownPlans = ({ plans }: Config): readonly { name: string; limits: Limits }[] =>
   [...plans.values()]
     .flatMap(({ name, limits }) => (limits === undefined ? [] : [{ name, limits }]))
-    .toSorted(
-      ({ limits: one }, { limits: other }) =>
-        one.perDay - other.perDay || one.perMinute - other.perMinute,
+    .toSorted(({ limits: one }, { limits: other }) =>
+      windows.reduceRight((order, { limit }) => order || one[limit] - other[limit], 0),
     )
 
 /** Tries one plan per pass, the smallest first. A pass leaves out clients that have a plan, or that it has refused something. */
@@ -139,18 +139,16 @@ function limitsAtShare(basis: SearchBasis, plan: string, limits: Limits): Sugges
   const isOwn = clients.map((client) => client.plan === plan)
   const requests = kept.reduce((sum, its, client) => sum + (isOwn[client] ? its : 0), 0)
   if (requests === 0) return null
-  const limitsAt = (perDay: number): Limits => ({
-    perMinute: Math.max(1, Math.round((perDay * limits.perMinute) / limits.perDay)),
-    perDay,
-  })
+  const limitsAt = (perDay: number): Limits =>
+    byLimit(({ limit }) => Math.max(1, Math.round((perDay * limits[limit]) / limits.perDay)))
   const mostRefused = share * requests
   // The highest limit a day that is known to refuse too many, and the lowest that is known not to, with the requests that it refuses.
   let tooLow = 0
   // Limits that refuse nobody are doubled, so that the answer is always one that was tried.
   let enough = Math.ceil(
     clients.reduce((most, { peak }, client) => {
-      const ofMinute = (peak.minute * limits.perDay) / limits.perMinute
-      return isOwn[client] ? Math.max(most, 2 * peak.day, 2 * ofMinute) : most
+      const needed = windows.map(({ name, limit }) => (peak[name] * limits.perDay) / limits[limit])
+      return isOwn[client] ? Math.max(most, 2 * Math.max(...needed)) : most
     }, 2),
   )
   let refused = 0
@@ -183,7 +181,7 @@ function planSuggestion(basis: SearchBasis, plan: string): SuggestedPlan {
 }
 
 /** The lowest values that 50, 95 and 99 percent of all do not exceed. */
-function percentiles(values: readonly number[]): SuggestedPlan['peaks']['minute'] {
+function percentiles(values: readonly number[]): Percentiles {
   const sorted = values.toSorted((one, other) => one - other)
   const at = (percent: number): number =>
     sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? 0

@@ -1,5 +1,5 @@
 /** The tables of a report, for a terminal, a program and the page. */
-import { windows } from '../../config/time.ts'
+import { windowNames, windows } from '../../config/time.ts'
 import { count, plural } from '../../insight/format.js'
 import { id, number, text, time, type Column } from '../columns.ts'
 import type { Outcome, ReplayedClient, ReplayReport, Suggestions } from './report.ts'
@@ -41,11 +41,10 @@ const compared = <Row>(old: (row: Row) => number, now: (row: Row) => number): Co
 ]
 
 type Kind = readonly [name: string, of: (outcome: Outcome) => number]
+const refusers = [...windowNames, 'ban'] as const
 const kinds: readonly Kind[] = [
   ['admitted', ({ admitted }) => admitted],
-  ['refused by minute', ({ refused }) => refused.minute],
-  ['refused by day', ({ refused }) => refused.day],
-  ['refused by ban', ({ refused }) => refused.ban],
+  ...refusers.map((by): Kind => [`refused by ${by}`, ({ refused }) => refused[by]]),
 ]
 const otherKind: Kind = ['other', ({ other = 0 }) => other]
 
@@ -83,10 +82,9 @@ const client = id<ReplayedClient>('CLIENT', (row) => row.client)
 const plan = text<ReplayedClient>('PLAN', (row) => row.plan, { drop: 2 })
 const requests = counted<ReplayedClient>('REQUESTS', (row) => row.requests, { drop: 3 })
 const suggest = id<ReplayedClient>('SUGGEST', (row) => row.suggest ?? 'none')
-const peaks = [
-  counted<ReplayedClient>('PEAK MINUTE', ({ peak }) => peak.minute),
-  counted<ReplayedClient>('PEAK DAY', ({ peak }) => peak.day),
-]
+const peaks = windowNames.map((name) =>
+  counted<ReplayedClient>(`PEAK ${name.toUpperCase()}`, ({ peak }) => peak[name]),
+)
 
 /** isWide: all that is known of a client, for the page. */
 export function clientColumns(report: ReplayReport, isWide: boolean): Column<ReplayedClient>[] {
@@ -102,7 +100,7 @@ export function clientColumns(report: ReplayReport, isWide: boolean): Column<Rep
     text<ReplayedClient>('BY', (row) => firstOf(row)?.by ?? (row.other ? 'other' : null)),
   ]
   if (!isWide) return [client, plan, requests, ...refused.slice(0, 2), ...first]
-  const by = (['minute', 'day', 'ban'] as const).map((name) =>
+  const by = refusers.map((name) =>
     counted<ReplayedClient>(name.toUpperCase(), (row) => row.refused[name]),
   )
   const fitting = suggestions === undefined ? [] : [suggest]
@@ -118,7 +116,7 @@ export const suggestedColumns: readonly Column<ReplayedClient>[] = [
   ...peaks,
 ]
 
-/** The two windows of each plan: its clients' busiest ones, its limits, and those that refuse at most the share. */
+/** The windows of each plan: its clients' busiest ones, its limits, and those that refuse at most the share. */
 export function limitsTable({ share, plans }: Suggestions) {
   const rows = plans.flatMap((one) => windows.map((window) => ({ ...one, window })))
   type Row = (typeof rows)[number]

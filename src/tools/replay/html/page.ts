@@ -1,6 +1,7 @@
 /** The page of a replay: the overall outcome, clients and plans, limits that would fit, what was read. Its numbers are there without its script. */
 import { readFileSync } from 'node:fs'
 import { libraries, scriptText } from '../../../admin/page-assets.ts'
+import { windowNames } from '../../../config/time.ts'
 import { count, duration } from '../../../insight/format.js'
 import type { ReplayReport, Suggestions } from '../report.ts'
 import {
@@ -91,7 +92,7 @@ function clients(report: ReplayReport): Content {
 function limits(suggestions: Suggestions): Content {
   const { share, until } = suggestions
   return [
-    markup`<p class="muted">P50, P95, P99: so many of the clients had no busier minute or day. At ${percentOf(share)}: the plan's limits, in their present proportion, under which at most this share of its requests would have been refused.</p>`,
+    markup`<p class="muted">P50, P95, P99: so many of the clients had no busier ${windowNames.join(' or ')}. At ${percentOf(share)}: the plan's limits, in their present proportion, under which at most this share of its requests would have been refused.</p>`,
     until !== null &&
       markup`<p>Of the log up to ${moment(until)}: what comes after it was too much to keep.</p>`,
     table('Limits that would fit', limitsTable(suggestions)),

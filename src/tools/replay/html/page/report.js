@@ -3,7 +3,7 @@ import { Chart, h, redrawCharts } from '../../../../admin/page/chart.ts'
 import { count, csvLine, plural } from '../../../../insight/format.js'
 
 /** @import uPlot from 'uplot' */
-/** @import { Course, Line } from '../../../../admin/page/chart.ts' */
+/** @import { Course } from '../../../../admin/page/chart.ts' */
 /** @import { ReplayReport } from '../../report.ts' */
 
 const HOUR_S = 3_600
@@ -39,15 +39,9 @@ const courseOf = (columns) => ({
     ),
 })
 
-/** @type {Record<'minute' | 'day' | 'ban', Line>} */
-const windows = {
-  minute: { label: 'minute', column: 'minute', color: 'minute' },
-  day: { label: 'day', column: 'day', color: 'day' },
-  ban: { label: 'ban', column: 'ban', color: 'ban' },
-}
-
 const charts = () => {
-  const { admitted, minute, day, ban, before } = overTime
+  const { admitted, before, from: _from, stepSeconds: _step, ...refused } = overTime
+  const causes = /** @type {(keyof typeof refused)[]} */ (Object.keys(refused))
   if (before === undefined)
     return [
       new Chart({
@@ -59,19 +53,19 @@ const charts = () => {
       new Chart({
         title: 'Refused',
         what: 'Refused over time',
-        lines: Object.values(windows),
-        course: courseOf({ minute, day, ban }),
+        lines: causes.map((by) => ({ label: by, column: by, color: by })),
+        course: courseOf(refused),
       }),
     ]
-  return /** @type {const} */ (['minute', 'day', 'ban']).map((by) => {
+  return causes.map((by) => {
     return new Chart({
       title: `Refused by ${by}`,
       what: `Refused by ${by} over time`,
       lines: [
         { label: 'old', column: 'old', color: 'other' },
-        { ...windows[by], label: 'new' },
+        { label: 'new', column: by, color: by },
       ],
-      course: courseOf({ old: before[by], [by]: overTime[by] }),
+      course: courseOf({ old: before[by], [by]: refused[by] }),
     })
   })
 }
