@@ -1,5 +1,5 @@
 /** A client with one API key: it sends requests, keeps the answers, and never causes more than ten refusals. */
-import { MINUTE_MS } from '../../config/time.ts'
+import { MINUTE_MS, type WindowName } from '../../config/time.ts'
 import { Connection, Unexpected, type Answer } from './connection.ts'
 import { sleep, type GatewayClock, type Machine } from './machine.ts'
 import { windowOf, type Limits, type WindowState } from './standing.ts'
@@ -58,7 +58,7 @@ export class Caller {
     return `${method} ${path} HTTP/1.1\r\nHost: ${url.host}\r\nUser-Agent: tollgate-conformance\r\nAccept: */*${credential}`
   }
 
-  reported(answer: Answer, window: 'minute' | 'day' = 'minute'): WindowState {
+  reported(answer: Answer, window: WindowName = 'minute'): WindowState {
     return windowOf(answer, window, this.#target.limits)
   }
 

@@ -30,7 +30,7 @@ async function remaining({ limits }: Setup, caller: Caller): Promise<Finding> {
 }
 
 function limit(setup: Setup): Finding {
-  const { perMinute, perDay } = setup.limits
+  const limits: readonly number[] = Object.values(setup.limits)
   const reported = answersOf(setup.journals).flatMap((answer) => {
     const fields = rateLimit(answer)
     const policies = typeof fields === 'object' ? [...fields.values()] : []
@@ -39,7 +39,7 @@ function limit(setup: Setup): Finding {
     )
   })
   return judgeEach(reported, 'limits stated', (each) =>
-    each === perMinute || each === perDay ? undefined : `it says ${each}`,
+    limits.includes(each) ? undefined : `it says ${each}`,
   )
 }
 

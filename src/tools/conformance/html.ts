@@ -1,4 +1,5 @@
 /** The report as a table, and as one page that needs neither scripts nor the network. */
+import { windows } from '../../config/time.ts'
 import { id, text, type Colour, type Column } from '../columns.ts'
 import { markup, page, table } from '../replay/html/markup.ts'
 import type { Verdict } from './check.ts'
@@ -22,9 +23,10 @@ export const columns: readonly Column<Row>[] = [
 
 export function reportPage(report: Report): string {
   const { target, limits, startedAt, checks } = report
+  const allowed = windows.map(({ name, limit }) => `${limits[limit]} a ${name}`).join(', ')
   const body = markup`<main>
 <h1>Conformance of ${target}</h1>
-<p>${limits.perMinute} a minute, ${limits.perDay} a day. ${inOneLine(report)}, from ${startedAt}.</p>
+<p>${allowed}. ${inOneLine(report)}, from ${startedAt}.</p>
 ${table('Checks', { columns, rows: checks })}
 </main>`
   return page(`Conformance of ${target}`, body)

@@ -1,12 +1,10 @@
 /** Reads the state of the caller's windows from any of the rate limit fields. */
+import { perWindow, type LimitKey, type WindowName } from '../../config/time.ts'
 import { parseList } from './structured-fields.ts'
 
 type Headers = { readonly headers: readonly string[] }
 
-export interface Limits {
-  readonly perMinute: number
-  readonly perDay: number
-}
+export type Limits = Readonly<Record<LimitKey, number>>
 
 /** State of one window, as far as the answer reports it. */
 export interface WindowState {
@@ -72,16 +70,18 @@ export function rateLimit(answer: Headers): Fields | string | undefined {
   return windows.size === 0 ? undefined : windows
 }
 
-/** Reads one of the two windows from whichever fields describe it. */
-export function windowOf(answer: Headers, window: 'minute' | 'day', limits: Limits): WindowState {
-  const [limit, seconds] = window === 'minute' ? [limits.perMinute, 60] : [limits.perDay, 86_400]
+const byName = perWindow((window) => window)
+
+/** Reads one of the windows from whichever fields describe it. */
+export function windowOf(answer: Headers, window: WindowName, limits: Limits): WindowState {
+  const { limit, lengthMs } = byName[window]
   const x = xRateLimit(answer)
-  if (x.limit === limit) return x
+  if (x.limit === limits[limit]) return x
   const fields = rateLimit(answer)
   if (typeof fields === 'object')
     for (const { q, r, w, t = NaN } of fields.values()) {
       const resetMs = dateMs(answer) + t * 1_000
-      if (w === seconds)
+      if (w === lengthMs / 1_000)
         return { limit: q, remaining: r, resetMs: Number.isNaN(resetMs) ? undefined : resetMs }
     }
   return {}

@@ -1,5 +1,5 @@
 /** Checks of the minute and the day: where a minute ends, what is admitted around its end, and what refusals cost. */
-import { MINUTE_MS } from '../../config/time.ts'
+import { MINUTE_MS, windows as all } from '../../config/time.ts'
 import { MOST_OVER, ready } from './admission.ts'
 import type { Caller } from './caller.ts'
 import { broken, cannotTell, compared, holds } from './check.ts'
@@ -20,6 +20,7 @@ const SAME_MINUTE_MS = 30_000
 const REFUSALS = 5
 /** Requests that suffice to see the day count down. */
 const DAY_SAMPLE = 20
+const [, ...longer] = all
 
 /** Time between the earliest and the latest Reset that were reported for the last minute. */
 export function spreadMs(caller: Caller): number {
@@ -81,7 +82,8 @@ async function reset(setup: Setup, caller: Caller): Promise<Finding> {
 async function edge(setup: Setup, caller: Caller): Promise<Finding> {
   const { clock, limits, machine } = setup
   const base = await ready(setup, caller, TIME_LEFT_MS)
-  if (limits.perDay < 2 * base) return cannotTell('the day is too small for two minutes')
+  const small = longer.find(({ limit }) => limits[limit] < 2 * base)
+  if (small !== undefined) return cannotTell(`the ${small.name} is too small for two minutes`)
   while (caller.admitted < base - 10) await caller.ask()
   caller.stillCounts()
   const { resetMs } = caller
@@ -139,8 +141,13 @@ async function free(setup: Setup, caller: Caller): Promise<Finding> {
   await caller.exhaust(REFUSALS, base + MOST_OVER)
   caller.stillCounts()
   const extendedMs = caller.resetMs - before
-  // A day that no field reports may have been used before.
-  const expected = Math.min(base, dayBefore ?? setup.limits.perDay - caller.everAdmitted)
+  // A window that no field reports may have been used before.
+  const rests = longer.map(
+    ({ name, limit }) =>
+      (first && caller.reported(first, name).remaining) ??
+      setup.limits[limit] - caller.everAdmitted,
+  )
+  const expected = Math.min(base, ...rests)
   const fault = await setup.resetFault
   if (fault !== undefined) return cannotTell(fault)
   if (extendedMs > 1_000) return broken(`the end moved by ${extendedMs / 1_000} s`, { extendedMs })
