@@ -1,4 +1,5 @@
 /** The only list of commands. Those that ask a running gateway declare themselves; the others are declared here, as their code is loaded when they are called. */
+import { windowNames } from '../config/time.ts'
 import { exitCodeOf, faultLines } from './terminal/fault.ts'
 import { printingSafely } from './terminal/printable.ts'
 import { FAILED, OK, type Edge, type Incidents } from './edge.ts'
@@ -96,7 +97,9 @@ const conformance: Declaration = (program, { once }) =>
     .description('hold any rate-limiting gateway against its promises, from outside')
     .addOption(new NeededOption('--target <url>', 'the gateway').argParser(adminUrl))
     .addOption(new NeededOption('--keys <file>', 'at least 20, one a line, each of another client'))
-    .addOption(new NeededOption('--limits <minute/day>', 'that each key has, as 60/1000'))
+    .addOption(
+      new NeededOption(`--limits <${windowNames.join('/')}>`, 'that each key has, as 60/1000'),
+    )
     .option('--path <path>', 'what is asked for (default: /v1/pets)')
     .option('--only <groups>', 'of checks, with commas between them')
     .option('--json', 'as JSON')
@@ -116,13 +119,16 @@ const WRITE = ['--write <file>', 'configuration or client file to change (YAML o
 
 const keys: Declaration = (program, { once }) => {
   const group = program.command('keys').description('create, rotate, revoke and list API keys')
-  group
+  const made = group
     .command('new')
     .description('create a key and show it once; a file gets its digest alone')
     .addOption(new NeededOption('--client <id>', 'client that the key belongs to'))
     .addOption(new NeededOption('--plan <plan>', 'plan of a new client', 'write'))
-    .option('--per-minute <n>', 'limit of a new client, if its plan has none')
-    .option('--per-day <n>', 'limit for the day, beside --per-minute')
+  const [shortest, ...longer] = windowNames
+  made.option(`--per-${shortest} <n>`, 'limit of a new client, if its plan has none')
+  for (const name of longer)
+    made.option(`--per-${name} <n>`, `limit for the ${name}, beside --per-${shortest}`)
+  made
     .option('--expires <date>', 'when it stops working: a date or time (default: never)')
     .option(...WRITE)
     .option('--json', 'print the key as JSON')

@@ -1,5 +1,6 @@
 /** `tollgate conformance`: checks any rate-limiting gateway from outside against what it should promise. */
 import { readFileSync } from 'node:fs'
+import { byLimit, windows, type FixedWindow } from '../config/time.ts'
 import { columns, reportPage } from '../tools/conformance/html.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
 import { countOf, inOneLine, runSuite, type Report } from '../tools/conformance/suite.ts'
@@ -43,13 +44,17 @@ export async function conformanceCommand(
 }
 
 function limitsOf(text: string) {
-  const [, minute, day] = /^(\d{1,6})\/(\d{1,12})$/.exec(text) ?? []
-  const [perMinute, perDay] = [Number(minute), Number(day)]
-  if (minute === undefined) throw usageFault(`--limits ${text}: write 60/1000`)
-  if (perMinute < LEAST || perMinute > MOST)
+  const form = windows.map(({ limit }, at) => `(?<${limit}>\\d{1,${at === 0 ? 6 : 12}})`)
+  const { groups } = new RegExp(`^${form.join('/')}$`).exec(text) ?? {}
+  if (groups === undefined) throw usageFault(`--limits ${text}: write 60/1000`)
+  const limits = byLimit(({ limit }) => Number(groups[limit]))
+  if (limits.perMinute < LEAST || limits.perMinute > MOST)
     throw usageFault(`--limits ${text}: the minute must be from ${LEAST} to ${MOST}`)
-  if (perDay <= perMinute) throw usageFault(`--limits ${text}: the day must be above the minute`)
-  return { perMinute, perDay }
+  windows.reduce((shorter: FixedWindow, longer) => {
+    if (limits[longer.limit] > limits[shorter.limit]) return longer
+    throw usageFault(`--limits ${text}: the ${longer.name} must be above the ${shorter.name}`)
+  })
+  return limits
 }
 
 function keysOf(file: string): string[] {

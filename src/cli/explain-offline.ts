@@ -1,10 +1,11 @@
 /** `tollgate explain` without any gateway: the answer to a request by a configuration, or that to a request of a log, which may be explained by its line alone. */
 import type { Config } from '../config/config.ts'
+import { perWindow, windowNames, type PerWindow } from '../config/time.ts'
 import { byRecordAlone, type PastRequest } from '../insight/explain/past.ts'
 import { findRequests, type FoundRequest } from '../tools/log-files/find-request.ts'
 import { numberOf, textOf } from '../tools/log-files/lines.ts'
 import { explain, explainPast } from '../server/gateway/explaining.ts'
-import { headerPairs, printExplanation, requestLine } from './operator/explain.ts'
+import { headerPairs, printExplanation, requestLine, USED_FORM } from './operator/explain.ts'
 import type { AskedExplanation } from './operator/explain.ts'
 import { isJwtForm, readBearer } from '../core/rules/credentials.ts'
 import { isRefusal, refusalKinds, type RefusalCode } from '../core/rules/refusals.ts'
@@ -30,15 +31,17 @@ export async function explainOfflineCommand(edge: Edge, options: OfflineOptions)
   printExplanation(edge, options, await explain(config, question, known), atMs)
 }
 
-function useOf(text = ''): { minute: number; day: number } {
-  const use = { minute: 0, day: 0 }
+function useOf(text = ''): PerWindow<number> {
+  const counts = new Map<string, number>()
   for (const part of text === '' ? [] : text.split(',')) {
-    const [, window, count] = /^(minute|day)=(\d{1,15})$/.exec(part) ?? []
-    if (window === undefined) throw usageFault(`--used ${text}: write it as minute=N,day=N`)
-    use[window === 'day' ? 'day' : 'minute'] = Number(count)
+    const [, window = '', count] = /^(\w+)=(\d{1,15})$/.exec(part) ?? []
+    if (!windowNames.some((name) => name === window))
+      throw usageFault(`--used ${text}: write it as ${USED_FORM}`)
+    counts.set(window, Number(count))
   }
-  // Use of the minute is also use of the day.
-  return { ...use, day: Math.max(use.minute, use.day) }
+  // Use of a window is also use of the longer ones.
+  let used = 0
+  return perWindow(({ name }) => (used = Math.max(used, counts.get(name) ?? 0)))
 }
 
 function checkCredentials({ jwt }: Config, headers: readonly (readonly [string, string])[]): void {
@@ -116,7 +119,7 @@ function chargeOf({ client, refundAgoMs, refusal, backend, agoMs }: FoundRequest
 /** The request as its line has it; what it has left is derived from the limits of the configuration, where there is one. */
 function pastOf(found: FoundRequest, config?: Config): PastRequest {
   const { fields, row } = found
-  const { outcome, plan = null, minuteLeft, dayLeft } = row
+  const { outcome, plan = null } = row
   const text = (name: string): string | null => textOf(fields[name]) ?? null
   const [client, refusal] = [text('client'), text('refusal')]
   const limits = config?.clients.get(client ?? '')?.limits ?? config?.plans.get(plan ?? '')?.limits
@@ -132,10 +135,9 @@ function pastOf(found: FoundRequest, config?: Config): PastRequest {
     plan,
     status: Number(fields['status']),
     refusal: isCode(refusal) ? refusal : null,
-    window: outcome === 'minute' || outcome === 'day' ? outcome : null,
+    window: windowNames.find((name) => name === outcome) ?? null,
     retryAfterSeconds: null,
-    minute: used(minuteLeft, limits?.perMinute),
-    day: used(dayLeft, limits?.perDay),
+    ...perWindow(({ name, limit }) => used(row[`${name}Left`], limits?.[limit])),
     backend: text('backend'),
     backendMs: numberOf(fields['backendMs']) ?? null,
     charge: chargeOf(fields),

@@ -11,6 +11,7 @@ import { parseConfigText } from '../config/clients/load.ts'
 import { readYaml, yamlLines } from '../config/document.ts'
 import type { Environment } from '../config/environment.ts'
 import { readText } from '../config/files.ts'
+import { byLimit, limitKeys, windowNames, type LimitKey } from '../config/time.ts'
 import { ConfigError } from '../config/problems.ts'
 import { clientId, dateMs, duration, integer, keyId, label } from '../config/scalars.ts'
 import { ClientText, newKey, type KeyEntry } from './key-files/client-text.ts'
@@ -19,11 +20,12 @@ import type { Output, Texts } from './edge.ts'
 import { Fault, readOption } from './terminal/fault.ts'
 import { isAbsent, rewriteFile } from './key-files/rewrite-file.ts'
 
-interface KeysNewOptions extends Texts<'plan' | 'perMinute' | 'perDay' | 'expires' | 'write'> {
+interface KeysNewOptions extends Texts<'plan' | LimitKey | 'expires' | 'write'> {
   readonly client: string
   readonly json?: boolean
 }
 
+const LIMIT_OPTIONS = windowNames.map((name) => `--per-${name}`).join(' and ')
 const limit = integer({ min: 1, max: 1_000_000_000_000 })
 const dateToCome = dateMs.refine((ms) => ms > Date.now(), {
   error: 'is in the past; write a date still to come',
@@ -42,12 +44,12 @@ export async function keysNewCommand(output: Output, options: KeysNewOptions): P
   const { client, plan, expires, write } = options
   checkClient(client)
   readOption('plan', label, plan)
-  const perMinute = readOption('per-minute', limit, options.perMinute)
-  const perDay = readOption('per-day', limit, options.perDay)
+  const given = byLimit(({ name, limit: key }) => readOption(`per-${name}`, limit, options[key]))
+  const missing = limitKeys.filter((key) => given[key] === undefined)
   readOption('expires', dateToCome, expires)
-  if ((perMinute === undefined) !== (perDay === undefined))
-    throw refused('--per-minute and --per-day go together; give both, or none')
-  const limits = perMinute === undefined || perDay === undefined ? undefined : { perMinute, perDay }
+  const limits = missing.length === 0 ? given : undefined
+  if (limits === undefined && missing.length < limitKeys.length)
+    throw refused(`${LIMIT_OPTIONS} go together; give both, or none`)
   const made = newKey(client, expires)
   const { entry } = made
   if (write !== undefined)
@@ -58,8 +60,7 @@ export async function keysNewCommand(output: Output, options: KeysNewOptions): P
   if (write !== undefined) return
   const say = options.json === true ? output.complain : output.print
   say('# Add this to the configuration; if the client is already there, add only its key.')
-  if (limits === undefined)
-    say('# A plan without limits of its own also needs --per-minute and --per-day.')
+  if (limits === undefined) say(`# A plan without limits of its own also needs ${LIMIT_OPTIONS}.`)
   const pasted = { id: client, plan: plan ?? '', ...(limits && { limits }), keys: [entry] }
   for (const line of yamlLines({ clients: [pasted] })) say(line)
 }

@@ -2,6 +2,7 @@
 import { basename } from 'node:path'
 import { compact, count, plural } from '../insight/format.js'
 import { duration } from '../config/scalars.ts'
+import { windowNames } from '../config/time.ts'
 import { loadConfig } from '../config/clients/load.ts'
 import { openLogs, type LogReading } from '../tools/log-files/open.ts'
 import { reportPage } from '../tools/replay/html/page.ts'
@@ -143,7 +144,7 @@ async function* suggestionLines(
 ): AsyncGenerator<string> {
   if (suggestions === undefined) return
   const { columns, rows } = tables.limitsTable(suggestions)
-  yield `Busiest minute and day of ${plural(clients.length, 'client')}, and limits at which ${tables.percentOf(suggestions.share)} is refused:`
+  yield `Busiest ${windowNames.join(' and ')} of ${plural(clients.length, 'client')}, and limits at which ${tables.percentOf(suggestions.share)} is refused:`
   yield* table(columns, rows, look)
   const others = clients.filter(({ plan, suggest }) => suggest !== plan)
   yield `${count(others.length)} of ${plural(clients.length, 'client')} would need another plan, or a smaller one would do:`

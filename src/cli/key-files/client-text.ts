@@ -18,11 +18,11 @@ export function newKey(client: string, expires?: string) {
   return { key, client, entry }
 }
 
-/** plan: may be left out for a client that exists. limits: the client's own, for a custom plan. */
+/** plan: may be left out for a client that exists. limits: the client's own, for a custom plan, by their keys. */
 export interface ClientWish {
   readonly id: string
   readonly plan: string | undefined
-  readonly limits: { readonly perMinute: number; readonly perDay: number } | undefined
+  readonly limits: Readonly<Record<string, number | undefined>> | undefined
 }
 
 export class ClientText {

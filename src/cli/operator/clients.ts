@@ -1,7 +1,7 @@
 /** `tollgate clients`: who is near its limits, who is limited, and why. */
 import type { ClientRow, ClientsPage, WindowUse } from '../../admin/clients/operations.ts'
 import { id, number, text, type Column } from '../../tools/columns.ts'
-import type { WindowName } from '../../config/time.ts'
+import { windowNames, type PerWindow } from '../../config/time.ts'
 import { count, duration, percent, plural, UNKNOWN, usage } from '../../insight/format.js'
 import { choice, type Declaration } from '../program.ts'
 import type { Texts } from '../edge.ts'
@@ -14,9 +14,7 @@ export const clients: Declaration = (program, { once }) =>
     .addOption(choice('--sort <order>', 'default: nearest', ['nearest', 'used', 'refused', 'id']))
     .action(once(() => clientsCommand))
 
-interface ClientsOptions extends Asking, Texts<'plan' | 'search'> {
-  readonly sort?: ClientsPage['sort']
-}
+type ClientsOptions = Asking & Texts<'plan' | 'search'> & Partial<Pick<ClientsPage, 'sort'>>
 
 /** All other numbers come from the store. */
 const OWN = 'REFUSED 5m and the order are of this gateway alone.'
@@ -36,8 +34,7 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
     columns: [
       id('CLIENT', (client) => client.id),
       text('PLAN', ({ plan }) => plan, { drop: 2 }),
-      windowColumn('minute', ({ minute }) => minute, shareBehind),
-      windowColumn('day', ({ day }) => day, shareBehind),
+      ...windowColumns(shareBehind),
       number('REFUSED 5m', (client) => client.refusedLately, { write: count, drop: 1 }),
       // This is never cut, as its end is what matters.
       id('STATE, TIME LEFT', (client) => stateOf(client, nowMs), {
@@ -68,24 +65,14 @@ type Use = Pick<WindowUse, 'used' | 'limit'>
 
 export const share = ({ used, limit }: Use): number => (limit === 0 ? 1 : used / limit)
 
-/** A column of the use of a window, which is nearly used up at 80 %. more: what a person reads behind the numbers. */
-export const windowColumn = <Row>(
-  window: WindowName,
-  of: (row: Row) => Use | null,
-  more: (share: number) => string,
-): Column<Row> => ({
-  head: window.toUpperCase(),
-  kind: 'number',
-  plain(row) {
-    const use = of(row)
-    return use && `${use.used}/${use.limit}`
-  },
-  text(row) {
-    const use = of(row)
-    return use === null ? UNKNOWN : `${usage(use, window)} ${more(share(use))}`
-  },
-  colour(row) {
-    const use = of(row)
-    return use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red'
-  },
-})
+/** Columns of the use of each window, which is nearly used up at 80 %. more: what a person reads behind the numbers. drop: of all but the longest, which never goes. */
+export const windowColumns = (more: (share: number) => string, drop = -1) =>
+  windowNames.map((window): Column<PerWindow<Use | null>> => ({
+    head: window.toUpperCase(),
+    kind: 'number',
+    drop: window === windowNames.at(-1) ? -1 : drop,
+    plain: ({ [window]: use }) => use && `${use.used}/${use.limit}`,
+    text: ({ [window]: use }) => (use ? `${usage(use, window)} ${more(share(use))}` : UNKNOWN),
+    colour: ({ [window]: use }) =>
+      use === null || share(use) < 0.8 ? undefined : share(use) < 1 ? 'yellow' : 'red',
+  }))

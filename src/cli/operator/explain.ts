@@ -1,6 +1,7 @@
 /** `tollgate explain`: why a request was answered as it was, or how one would be: by a running gateway, a log, or a configuration. */
 import type { ExplainQuery } from '../../admin/explain/operations.ts'
 import type { ExplainAnswer, Explanation } from '../../insight/api/explain.ts'
+import { windowNames } from '../../config/time.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { wordsOf } from '../../admin/explain/words.ts'
 import { lookOf, safe } from '../terminal/look.ts'
@@ -8,6 +9,7 @@ import type { Declaration } from '../program.ts'
 import type { Edge, Output, Texts } from '../edge.ts'
 import { ask, asking, gatewayOf, type Asking } from './asking.ts'
 
+export const USED_FORM = `${windowNames.join('=N,')}=N`
 const several = (value: string, earlier: readonly string[] = []) => [...earlier, value]
 
 export interface AskedExplanation extends Asking, Texts<'key' | 'log' | 'config' | 'used' | 'at'> {
@@ -37,7 +39,7 @@ export const explain: Declaration = (program, { once }) =>
     .option('-H, --header <line>', 'of the request, as "Name: value"; may be repeated', several)
     .option('--log <file>', 'look for the request id there (.gz too); best with --config')
     .option('--config <file>', 'explain by this configuration, and ask no gateway')
-    .option('--used <counts>', 'what its client has used, as minute=N,day=N (default: 0)')
+    .option('--used <counts>', `what its client has used, as ${USED_FORM} (default: 0)`)
     .option('--at <time>', 'when it would come; of several in the log when it began')
     .action(once(() => explainCommand))
 

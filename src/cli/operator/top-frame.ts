@@ -8,7 +8,7 @@ import { table } from '../terminal/table.ts'
 import { id, number, type Column } from '../../tools/columns.ts'
 import { clock, count, duration, gatewaysText, latency } from '../../insight/format.js'
 import { plural, rate } from '../../insight/format.js'
-import { windowColumn } from './clients.ts'
+import { windowColumns } from './clients.ts'
 
 export interface TopState {
   readonly overview: Overview
@@ -70,7 +70,7 @@ function ratesOf({ tick, top }: TopState): string {
   return `${count(requests)}/s${here}  refused ${count(sum(refused))}/s${why && ` (${why})`}  ${p99}`
 }
 
-const sum = ({ minute, day, ban, other }: Tick['refused']): number => minute + day + ban + other
+const sum = (refused: Tick['refused']) => Object.values(refused).reduce((all, one) => all + one)
 
 function footOf({ top, filter, typing, isPaused }: TopState): string {
   if (typing !== undefined) return `/${typing}`
@@ -88,8 +88,7 @@ const columnsOver = (seconds: number): Column<TopClient>[] => [
     write: rate,
     colour: ({ refused }) => (sum(refused) > 0 ? 'red' : undefined),
   }),
-  { ...windowColumn('minute', ({ minute }: TopClient) => minute, bar), drop: 1 },
-  windowColumn('day', ({ day }) => day, bar),
+  ...windowColumns(bar, 1),
   number('MEAN', ({ meanMs }) => meanMs, { write: latency, drop: 2 }),
   number('MAX', ({ maxMs }) => maxMs, { write: latency, drop: 3 }),
 ]

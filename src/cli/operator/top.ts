@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Top } from '../../admin/overview/operations.ts'
 import type { Tick } from '../../insight/api/live.ts'
+import { windowNames } from '../../config/time.ts'
 import type { Overview } from '../../insight/live/overview.ts'
 import type { Store } from '../../admin/system/operations.ts'
 import { lookOf } from '../terminal/look.ts'
@@ -15,9 +16,7 @@ export const top: Declaration = (program, { once }) =>
     .addOption(choice('--by <order>', 'default: requests', ['requests', 'refusals', 'latency']))
     .action(once(() => topCommand))
 
-interface TopOptions extends Asking {
-  readonly by?: Top['by']
-}
+type TopOptions = Asking & Partial<Pick<Top, 'by'>>
 
 type TopOutput = Output & Pick<Edge, 'screen' | 'unread'>
 
@@ -80,14 +79,13 @@ export async function* ticksIn(body: AsyncIterable<string>): AsyncGenerator<Tick
   }
 }
 
-/** The time, requests, refusals by minute, day, ban and other, p99 of gateway and backend, then the first client of the list. */
-const tabbed = (
-  { at, requests, refused, gatewayMs, backendMs }: Tick,
-  { clients }: Top,
-): string => {
-  const { minute, day, ban, other } = refused
-  const known = [gatewayMs.p99, backendMs.p99, clients[0]?.client].map((cell) => cell ?? '')
-  return [at, requests, minute, day, ban, other, ...known].join('\t')
+/** The time, requests, refusals by each window, ban and other, p99 of gateway and backend, then the first client of the list. */
+const tabbed = ({ at, requests, refused, ...tick }: Tick, { clients }: Top): string => {
+  const causes = [...windowNames, 'ban', 'other'] as const
+  const known = [tick.gatewayMs.p99, tick.backendMs.p99, clients[0]?.client].map(
+    (cell) => cell ?? '',
+  )
+  return [at, requests, ...causes.map((by) => refused[by]), ...known].join('\t')
 }
 
 class LiveView {

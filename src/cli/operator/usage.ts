@@ -10,7 +10,8 @@ import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } f
 import type { Asking } from './asking.ts'
 import { share } from './clients.ts'
 import type { Output, Texts } from '../edge.ts'
-import { DAY_MS, type WindowName } from '../../config/time.ts'
+import { DAY_MS, perWindow, windowNames } from '../../config/time.ts'
+import type { PerWindow, WindowName } from '../../config/time.ts'
 
 export const usage: Declaration = (program, { once }) => {
   const group = asking(
@@ -23,10 +24,10 @@ export const usage: Declaration = (program, { once }) => {
     .option('--to <date>', 'the last day (default: today)')
     .option('--csv', 'as CSV, for billing')
     .action(once(() => usageCommand))
-  asking(group, 'reset <client>', 'set what a client has used back to 0, on all gateways')
-    .option('--minute', 'its use in this minute')
-    .option('--day', 'its use today (UTC)')
-    .action(once(() => resetCommand))
+  const about = 'set what a client has used back to 0, on all gateways'
+  const reset = asking(group, 'reset <client>', about).action(once(() => resetCommand))
+  for (const name of windowNames)
+    reset.option(`--${name}`, `its use ${name === 'day' ? 'today (UTC)' : `in this ${name}`}`)
 }
 
 /** client: undefined for everyone. */
@@ -99,10 +100,9 @@ async function ofClient(
 }
 
 function printNow({ print }: Output, { client, asOf }: ClientDetail): void {
-  const { limits, minute, day } = client
   const nowMs = Date.parse(asOf)
-  print(`${client.id}  ${client.plan}  ${limitsText(limits)}`)
-  print(`now  ${inWords('minute', minute, nowMs)}  ${inWords('day', day, nowMs)}`)
+  print(`${client.id}  ${client.plan}  ${limitsText(client.limits)}`)
+  print(`now  ${windowNames.map((name) => inWords(name, client[name], nowMs)).join('  ')}`)
 }
 
 function inWords(window: WindowName, use: WindowUse | null, nowMs: number): string {
@@ -115,9 +115,9 @@ type Figures = Pick<PlanTotals, 'admitted' | 'refused'>
 
 const figures = [
   number('ADMITTED', ({ admitted }: Figures) => admitted, { write: count }),
-  number('REFUSED MINUTE', ({ refused }: Figures) => refused.minute, { write: count }),
-  number('REFUSED DAY', ({ refused }: Figures) => refused.day, { write: count }),
-  number('REFUSED BAN', ({ refused }: Figures) => refused.ban, { write: count }),
+  ...([...windowNames, 'ban'] as const).map((by) =>
+    number(`REFUSED ${by.toUpperCase()}`, ({ refused }: Figures) => refused[by], { write: count }),
+  ),
 ]
 
 const summed = (one: DayTotals, other: DayTotals): DayTotals => ({
@@ -125,8 +125,7 @@ const summed = (one: DayTotals, other: DayTotals): DayTotals => ({
   day: 'total',
   admitted: one.admitted + other.admitted,
   refused: {
-    minute: one.refused.minute + other.refused.minute,
-    day: one.refused.day + other.refused.day,
+    ...perWindow(({ name }) => one.refused[name] + other.refused[name]),
     ban: one.refused.ban + other.refused.ban,
   },
 })
@@ -158,24 +157,23 @@ async function ofEveryone(output: Output, options: Asking, days: readonly string
   }
 }
 
-interface ResetOptions extends Asking {
-  readonly client: string
-  readonly minute?: boolean
-  readonly day?: boolean
-}
+type ResetOptions = Asking & Partial<PerWindow<boolean>> & { readonly client: string }
 
-async function resetCommand(output: Output, options: ResetOptions): Promise<void> {
-  const { client, minute = false, day = false } = options
-  if (!minute && !day)
-    throw usageFault('which windows? Give --minute, --day or both; a reset cannot be undone')
-  const window: ResetDone['window'] = minute && day ? 'both' : minute ? 'minute' : 'day'
+async function resetCommand(output: Output, { client, ...options }: ResetOptions): Promise<void> {
+  const chosen = windowNames.filter((name) => options[name])
+  if (chosen.length === 0) {
+    const all = windowNames.map((name) => `--${name}`).join(', ')
+    throw usageFault(`which windows? Give ${all} or both; a reset cannot be undone`)
+  }
   const path = `/api/clients/${encodeURIComponent(client)}/reset`
-  const call = { method: 'POST', body: { window } } as const
-  await askAndPrint<ResetDone>(output, options, [path, call], (done) => {
-    for (const when of ['before', 'after'] as const)
-      output.print(
-        `${when.padEnd(7)} ${client} minute ${count(done[when].minute)}  day ${count(done[when].day)}`,
-      )
-    output.complain('undo    this cannot be undone; the totals by day, for billing, stay')
-  })
+  for (const window of chosen.length === windowNames.length ? (['both'] as const) : chosen) {
+    const call = { method: 'POST', body: { window } } as const
+    await askAndPrint<ResetDone>(output, options, [path, call], (done) => {
+      for (const when of ['before', 'after'] as const) {
+        const used = windowNames.map((name) => `${name} ${count(done[when][name])}`)
+        output.print(`${when.padEnd(7)} ${client} ${used.join('  ')}`)
+      }
+      output.complain('undo    this cannot be undone; the totals by day, for billing, stay')
+    })
+  }
 }
