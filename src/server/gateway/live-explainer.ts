@@ -1,6 +1,7 @@
 /** Explains requests from the current state of this gateway: it reads everything, charges nothing, and delays no caller. */
 import type { ExplainNeeds, HypotheticalRequest } from '../../admin/explain/operations.ts'
 import type { Known, Question } from '../../insight/explain/question.ts'
+import { perWindow, windowNames } from '../../config/time.ts'
 import type { Shed } from '../../core/rules/overload.ts'
 import type { ClientCounters } from '../../state/counters.ts'
 import { explain, explainPast } from './explaining.ts'
@@ -65,7 +66,7 @@ function knownNow(gateway: Gateway, missing: string[]): Known {
       try {
         const [counted] = await gateway.counters.look([{ id: clientId, limits }])
         missing.push(...unstated(counted))
-        const use = { minute: counted?.minute.used ?? 0, day: counted?.day.used ?? 0 }
+        const use = perWindow(({ name }) => counted?.[name].used ?? 0)
         return { ...own, use, countedAtMs: counted?.nowMs }
       } catch {
         missing.push(STORE_AWAY)
@@ -78,9 +79,9 @@ function knownNow(gateway: Gateway, missing: string[]): Known {
 /** Bounds on what processes may have spent since their last statement: what they hold was deducted before. */
 function unstated(counted: ClientCounters | undefined): readonly string[] {
   if (counted === undefined) return []
-  const [minute, day] = [counted.minute, counted.day].map(({ taken, used }) => taken - used)
-  const most = `at most ${minute} of the minute, ${day} of the day`
-  return minute === 0 && day === 0 ? [] : [`use of which the store has not heard yet: ${most}`]
+  const held = windowNames.map((name) => counted[name].taken - counted[name].used)
+  const most = windowNames.map((name, at) => `${held[at]} of the ${name}`).join(', ')
+  return held.some(Boolean) ? [`use of which the store has not heard yet: at most ${most}`] : []
 }
 
 const worstShed = (sheds: readonly Shed[]): Shed =>

@@ -12,7 +12,7 @@ import { createEmbeddedAuthority } from '../../state/memory/authority.ts'
 import { Lessee } from '../../core/quota/lessee.ts'
 import type { Authority } from '../../state/quota.ts'
 import type { Timers } from '../../state/timers.ts'
-import { DAY_MS, MINUTE_MS } from '../../config/time.ts'
+import { perWindow, type PerWindow } from '../../config/time.ts'
 import { createPolicy } from './request-policy.ts'
 
 export interface ScratchOptions {
@@ -69,19 +69,17 @@ export function createScratch({ config, now, countedAtMs = now }: ScratchOptions
 
 function createSeedUse(authority: Pick<Authority, 'take'>, epochMs: () => number) {
   let seeds = 0
-  /** Adds use in the current minute and day. */
-  return (client: string, limits: Limits, used: { minute: number; day: number }): void => {
-    const state = (window: 'minute' | 'day', lengthMs: number) => ({
+  /** Adds use in the current windows. */
+  return (client: string, limits: Limits, used: PerWindow<number>): void => {
+    const statements = perWindow(({ name, lengthMs }) => ({
       index: Math.floor(epochMs() / lengthMs),
-      used: used[window],
-      held: used[window],
-    })
-    const minute = state('minute', MINUTE_MS)
-    const day = state('day', DAY_MS)
+      used: used[name],
+      held: used[name],
+    }))
     // This process has forgotten its earlier statement, which therefore stays counted.
     const since = seeds++
     const process = { process: 'seed', sequence: seeds, since }
-    void authority.take({ client, ...process, limits, minute, day, need: 0, want: 0 })
+    void authority.take({ client, ...process, limits, ...statements, need: 0, want: 0 })
   }
 }
 

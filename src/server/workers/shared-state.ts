@@ -7,6 +7,7 @@ import type { Config } from '../../config/config.ts'
 import type { EmbeddedAuthority } from '../../state/memory/authority.ts'
 import type { createAddressCounter } from '../../state/memory/addresses.ts'
 import type { SharedCalls } from '../../state/supervisor/home.ts'
+import { perWindow } from '../../config/time.ts'
 import type { ClientNotice } from './messages.ts'
 import type { State } from '../../state/contract.ts'
 import { isBanEarned } from '../../core/rules/ban-policy.ts'
@@ -46,9 +47,9 @@ export function createSharedState(parts: SharedStateParts) {
       // Answers at once where the authority knows at once, so that the answer goes out with the first message.
       take: (request) =>
         whenKnown(authority().take(request), (reply) => {
-          const { notice, minute, day } = reply
-          if (notice !== undefined)
-            onNotice({ client: request.client, notice, totals: { minute, day } })
+          const { notice } = reply
+          const totals = perWindow(({ name }) => reply[name])
+          if (notice !== undefined) onNotice({ client: request.client, notice, totals })
           return reply
         }),
       beat: (beat) => authority().beat(beat),
