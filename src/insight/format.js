@@ -1,4 +1,5 @@
 /** Formats numbers, times and tables for the page and the command line. Nothing here reads a clock or the document. */
+import { perWindow, windowNames, windows } from '../config/time.ts'
 
 /** Stands for an unknown value, which is not 0. */
 export const UNKNOWN = '–'
@@ -95,18 +96,26 @@ export const tryText = (atMs, nowMs) =>
   atMs > nowMs ? relative(atMs, nowMs) : 'with the next request'
 
 /** The greatest limits that a configuration takes, which nobody reaches. */
-const greatest = { minute: 1_000_000_000, day: 1_000_000_000_000 }
+const greatest = perWindow(({ most }) => most)
 
-/** Limit of a window: 300, unlimited @param {number} value @param {'minute' | 'day'} window */
+/** All counts together @param {Readonly<Record<string, number>> | readonly number[]} counts */
+export const sum = (counts) => Object.values(counts).reduce((one, other) => one + other, 0)
+
+/** Limit of a window: 300, unlimited @param {number} value @param {import('../config/time.ts').WindowName} window */
 export const limitText = (value, window) => (value < greatest[window] ? count(value) : 'unlimited')
 
 /** 300/min, 10,000/day @param {import('../config/config.ts').Limits} limits */
-export const limitsText = ({ perMinute, perDay }) =>
-  `${limitText(perMinute, 'minute')}/min, ${limitText(perDay, 'day')}/day`
+export const limitsText = (limits) =>
+  windows
+    .map(({ name, limit }) => `${limitText(limits[limit], name)}/${name.replace('minute', 'min')}`)
+    .join(', ')
 
-/** Use and limit of a window: 12/300 @param {{ used: number, limit: number } | null} use @param {'minute' | 'day'} window */
+/** Use and limit of a window: 12/300 @param {{ used: number, limit: number } | null} use @param {import('../config/time.ts').WindowName} window */
 export const usage = (use, window) =>
   use === null ? UNKNOWN : `${count(use.used)}/${limitText(use.limit, window)}`
+
+/** What there is of each window: minute 3, day 5 @param {(name: import('../config/time.ts').WindowName) => string} write */
+export const windowsText = (write) => windowNames.map((name) => `${name} ${write(name)}`).join(', ')
 
 /** CSV line (RFC 4180) without its line end. An apostrophe keeps a spreadsheet from calculating what looks like a formula. @param {readonly (string | number)[]} row */
 export const csvLine = (row) =>

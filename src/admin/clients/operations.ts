@@ -1,7 +1,8 @@
 /** Operations on clients: list, show, and reset their use. */
 import { z } from 'zod'
 import type { ClientCounters } from '../../state/counters.ts'
-import { DAY_MS, MINUTE_MS, windowNames } from '../../config/time.ts'
+import { perWindow, windowNames } from '../../config/time.ts'
+import type { FixedWindow, PerWindow, WindowName } from '../../config/time.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { acted, iso, json, Refused, seen } from '../answers.ts'
@@ -10,8 +11,9 @@ import { change, checked, look, readJson, type ApiNeeds, type Call } from '../op
 
 const AWAY = 'the store is away: what clients have used is not known'
 
-const resetBody = z.strictObject({ window: z.enum(['minute', 'day', 'both'], 'is none of these') })
-const RESET_FORM = 'Send {"window":"minute"}, "day" or "both".'
+const resetBody = z.strictObject({ window: z.enum([...windowNames, 'both'], 'is none of these') })
+const [first, ...others] = windowNames.map((name) => `"${name}"`)
+const RESET_FORM = `Send {"window":${first}}, ${others.join(', ')} or "both".`
 
 export const clientOperations = [
   look('/api/clients', async (needs, { query }) =>
@@ -54,7 +56,7 @@ async function clientDetail(needs: ApiNeeds, id: string) {
   return { ...whole, client: row, recentRefusals: requests }
 }
 
-/** POST /api/clients/ID/reset {"window":"minute"|"day"|"both"} */
+/** POST /api/clients/ID/reset {"window":"NAME"}, or "both": all of them. */
 export type ResetDone = Awaited<ReturnType<typeof resetUse>>
 
 async function resetUse(
@@ -66,7 +68,7 @@ async function resetUse(
   Object.assign(audit, { client: id, window })
   const windows = window === 'both' ? windowNames : [window]
   const done = await acted(needs.counters.reset(client, windows))
-  needs.live.clients.forgetUse(id, window)
+  needs.live.clients.forgetUse(id, windows)
   const what = { before: usedOf(done.before), after: usedOf(done.after) }
   Object.assign(audit, what)
   return { ...seen('store'), client: id, window, ...what }
@@ -78,7 +80,7 @@ function knownClient({ reloads, live }: ApiNeeds, id: string): ShownClient {
   return client
 }
 
-const usedOf = ({ minute, day }: ClientCounters) => ({ minute: minute.used, day: day.used })
+const usedOf = (counters: ClientCounters) => perWindow(({ name }) => counters[name].used)
 
 /** Rows have the store's numbers, or none while it is away. */
 async function rowsOf(needs: ApiNeeds, clients: readonly ShownClient[]) {
@@ -113,20 +115,18 @@ function rowOf(
     lastUsed: iso(live.clients.lastUsedMs(key.id)),
     bannedUntil: iso(endOf(banned.get(key.id))),
   }))
-  const minute = counters && useOf(counters.minute, limits.perMinute, MINUTE_MS)
-  const day = counters && useOf(counters.day, limits.perDay, DAY_MS)
+  const uses = counters && perWindow((window) => useOf(counters, limits, window))
   return {
     id,
     plan,
     limits,
     /** null, here and below: the store is away. */
-    minute: minute ?? null,
-    day: day ?? null,
-    /** The larger used / limit of both windows: 0 to 1, or more after a limit was lowered. */
-    share: minute && day ? Math.max(minute.used / minute.limit, day.used / day.limit) : null,
+    ...perWindow(({ name }) => uses?.[name] ?? null),
+    /** The largest used / limit of the windows: 0 to 1, or more after a limit was lowered. */
+    share: uses ? Math.max(...Object.values(uses).map(({ used, limit }) => used / limit)) : null,
     /** Refusals by this gateway for quota or a ban in the last five minutes. */
     refusedLately: live.clients.get(id, Math.floor(Date.now() / 1000))?.refusedLately ?? 0,
-    state: minute && day ? stateOf(minute, day, keys) : null,
+    state: uses ? stateOf(uses, keys) : null,
     keys,
   }
 }
@@ -136,32 +136,30 @@ const endOf = (ban: BanRecord | undefined): number | undefined => ban && 1000 * 
 /** A current window in the store. */
 export type WindowUse = ReturnType<typeof useOf>
 
-const useOf = (
-  { index, taken, used }: ClientCounters['minute'],
-  limit: number,
-  lengthMs: number,
-) => ({
-  used,
-  /** Tokens handed to processes and not counted in `used`; some may be spent already. */
-  leased: Math.max(0, taken - used),
-  limit,
-  resetsAt: iso((index + 1) * lengthMs),
-})
+function useOf(counters: ClientCounters, limits: ShownClient['limits'], window: FixedWindow) {
+  const { index, taken, used } = counters[window.name]
+  return {
+    used,
+    /** Tokens handed to processes and not counted in `used`; some may be spent already. */
+    leased: Math.max(0, taken - used),
+    limit: limits[window.limit],
+    resetsAt: iso((index + 1) * window.lengthMs),
+  }
+}
 
 type ClientState =
   | { readonly state: 'free' }
   /** A window is used up. */
-  | { readonly state: 'limited'; readonly by: 'minute' | 'day'; readonly until: string }
+  | { readonly state: 'limited'; readonly by: WindowName; readonly until: string }
   /** All keys that have not expired are banned. */
   | { readonly state: 'banned'; readonly until: string }
 
-function stateOf(minute: WindowUse, day: WindowUse, keys: readonly ClientKey[]): ClientState {
+function stateOf(uses: PerWindow<WindowUse>, keys: readonly ClientKey[]): ClientState {
   const valid = keys.filter(({ expires }) => expires === null || Date.parse(expires) > Date.now())
   const bans = valid.flatMap(({ bannedUntil }) => bannedUntil ?? [])
   const [until] = bans.toSorted()
   if (until !== undefined && bans.length === valid.length) return { state: 'banned', until }
-  // The day is checked first, as its wait is longer.
-  if (day.used >= day.limit) return { state: 'limited', by: 'day', until: day.resetsAt }
-  if (minute.used >= minute.limit) return { state: 'limited', by: 'minute', until: minute.resetsAt }
-  return { state: 'free' }
+  // Of several the longest counts, as its wait is longer.
+  const by = windowNames.findLast((name) => uses[name].used >= uses[name].limit)
+  return by ? { state: 'limited', by, until: uses[by].resetsAt } : { state: 'free' }
 }

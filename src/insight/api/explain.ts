@@ -1,4 +1,5 @@
 /** Why a request was answered as it was, or would be: the verdicts of the stages themselves, in their order. Times are RFC 3339 in UTC. */
+import type { PerWindow, WindowName } from '../../config/time.ts'
 import type { RefusalCode } from '../../core/rules/refusals.ts'
 import type { finders } from '../explain/findings.ts'
 import type { Seen } from './live.ts'
@@ -31,7 +32,7 @@ export interface Explanation {
   readonly status: number | null
   readonly code: RefusalCode | null
   /** Window whose limit refused the request. */
-  readonly window: 'minute' | 'day' | null
+  readonly window: WindowName | null
   readonly retryAfterSeconds: number | null
   readonly backend: string | null
   readonly stages: readonly ExplainedStage[]
@@ -41,7 +42,7 @@ export interface Explanation {
   /** Changes each of which would lead to another answer. */
   readonly change: readonly string[]
   /** Use that was assumed because the counters were not read; null: they were. */
-  readonly assumed: Readonly<Record<'minute' | 'day', SeenUse>> | null
+  readonly assumed: PerWindow<SeenUse> | null
   /** Recorded facts about a past request that do not follow from the rules, such as a backend's failure. */
   readonly recorded: readonly string[]
 }

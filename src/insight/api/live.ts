@@ -1,4 +1,5 @@
 /** Shapes that answers about the moment share, and those of events. Times are RFC 3339 in UTC. */
+import type { WindowName } from '../../config/time.ts'
 import type { Decision } from '../../core/record/recent.ts'
 
 /** What an answer covers: all gateways of the store, this gateway with all its workers, or the one process that answers. */
@@ -25,12 +26,7 @@ export interface Gateways {
 export type Whole<Sum extends Seen> = Omit<Sum, keyof Seen> & Seen & { readonly gateways: Gateways }
 
 /** Requests refused, by cause; `other`: all further refusals. */
-export interface Refused {
-  readonly minute: number
-  readonly day: number
-  readonly ban: number
-  readonly other: number
-}
+export type Refused = Readonly<Record<WindowName | 'ban' | 'other', number>>
 
 /** Latency over the last ten seconds; null: nothing to measure. */
 export interface Latency {

@@ -1,6 +1,7 @@
 /** Builds an explanation from the answers of the stages. */
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import { locationOf } from '../../config/locations.ts'
+import { perWindow, windowNames } from '../../config/time.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { clock, duration } from '../format.js'
 import { finders, isoOf, ordinal, setting, type Material } from './findings.ts'
@@ -52,10 +53,7 @@ function explanationBy(material: Material): Explanation {
     assumed:
       limits === undefined || !isReached || (use !== undefined && use.isAssumed !== true)
         ? null
-        : {
-            minute: { used: use?.minute ?? 0, limit: limits.perMinute },
-            day: { used: use?.day ?? 0, limit: limits.perDay },
-          },
+        : perWindow(({ name, limit }) => ({ used: use?.[name] ?? 0, limit: limits[limit] })),
     recorded: [],
   }
 }
@@ -85,10 +83,14 @@ function changesOf(material: Material): readonly string[] {
 function untilRefused({ exchange, question: { atMs } }: Material): readonly string[] {
   const { quota, admission } = exchange
   if (quota === undefined || admission === undefined) return []
-  const { minute, day } = quota
-  const until = (seconds: number): string => clock(seconds * 1000, atMs)
-  const nth = (left: number): string => ordinal(left + 1)
-  const inMinute = `the ${nth(minute.remaining)} from here before ${until(minute.resetAtSeconds)} is refused (minute)`
-  const inDay = `the ${nth(day.remaining)} before ${until(day.resetAtSeconds)} ${minute.remaining < day.remaining ? '' : 'is refused '}(day)`
-  return minute.remaining < day.remaining ? [inMinute, inDay] : [inDay]
+  // A window that has no less left than a longer one is not used up before that.
+  const due = windowNames.filter((name, at) =>
+    windowNames.slice(at + 1).every((longer) => quota[name].remaining < quota[longer].remaining),
+  )
+  return due.map((name, at) => {
+    const { remaining, resetAtSeconds } = quota[name]
+    const here = at < due.length - 1 ? ' from here' : ''
+    const until = clock(resetAtSeconds * 1000, atMs)
+    return `the ${ordinal(remaining + 1)}${here} before ${until}${at === 0 ? ' is refused' : ''} (${name})`
+  })
 }

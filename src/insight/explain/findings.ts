@@ -235,7 +235,7 @@ const takeQuota: Finder = ({ config, callerKnown, exchange: { caller, quota } },
     // The refusing window counts as fully used, whatever other processes hold.
     return { name, use: { used: name === window ? limit : limit - remaining, limit } }
   })
-  const first = window === 'day' ? uses.toReversed() : uses
+  const first = uses.toSorted((one, other) => +(other.name === window) - +(one.name === window))
   const numbers = Object.fromEntries(
     uses.flatMap(({ name, use }) => [
       [`${name}Used`, use.used],

@@ -1,8 +1,9 @@
 /** Explains a past request: derives from its record what was known then, and adds what the rules do not yield. */
-import { count, duration } from '../format.js'
+import { count, duration, windowsText } from '../format.js'
 import type { ExplainedStage, Explanation, StageName } from '../api/explain.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import type { Config } from '../../config/config.ts'
+import { perWindow, windowNames, type WindowName } from '../../config/time.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import { refusalKinds } from '../../core/rules/refusals.ts'
 import { NOT_REACHED } from './explanation.ts'
@@ -37,11 +38,11 @@ const NO_CREDENTIAL = /^(?:missing_api_key|no Bearer)/
 
 /** What was known then, as far as it was recorded. ban: the known ban of the key. */
 export function knownThen(past: PastRequest, ban: BanRecord | undefined, config: Config): Known {
-  const { refusal, window, client, minute, day, charge } = past
+  const { refusal, window, client, charge } = past
   // The recorded use includes the request itself.
   const own = charge === 'stands' ? 1 : 0
-  const use = minute &&
-    day && { minute: Math.max(0, minute.used - own), day: Math.max(0, day.used - own) }
+  const use =
+    isUseKnown(past) && perWindow(({ name }) => Math.max(0, (past[name]?.used ?? 0) - own))
   const isAnonymousUsedUp = refusal === 'rate_limit_exceeded' && window === null
   return {
     isOver: true,
@@ -50,6 +51,8 @@ export function knownThen(past: PastRequest, ban: BanRecord | undefined, config:
     ofCaller: () => ({ ban: banThen(past, ban), ...(use && { use }) }),
   }
 }
+
+const isUseKnown = (past: PastRequest): boolean => windowNames.every((name) => past[name])
 
 /** The known ban, if it ran at that time. The request whose strike begins a ban is not refused by it. */
 function banThen({ at, refusal }: PastRequest, known: BanRecord | undefined) {
@@ -68,7 +71,7 @@ export function withRecord(
   if (past.revision !== undefined && !revision.startsWith(past.revision))
     recorded.unshift(`decided under revision ${past.revision}, explained by ${revision}`)
   const quota = explained.stages.find(({ stage }) => stage === 'take-quota')
-  if (!past.degraded && past.minute === null && quota?.verdict !== 'notReached')
+  if (!past.degraded && !isUseKnown(past) && quota?.verdict !== 'notReached')
     recorded.push('what the client had used is not recorded')
   const { code, status, retryAfterSeconds, change } = explained
   const isSame =
@@ -92,25 +95,24 @@ function notesOf({ degraded, charge }: PastRequest): string[] {
 export function byRecordAlone(
   past: PastRequest,
   ban: BanRecord | undefined,
-  left: { readonly [Window in 'minuteLeft' | 'dayLeft']?: number | undefined },
+  left: { readonly [Field in `${WindowName}Left`]?: number | undefined },
 ): Explanation {
   const { at, method, path, route, client, key, plan, refusal, window, backend, cause } = past
   const decidedBy = deciderThen(past)
   const ran = banThen(past, ban)
-  const { minuteLeft = null, dayLeft = null } = left
+  const words = windowsText((name) => `${count(left[`${name}Left`])} left`)
+  const known = windowNames.map((name) => [`${name}Left`, left[`${name}Left`] ?? null] as const)
   const rules: Readonly<Record<string, string | null | undefined>> = {
     'match-route': route && `route ${route}`,
     authenticate: plan && `key ${key}, plan ${plan}`,
     forward: backend ?? 'no backend has seen it',
     ...(refusal && { [decidedBy]: cause ?? refusalKinds[refusal].message }),
     ...(ran && { 'check-ban': banInWords(ran, Date.parse(at)) }),
-    ...(minuteLeft !== null && {
-      'take-quota': `minute ${count(minuteLeft)} left, day ${count(dayLeft)} left`,
-    }),
+    ...(known.some(([, tokens]) => tokens !== null) && { 'take-quota': words }),
   }
   const stages = stageNames.map((stage): ExplainedStage => {
     const verdict = refusal !== null && stage === decidedBy ? 'refuse' : 'pass'
-    const numbers = stage === 'take-quota' ? { minuteLeft, dayLeft } : {}
+    const numbers = Object.fromEntries(stage === 'take-quota' ? known : [])
     return { stage, verdict, rule: rules[stage] ?? '', config: null, numbers }
   })
   const asked = { at, method, target: path ?? '/', key, client, plan, route, stages, decidedBy }

@@ -1,5 +1,6 @@
 /** The request to explain, and what is known about the moment: plain data from any source. */
 import type { BackendHealth } from '../../core/backends/backend.ts'
+import type { PerWindow } from '../../config/time.ts'
 import type { BanRecord } from '../../state/bans.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import type { Shed } from '../../core/rules/overload.ts'
@@ -29,8 +30,8 @@ export interface Known {
 }
 
 export interface CallerKnown {
-  /** Use of both windows before this request; undefined: not looked up, 0 is assumed. isAssumed: the values are hypothetical. */
-  readonly use?: { readonly minute: number; readonly day: number; readonly isAssumed?: boolean }
+  /** Use of all windows before this request; undefined: not looked up, 0 is assumed. isAssumed: the values are hypothetical. */
+  readonly use?: PerWindow<number> & { readonly isAssumed?: boolean }
   /** The use is not known because the store is away. */
   readonly isAway?: boolean
   /** The store's Unix time in ms. Default: that of the question. */

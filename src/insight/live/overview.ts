@@ -8,7 +8,7 @@ import { refusedOf } from './shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
 import { likelyMistakes } from '../../config/clients/warnings.ts'
 import { formatPath } from '../../config/problems.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, windowNames } from '../../config/time.ts'
 import type { DayRow } from '../../state/usage.ts'
 import { clock as clockOf, relative } from '../format.js'
 
@@ -165,10 +165,13 @@ function clientLines({ live, reloads }: OverviewParts, nowMs: number): Attention
   return refused.map(({ client, plan, refusals }): Attention => {
     const since = new Date(refusals.since * 1000).toISOString()
     const rate = Number(refusals.perSecond(now).toPrecision(2))
-    const { day } = live.clients.get(client, now) ?? {}
-    const isSpent = refusals.by === 'day' || (day && day.used >= day.limit)
-    const quota = isSpent ? 'day quota used up' : 'minute quota used up'
-    const why = refusals.by !== 'ban' ? quota : `a key is banned${isSpent ? `, and ${quota}` : ''}`
+    // The minute is soon over, and named only where no longer window is used up.
+    const spent = windowNames.slice(1).findLast((name) => {
+      const use = live.clients.get(client, now)?.[name]
+      return refusals.by === name || (use && use.used >= use.limit)
+    })
+    const quota = `${spent ?? 'minute'} quota used up`
+    const why = refusals.by !== 'ban' ? quota : `a key is banned${spent ? `, and ${quota}` : ''}`
     const text = `${client} (${plan}) is refused${clock(since)}, ${rate}/s: ${why}`
     return line('client', 'warn', text, { since, subject: client })
   })

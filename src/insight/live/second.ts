@@ -6,7 +6,8 @@ import type { Metrics } from '../../core/record/metrics.ts'
 import type { Decision, RecentDecisions } from '../../core/record/recent.ts'
 import { newRow, rowNumbers, type Tally, type TallyRow } from '../../core/record/tally.ts'
 import type { DeprecatedCallers, DeprecatedCalls } from './deprecated-callers.ts'
-import { sums } from './seconds.ts'
+import { sum } from '../format.js'
+import { byCause, sums } from './seconds.ts'
 
 /** Outcomes of requests to one backend; plain data. */
 export interface BackendSecond {
@@ -78,16 +79,16 @@ export function createSecondSampler(
   const grown = createGrowth()
   const grownSeries = (all: readonly HistogramSeries[]): number[] =>
     all.map((series) => grown(series, series.counts)).reduce(sums, [])
-  const refused = (counts: Record<keyof Refused, number>): Refused => {
-    const [minute = 0, day = 0, ban = 0, other = 0] = grown(counts, Object.values(counts))
-    return { minute, day, ban, other }
+  const refused = (counts: Refused): Refused => {
+    const more = grown(counts, Object.values(counts))
+    return byCause((cause) => more[Object.keys(counts).indexOf(cause)] ?? 0)
   }
   return (at) => {
     const { routes } = metrics.requests
     const gateway = grownSeries(routes.map((route) => route.gateway))
     return {
       at,
-      requests: sumOf(gateway),
+      requests: sum(gateway),
       refused: refused(metrics.requests.refused),
       gateway,
       backend: grownSeries(routes.map((route) => route.backend)),
@@ -95,7 +96,7 @@ export function createSecondSampler(
       store: grownSeries([metrics.storeSeconds]),
       backends: metrics.backends().flatMap(({ name, outcomes, attemptSeconds }) => {
         const failed = failedOutcomes.map((outcome) => outcomes[outcome])
-        const counts = [sumOf(Object.values(outcomes)), sumOf(failed), ...attemptSeconds.counts]
+        const counts = [sum(outcomes), sum(failed), ...attemptSeconds.counts]
         // The outcomes of a backend outlive a reload, unlike the backend itself.
         const [requests = 0, failures = 0, ...attempts] = grown(outcomes, counts)
         return requests === 0 ? [] : [{ name, requests, failures, attempts }]
@@ -108,8 +109,6 @@ export function createSecondSampler(
 }
 
 const failedOutcomes = ['5xx', ...backendFailureKinds] as const
-
-const sumOf = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0)
 
 /** Returns how much the counts of a thing have grown since the last call for it; those of a new one count in full. */
 function createGrowth() {

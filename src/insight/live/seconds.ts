@@ -6,6 +6,7 @@ import {
   gatewayBounds,
   storeBounds,
 } from '../../core/backends/histogram-series.ts'
+import { perWindow } from '../../config/time.ts'
 import type { BackendSecond, Second } from './second.ts'
 
 const KEPT_SECONDS = 900
@@ -125,11 +126,8 @@ export const sums = (one: readonly number[], other: readonly number[]): number[]
     (_, at) => (one[at] ?? 0) + (other[at] ?? 0),
   )
 
-const byCause = <Value>(
-  valueOf: (cause: keyof Refused) => Value,
-): Record<keyof Refused, Value> => ({
-  minute: valueOf('minute'),
-  day: valueOf('day'),
+export const byCause = <Value>(valueOf: (cause: keyof Refused) => Value) => ({
+  ...perWindow(({ name }) => valueOf(name)),
   ban: valueOf('ban'),
   other: valueOf('other'),
 })

@@ -1,7 +1,7 @@
 /** Clients as this gateway has seen them: use of their windows, recent refusals, and the last use of each key. Time is an argument, in Unix seconds. */
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 import type { Config } from '../../config/config.ts'
-import type { WindowName } from '../../config/time.ts'
+import { fieldOf, perWindow, windowNames, type WindowName } from '../../config/time.ts'
 
 /** Returns the current plan, as a reload may have moved or removed the client; undefined: the client is gone. seen: its last plan, which a token may have named. */
 export type PlanOf = (client: string, seen: string) => string | undefined
@@ -20,11 +20,9 @@ interface SeenAt extends SeenUse {
   readonly at: number
 }
 
-interface Entry {
+interface Entry extends Partial<Record<WindowName, SeenAt | undefined>> {
   readonly client: string
   plan: string
-  minute?: SeenAt | undefined
-  day?: SeenAt | undefined
   /** undefined: it was never refused for quota or a ban. */
   refusals?: RecentRefusals | undefined
 }
@@ -60,11 +58,9 @@ export class SeenClients {
   }
 
   /** Forgets the use of windows that were reset. */
-  forgetUse(client: string, window: 'minute' | 'day' | 'both'): void {
+  forgetUse(client: string, windows: readonly WindowName[]): void {
     const entry = this.#clients.get(client)
-    if (entry === undefined) return
-    if (window !== 'day') entry.minute = undefined
-    if (window !== 'minute') entry.day = undefined
+    if (entry !== undefined) for (const name of windows) entry[name] = undefined
   }
 
   /** Unix time in ms of the key's last known use; undefined: none. */
@@ -75,14 +71,9 @@ export class SeenClients {
   /** refusedLately: refusals for quota or a ban in the last five minutes. undefined: the client was not seen. */
   get(client: string, now: number) {
     const entry = this.#clients.get(client)
-    return (
-      entry && {
-        plan: entry.plan,
-        minute: useOf(entry, 'minute', now),
-        day: useOf(entry, 'day', now),
-        refusedLately: refusedOf(entry, now),
-      }
-    )
+    if (entry === undefined) return undefined
+    const uses = perWindow(({ name }) => useOf(entry, name, now))
+    return { plan: entry.plan, ...uses, refusedLately: refusedOf(entry, now) }
   }
 
   /** A page of ids in the requested order, then by id; one pass over all clients, whichever page it is. The last page has no cursor. */
@@ -136,9 +127,8 @@ export class SeenClients {
     this.#clients.delete(client)
     this.#clients.set(client, entry)
     entry.plan = plan
-    entry.minute = latest(entry.minute, useIn(row, 'minute'), at)
-    entry.day = latest(entry.day, useIn(row, 'day'), at)
-    if (row.refusedMinute + row.refusedDay + row.refusedBan > 0) {
+    for (const name of windowNames) entry[name] = latest(entry[name], useIn(row, name), at)
+    if (refusalsOf(row) > 0) {
       entry.refusals ??= new RecentRefusals()
       entry.refusals.add(at, row)
       this.#refused.add(entry)
@@ -155,7 +145,7 @@ function latest(before: SeenAt | undefined, seen: SeenUse | undefined, at: numbe
   return { ...seen, at }
 }
 
-const SECONDS = { minute: 60, day: 86_400 } as const
+const SECONDS = perWindow(({ lengthMs }) => lengthMs / 1000)
 
 /** Use of the window that is open now. */
 function usedOf(entry: Entry, window: WindowName, now: number): number {
@@ -165,12 +155,13 @@ function usedOf(entry: Entry, window: WindowName, now: number): number {
   return isOpen ? seen.used : 0
 }
 
-/** The larger of both windows' used / limit; 0 where none is known. */
-const shareOf = (entry: Entry, now: number): number =>
-  Math.max(
-    usedOf(entry, 'minute', now) / (entry.minute?.limit || Infinity),
-    usedOf(entry, 'day', now) / (entry.day?.limit || Infinity),
-  )
+/** The largest of all windows' used / limit; 0 where none is known. */
+function shareOf(entry: Entry, now: number): number {
+  let share = 0
+  for (const name of windowNames)
+    share = Math.max(share, usedOf(entry, name, now) / (entry[name]?.limit || Infinity))
+  return share
+}
 
 const refusedOf = ({ refusals }: Entry, now: number): number => refusals?.count(now) ?? 0
 
@@ -214,7 +205,7 @@ const NOW_SECONDS = 10
 /** Counts a client's refusals in the last five minutes, and since when they go on. */
 export class RecentRefusals {
   /** Cause in the last second with refusals; if several, the one that lasts longest. Written by add, as are the two below. */
-  by: keyof typeof ranks = 'minute'
+  by: (typeof causes)[number] = 'minute'
   /** First and last second of the current run of refusals. */
   since = -Infinity
   last = -Infinity
@@ -223,14 +214,15 @@ export class RecentRefusals {
   readonly #seconds = new Slots(NOW_SECONDS + 1, 1)
 
   /** Adds one second of a key of the client. */
-  add(at: number, { refusedMinute, refusedDay, refusedBan }: TallyRow): void {
-    const count = refusedMinute + refusedDay + refusedBan
-    if (count === 0) return
-    const by = refusedBan > 0 ? 'ban' : refusedDay > 0 ? 'day' : 'minute'
+  add(at: number, row: TallyRow): void {
+    const rank = fields.findLastIndex((field) => row[field] > 0)
+    const by = causes[rank]
+    if (by === undefined) return
     if (!this.isNow(at)) this.since = at
     // A second has one row for each key of the client.
-    if (at !== this.last || ranks[by] > ranks[this.by]) this.by = by
+    if (at !== this.last || rank > causes.indexOf(this.by)) this.by = by
     this.last = at
+    const count = refusalsOf(row)
     this.#slots.add(at, count)
     this.#seconds.add(at, count)
   }
@@ -248,7 +240,10 @@ export class RecentRefusals {
   }
 }
 
-const ranks = { minute: 0, day: 1, ban: 2 }
+/** Causes from the one that is over first, and the fields that count the refusals by each. */
+const causes = [...windowNames, 'ban'] as const
+const fields = [...windowNames.map((name) => fieldOf('refused', name)), 'refusedBan'] as const
+const refusalsOf = (row: TallyRow): number => fields.reduce((sum, field) => sum + row[field], 0)
 
 /** Counts of the latest `length` slots of `seconds` each. */
 class Slots {

@@ -1,13 +1,15 @@
 /** Sums up whom shadow limits (limits that are only tried) would have refused today, by plan and client. Time is an argument. */
 import type { PlanConfig } from '../../config/config.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, fieldOf, windowNames } from '../../config/time.ts'
 import { zeros } from '../../core/record/metric-registry.ts'
 import { addCounts, type TallyRow } from '../../core/record/tally.ts'
 
 /** Clients kept for a day; those that come later count for their plan alone. */
 const KEPT_CLIENTS = 100_000
 
-const summed = ['judged', 'unjudged', 'shadowMinute', 'shadowDay', 'liveMinute', 'liveDay'] as const
+const refusals = windowNames.map((name) => fieldOf('shadow', name))
+const liveRefusals = windowNames.map((name) => fieldOf('live', name))
+const summed = ['judged', 'unjudged', ...refusals, ...liveRefusals] as const
 
 /** The counts of a plan or of one client. */
 export interface ShadowCount extends Record<(typeof summed)[number], number> {
@@ -23,8 +25,8 @@ interface ShadowClient {
 
 const nothing = (): ShadowCount => ({ ...zeros(summed), firstMs: Infinity })
 
-export const refusedOf = (count: Pick<ShadowCount, 'shadowMinute' | 'shadowDay'>): number =>
-  count.shadowMinute + count.shadowDay
+export const refusedOf = (count: Pick<ShadowCount, (typeof refusals)[number]>): number =>
+  refusals.reduce((sum, name) => sum + count[name], 0)
 
 function addTo(sum: ShadowCount, row: TallyRow): void {
   addCounts(summed, sum, row)

@@ -2,8 +2,10 @@
  * Finds the busiest clients: sums by client in slices of five seconds. Each slice is bounded as in Space-Saving (Metwally et
  * al. 2005), but drops many clients at a time, and a client counts from when it entered. Time is an argument.
  */
+import { fieldOf, perWindow, windowNames } from '../../config/time.ts'
 import { zeros } from '../../core/record/metric-registry.ts'
 import { addCounts, type TallyRow } from '../../core/record/tally.ts'
+import { sum } from '../format.js'
 import { BACK_SECONDS } from './seconds.ts'
 
 const SLICE_SECONDS = 5
@@ -16,15 +18,9 @@ const YOUNG_SECONDS = 120
 const OLD_CLIENTS = 200
 const LISTED = 50
 
-const summed = [
-  'requests',
-  'answered',
-  'totalMsSum',
-  'refusedMinute',
-  'refusedDay',
-  'refusedBan',
-  'refusedOther',
-] as const
+const ofWindows = windowNames.map((name) => fieldOf('refused', name))
+const others = ['requests', 'answered', 'totalMsSum', 'refusedBan', 'refusedOther'] as const
+const summed = [...others, ...ofWindows] as const
 
 interface Sum extends Record<(typeof summed)[number], number> {
   plan: string
@@ -134,7 +130,7 @@ type Row = ReturnType<typeof rowOf>
 
 const orders = {
   requests: ({ requests }: Row) => requests,
-  refusals: ({ refused: { minute, day, ban, other } }: Row) => minute + day + ban + other,
+  refusals: ({ refused }: Row) => sum(refused),
   latency: ({ answered, totalMs }: Row) => (answered === 0 ? 0 : totalMs / answered),
 }
 
@@ -157,8 +153,7 @@ const rowOf = (sum: Sum) => ({
   plan: sum.plan,
   requests: sum.requests,
   refused: {
-    minute: sum.refusedMinute,
-    day: sum.refusedDay,
+    ...perWindow(({ name }) => sum[fieldOf('refused', name)]),
     ban: sum.refusedBan,
     other: sum.refusedOther,
   },

@@ -6,7 +6,7 @@
 import type { Limits } from '../../config/config.ts'
 import type { Second } from '../live/second.ts'
 import { BACK_SECONDS } from '../live/seconds.ts'
-import { windows, type PerWindow, type WindowName } from '../../config/time.ts'
+import { byLimit, perWindow, windows, type PerWindow, type WindowName } from '../../config/time.ts'
 import type { ClientCounters } from '../../state/counters.ts'
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 
@@ -33,7 +33,7 @@ export interface Suspect {
   readonly open: number
 }
 
-/** Use of both windows, from the authority or from a row. */
+/** Use of all windows, from the authority or from a row. */
 export type CurrentUse = Pick<ClientCounters, WindowName>
 
 /** Result of the last look-up: the highest mark reached in that window, and the tokens handed out by then. */
@@ -125,10 +125,7 @@ export class QuotaMarks {
       // The authority forgets a window that has ended; this gateway's own count is then a lower bound.
       const isOver = found[name].index > indexOf(row, lengthMs)
       const index = isOver ? indexOf(row, lengthMs) : found[name].index
-      const use = {
-        used: isOver ? own[name] : found[name].used,
-        limit: row[`${name}Limit`],
-      }
+      const use = { used: isOver ? own[name] : found[name].used, limit: row[`${name}Limit`] }
       const mark = highest(use, marks)
       const before = markIn(reached.get(id), index)
       const taken = isOver ? use.used : found[name].taken
@@ -141,7 +138,7 @@ export class QuotaMarks {
 
   #see(row: TallyRow, marks: readonly number[]): void {
     const { client: id } = row
-    const own = { minute: 0, day: 0 }
+    const own: Record<WindowName, number> = perWindow(() => 0)
     let isSuspect = false
     for (const window of this.#windows) {
       const number = indexOf(row, window.lengthMs)
@@ -160,7 +157,7 @@ export class QuotaMarks {
       isSuspect ||= hasGrown && highest(useIn(row, window.name), marks) > markIn(known, number)
     }
     if (!isSuspect) return
-    const limits = { perMinute: row.minuteLimit, perDay: row.dayLimit }
+    const limits = byLimit(({ name }) => row[`${name}Limit`])
     this.#suspects.set(id, { id, limits, row, own, open: 0 })
   }
 }

@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { StoreUnavailable } from '../../state/contract.ts'
-import { isSomething, plus } from '../../state/usage.ts'
+import { DAY_COUNTS, isSomething, plus } from '../../state/usage.ts'
 import type { Batch, DayRow, UsageStore } from '../../state/usage.ts'
 import type { TallyRow } from '../../core/record/tally.ts'
 
@@ -165,8 +165,8 @@ export class UsageHistory {
     return first && { process: this.#process, sequence: ++this.#sequence, day: first.day, rows }
   }
 
-  #drop({ admitted, refusedMinute, refusedDay, refusedBan }: Counts): void {
-    this.dropped += Math.abs(admitted) + refusedMinute + refusedDay + refusedBan
+  #drop(counts: Counts): void {
+    for (const name of DAY_COUNTS) this.dropped += Math.abs(counts[name])
     if (!this.#isDropping) this.#options.onDropped()
     this.#isDropping = true
   }

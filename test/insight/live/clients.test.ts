@@ -118,7 +118,7 @@ describe('clients', () => {
     clients.add(61, [row('a', use(5)), row('a', use(9))])
     clients.add(62, [row('a', use(7))])
     expect(clients.get('a', 62)?.minute).toEqual({ used: 7, limit: 100 })
-    clients.forgetUse('a', 'minute')
+    clients.forgetUse('a', ['minute'])
     expect(clients.get('a', 62)).toMatchObject({ minute: null, day: { used: 7 } })
   })
 

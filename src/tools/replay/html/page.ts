@@ -33,7 +33,8 @@ const asOneScript = (modules: readonly string[]): string =>
     .replaceAll(/^import [^]*?';?$/gm, '')
     .replaceAll(/^export (?:\{.*\}$)?/gm, '')
 
-const modules = ['insight/format.js', 'admin/page/chart.ts', 'tools/replay/html/page/report.js']
+const shared = ['config/time.ts', 'insight/format.js', 'admin/page/chart.ts']
+const modules = [...shared, 'tools/replay/html/page/report.js']
 
 /** Returns at most 2 MiB, however many clients there are. */
 export function reportPage(report: ReplayReport, titles: Titles): string {
