@@ -1,7 +1,8 @@
 /** Changes that an operator makes here: bans and use. Each dialog states the effect before, and how to undo it after. */
+import { perWindow, windowNames } from '../../config/time.ts'
 import { call } from '../page/api.ts'
 import { confirmed, field, toast } from '../page/dialog.ts'
-import { clock, count, duration } from '../../insight/format.js'
+import { clock, count, duration, windowsText } from '../../insight/format.js'
 import { now, refreshOverview } from '../page/live.ts'
 import { choice, html } from '../page/ui.ts'
 import type { Ban } from '../../insight/api/live.ts'
@@ -111,9 +112,10 @@ async function settle(act: Promise<unknown>, text: string, after: () => unknown)
   changed(after)
 }
 
-export function askToReset({ id, minute, day }: ClientRow, after: () => unknown) {
-  const windows = { both: 'minute and day', minute: 'minute', day: 'day' }
-  const effect = `Used now: minute ${count(minute?.used)}, day ${count(day?.used)}. What is chosen becomes 0: with the day, ${id} may make up to ${count(day?.used)} requests more today than its plan gives.`
+export function askToReset({ id, ...row }: ClientRow, after: () => unknown) {
+  const windows = { both: windowNames.join(' and '), ...perWindow(({ name }) => name) }
+  const used = windowsText((name) => count(row[name]?.used))
+  const effect = `Used now: ${used}. What is chosen becomes 0: with the day, ${id} may make up to ${count(row.day?.used)} requests more today than its plan gives.`
   return confirmed({
     title: `Reset the usage of ${id}`,
     values: { window: 'both', id: '' },
@@ -131,9 +133,8 @@ export function askToReset({ id, minute, day }: ClientRow, after: () => unknown)
       const { before, after: now } = await call<ResetDone>(path, how)
       return () => {
         changed(after)
-        toast(
-          `Usage of ${id}: minute ${count(before.minute)} to ${count(now.minute)}, day ${count(before.day)} to ${count(now.day)}.`,
-        )
+        const reset = windowsText((name) => `${count(before[name])} to ${count(now[name])}`)
+        toast(`Usage of ${id}: ${reset}.`)
       }
     },
   })

@@ -1,4 +1,5 @@
 /** One client: why it is refused, its windows, keys, history, and recent refusals. */
+import { windowNames, type WindowName } from '../../config/time.ts'
 import { askToBan, askToLift, askToReset } from '../bans/view-dialogs.ts'
 import {
   clock,
@@ -15,7 +16,7 @@ import { Table, type Listing } from '../page/table.ts'
 import { bar, button, html, section, state, time, timeText, useAnswer } from '../page/ui.ts'
 import { call } from '../page/api.ts'
 import { History } from '../usage/view.ts'
-import { explainLink, shareOf, stateOf, whyOf } from './view-rows.ts'
+import { explainLink, shareOf, stateOf, titled, whyOf } from './view-rows.ts'
 import type { ClientDetail, ClientKey, ClientRow, WindowUse } from './operations.ts'
 import type { Decision } from '../../core/record/recent.ts'
 import type { Requests, Whole } from '../../insight/api/live.ts'
@@ -25,30 +26,29 @@ import type { Place } from '../page/places.ts'
 /** Says in a sentence why the client is refused. */
 function sentence(row: ClientRow) {
   const [kind, text] = stateOf(row)
-  const { state: known, minute, day } = row
-  if (known?.state !== 'limited')
-    return state(kind, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)
-  const [other, window] = known.by === 'day' ? ['minute', minute] : ['day', day]
-  const rest =
-    window && ` The ${other} is ${window.used < window.limit ? 'not used up' : 'used up too'}.`
+  const { state: known } = row
+  if (known?.state !== 'limited') return state(kind, `${titled(text)}.`)
+  const rest = windowNames.map((name) => {
+    const window = row[name]
+    if (name === known.by || window === null) return ''
+    return ` The ${name} is ${window.used < window.limit ? 'not used up' : 'used up too'}.`
+  })
   const untilMs = Date.parse(known.until)
   const left = duration(Math.max(0, untilMs - now()))
   return state(
     kind,
-    `Limited by ${known.by} until ${clock(untilMs, now())} (${left} left).${rest ?? ''}`,
+    `Limited by ${known.by} until ${clock(untilMs, now())} (${left} left).${rest.join('')}`,
   )
 }
 
-const names = { minute: 'Minute', day: 'Day' } as const
-
-function windowOf(name: keyof typeof names, window: WindowUse | null) {
+function windowOf(name: WindowName, window: WindowUse | null) {
   if (window === null)
-    return html`<p class="window"><strong>${names[name]}</strong> ${UNKNOWN} (store away)</p>`
+    return html`<p class="window"><strong>${titled(name)}</strong> ${UNKNOWN} (store away)</p>`
   const leftMs = Math.max(0, Date.parse(window.resetsAt) - now())
   const leased =
     window.leased > 0 ? `, ${count(window.leased)} more handed out to processes, maybe spent` : ''
   return html`<p class="window">
-    <strong>${names[name]}</strong>
+    <strong>${titled(name)}</strong>
     <span class="value">${`${usage(window, name)} ${percent(shareOf(window))}`}</span>
     ${bar(shareOf(window))}
     <span class="muted">${`resets in ${duration(leftMs)}${leased}`}</span>
@@ -133,7 +133,7 @@ export function Client({ id }: Place) {
     ${note}
     <p class="says">${row && sentence(row)}</p>
     <p class="muted">${row && planText(row)}</p>
-    <div class="windows">${row && [windowOf('minute', row.minute), windowOf('day', row.day)]}</div>
+    <div class="windows">${row && windowNames.map((name) => windowOf(name, row[name]))}</div>
     <p class="muted">${answer && scopeText(answer)}</p>
     <p class="actions">
       ${button('Reset usage', () => row && askToReset(row, load), { disabled: row === undefined })}

@@ -1,9 +1,10 @@
 /** Parts that several views share: a client's windows and state, and its row. */
+import { windowNames, type WindowName } from '../../config/time.ts'
 import { count, duration, percent, UNKNOWN, usage } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { bar, html, state, type Kind } from '../page/ui.ts'
 import type { ClientRow, WindowUse } from './operations.ts'
-import type { Listing } from '../page/table.ts'
+import type { Column, Listing } from '../page/table.ts'
 import type { Decision } from '../../core/record/recent.ts'
 
 const NEAR = 0.8
@@ -14,6 +15,9 @@ export const clientLink = (client: string) =>
 /** Link to the explanation of a recent decision. */
 export const explainLink = (id: string) =>
   html`${id} <a href="#/explain?id=${encodeURIComponent(id)}" aria-label="Explain ${id}">Explain</a>`
+
+/** The text with a capital letter first. */
+export const titled = (text: string) => text.charAt(0).toUpperCase() + text.slice(1)
 
 const left = (iso: string) => {
   const leftMs = Date.parse(iso) - now()
@@ -39,7 +43,7 @@ export function stateOf({ state: known, share, keys }: ClientRow): [Kind, string
 export const shareOf = (window: WindowUse | null) =>
   window === null ? null : window.used / window.limit
 
-function windowCell(name: 'minute' | 'day', window: WindowUse | null) {
+function windowCell(name: WindowName, window: WindowUse | null) {
   if (window === null) return UNKNOWN
   const share = shareOf(window)
   return html`${usage(window, name)} <span class="percent">${percent(share)}</span>${bar(share)}`
@@ -52,15 +56,16 @@ export const clientListing = (caption: string, empty: string): Listing<ClientRow
   columns: [
     ['Client', ({ id }) => clientLink(id), 'title'],
     ['Plan', ({ plan }) => plan],
-    ['Minute', ({ minute }) => windowCell('minute', minute), 'wide number'],
-    ['Day', ({ day }) => windowCell('day', day), 'wide number'],
+    ...windowNames.map((name): Column<ClientRow> => {
+      return [titled(name), (row) => windowCell(name, row[name]), 'wide number']
+    }),
     ['Refused by this gateway, 5 min', ({ refusedLately }) => count(refusedLately), 'wide number'],
     ['State', (row) => state(...stateOf(row)), 'wide'],
   ],
 })
 
 /** Says in a few words why a request was refused. */
-export function whyOf({ window, refusal, minute, day, cause }: Decision) {
-  if (window !== null) return `${window} ${usage(window === 'minute' ? minute : day, window)}`
+export function whyOf({ window, refusal, cause, ...uses }: Decision) {
+  if (window !== null) return `${window} ${usage(uses[window], window)}`
   return [refusal ?? '', cause ?? ''].filter((text) => text !== '').join(': ') || UNKNOWN
 }

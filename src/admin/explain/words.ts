@@ -1,5 +1,5 @@
 /** Wording of an explanation, for the page and the command line. Nothing here reads a clock or the document. */
-import { clock, usage } from '../../insight/format.js'
+import { clock, usage, windowsText } from '../../insight/format.js'
 import type { Explanation } from '../../insight/api/explain.ts'
 
 const isUnknown = ({ decidedBy, code }: Explanation) => decidedBy === 'take-quota' && code === null
@@ -31,10 +31,7 @@ export function wordsOf(explanation: Explanation, nowMs: number) {
   const more = {
     Charged: isUnknown(explanation) ? '' : charged ? 'one in each window.' : 'no.',
     Otherwise: change.join(code === null ? ', ' : '; or '),
-    Assumed:
-      assumed === null
-        ? ''
-        : `minute ${usage(assumed.minute, 'minute')}, day ${usage(assumed.day, 'day')}`,
+    Assumed: assumed === null ? '' : windowsText((name) => usage(assumed[name], name)),
     'Recorded then, not derived': recorded.join('; '),
   }
   return {

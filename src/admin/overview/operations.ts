@@ -1,6 +1,7 @@
 /** Operations on the moment: the overview, the busiest clients, recent requests and events. */
 import { z } from 'zod'
 import { duration } from '../../config/scalars.ts'
+import { perWindow } from '../../config/time.ts'
 import { KEPT_DECISIONS } from '../../core/record/recent.ts'
 import type { Requests, Whole } from '../../insight/api/live.ts'
 import { eventTypes } from '../../insight/live/events.ts'
@@ -60,7 +61,7 @@ export const overviewOperations: readonly Operation[] = [
   }),
 ]
 
-/** GET /api/top. error: largest amount by which a count may be too low; 0: exact. minute, day: use when this gateway last saw the client; null: it has not. */
+/** GET /api/top. error: largest amount by which a count may be too low; 0: exact. Of each window: use when this gateway last saw the client; null: it has not. */
 export type Top = Whole<ReturnType<typeof mergeTops>>
 type TopPart = ReturnType<typeof topOf>
 
@@ -69,8 +70,8 @@ function topOf({ live }: ApiNeeds, { query }: Call) {
   const now = Math.floor(Date.now() / 1000)
   const { clients, ...top } = live.top.part(by, window)
   const shown = clients.map((one) => {
-    const { minute = null, day = null } = live.clients.get(one.client, now) ?? {}
-    return { ...one, minute, day }
+    const known = live.clients.get(one.client, now)
+    return { ...one, ...perWindow(({ name }) => known?.[name] ?? null) }
   })
   return { ...seen('gateway'), ...top, clients: shown }
 }
@@ -82,8 +83,8 @@ function mergeTops(parts: readonly [TopPart, ...TopPart[]]) {
     ['client'],
     ([one, other]) => {
       // The use is the store's: who saw the client last knows of most.
-      const { minute, day } = (other.day?.used ?? -1) > (one.day?.used ?? -1) ? other : one
-      return { maxMs: Math.max(one.maxMs, other.maxMs), minute, day }
+      const last = (other.day?.used ?? -1) > (one.day?.used ?? -1) ? other : one
+      return { maxMs: Math.max(one.maxMs, other.maxMs), ...perWindow(({ name }) => last[name]) }
     },
   )
   return {

@@ -1,7 +1,7 @@
 /** The moment: rates, latencies, plans, and who is nearest to a limit. */
 import { Chart, type ChartOptions, type Course } from '../page/chart.ts'
-import { compact, count, latency, percent, plural, rate, UNKNOWN } from '../../insight/format.js'
-import { columns, live, now, seconds } from '../page/live.ts'
+import { compact, count, latency, percent, plural, rate, sum } from '../../insight/format.js'
+import { causes, columns, live, now, seconds } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'
@@ -17,16 +17,14 @@ const tile = (value: string, unit: string, parts: string | null) => html`<div cl
   <p><span class="muted">${parts}</span></p>
 </div>`
 
-const perSecond = (value: number | undefined) =>
-  value === undefined ? UNKNOWN : `${rate(value)}/s`
+const perSecond = (value: number | undefined) => rate(value) + (value === undefined ? '' : '/s')
 
 function refusedTile(latest: Tick | null) {
-  if (latest === null) return tile(UNKNOWN, 'refused', null)
-  const { minute, day, ban, other } = latest.refused
-  const all = minute + day + ban + other
+  if (latest === null) return tile(rate(null), 'refused', null)
+  const all = sum(latest.refused)
   const share = latest.requests > 0 ? ` (${percent(all / latest.requests)})` : ''
-  const parts = `minute ${count(minute)} · day ${count(day)} · ban ${count(ban)} · other ${count(other)}`
-  return tile(perSecond(all), `refused${share}`, parts)
+  const parts = causes.map((cause) => `${cause} ${count(latest.refused[cause])}`)
+  return tile(perSecond(all), `refused${share}`, parts.join(' · '))
 }
 
 function bannedTile(overview: Moment | null) {
@@ -80,32 +78,24 @@ const latest: Course = {
 }
 
 /** A chart that lasts as long as the page; place: puts it into the box of the view. name: of its tab on a phone. */
-function named(name: string, given: ChartOptions) {
-  const chart = new Chart(given)
+function named(name: string, given: Omit<ChartOptions, 'course'>) {
+  const chart = new Chart({ ...given, course: latest })
   return { name, chart, place: (box: HTMLElement | null) => box?.append(chart.node) }
 }
 const charts = [
   named('Requests', {
     title: 'Requests/s',
     what: 'Requests per second',
-    course: latest,
     lines: [{ label: 'all', column: 'requests', color: 'admitted', fill: true }],
   }),
   named('Refused', {
     title: 'Refused/s by cause',
     what: 'Refused per second',
-    course: latest,
-    lines: [
-      { label: 'minute', column: 'refused.minute', color: 'minute' },
-      { label: 'day', column: 'refused.day', color: 'day' },
-      { label: 'ban', column: 'refused.ban', color: 'ban' },
-      { label: 'other', column: 'refused.other', color: 'other' },
-    ],
+    lines: causes.map((by) => ({ label: by, column: `refused.${by}`, color: by })),
   }),
   named('Latency', {
     title: 'Latency, log (gw gateway, be backend)',
     what: 'Latency of the last 10 seconds',
-    course: latest,
     log: true,
     lines: [
       { label: 'gateway p50', short: 'gw p50', column: 'gatewayMs.p50', color: 'admitted' },

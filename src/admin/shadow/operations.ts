@@ -2,6 +2,8 @@
 import type { Whole } from '../../insight/api/live.ts'
 import type { ShadowCount } from '../../insight/live/shadow-counts.ts'
 import { latestOf, summed } from '../../insight/live/sums.ts'
+import { fieldOf, perWindow } from '../../config/time.ts'
+import { sum } from '../../insight/format.js'
 import { iso, seen } from '../answers.ts'
 import { lookAtAll, type ApiNeeds, type Operation } from '../operation.ts'
 
@@ -42,9 +44,9 @@ const shownCounts = (count: ShadowCount) => ({
   /** Requests that were not judged: the store was away or late, or too many waited for it. As many may be missing in `refused`. */
   degraded: count.unjudged,
   /** Requests that the shadow limits would have refused. */
-  refused: { minute: count.shadowMinute, day: count.shadowDay },
+  refused: perWindow(({ name }) => count[fieldOf('shadow', name)]),
   /** Requests that the live limits refused. */
-  liveRefused: { minute: count.liveMinute, day: count.liveDay },
+  liveRefused: perWindow(({ name }) => count[fieldOf('live', name)]),
 })
 
 /** Plans add up exactly. Of a client what a gateway has counted is missing where it is not among the worst there. */
@@ -62,12 +64,6 @@ function merge(parts: readonly [Part, ...Part[]]): Part {
       return { limits, live, clients: Math.max(listed, known, other.clients) }
     },
   )
-  const refusals = ({ refused: { minute, day } }: (typeof clients)[number]) => minute + day
-  const worst = clients.toSorted((one, other) => refusals(other) - refusals(one)).slice(0, LISTED)
-  return {
-    ...parts[0],
-    since: latestOf(parts),
-    plans,
-    clients: worst,
-  }
+  const worst = clients.toSorted((one, other) => sum(other.refused) - sum(one.refused))
+  return { ...parts[0], since: latestOf(parts), plans, clients: worst.slice(0, LISTED) }
 }

@@ -1,12 +1,14 @@
 /** Clients that shadow limits, which are only tried, would have refused. */
-import { count, limitsText, plural } from '../../insight/format.js'
-import { Table, type Listing } from '../page/table.ts'
+import { windowNames } from '../../config/time.ts'
+import { count, limitsText, plural, sum } from '../../insight/format.js'
+import { Table, type Column, type Listing } from '../page/table.ts'
 import { html, section, time, timeText, useAnswer } from '../page/ui.ts'
 import { clientLink } from '../clients/view-rows.ts'
 import type { Shadow } from './operations.ts'
 import type { Limits } from '../../config/config.ts'
 
-const listing: Listing<Shadow['clients'][number]> = {
+type Row = Shadow['clients'][number]
+const listing: Listing<Row> = {
   caption: 'Shadow: would be refused',
   idOf: ({ client, plan }) => `${plan} ${client}`,
   empty: 'Nobody would have been refused.',
@@ -14,10 +16,11 @@ const listing: Listing<Shadow['clients'][number]> = {
     ['Client', ({ client }) => clientLink(client), 'title'],
     ['Plan', ({ plan }) => plan],
     ['Requests', ({ requests }) => count(requests), 'number'],
-    ['By minute', ({ refused }) => count(refused.minute), 'number'],
-    ['By day', ({ refused }) => count(refused.day), 'number'],
+    ...windowNames.map((name): Column<Row> => {
+      return [`By ${name}`, ({ refused }) => count(refused[name]), 'number']
+    }),
     ['Not judged', ({ degraded }) => count(degraded), 'number'],
-    ['Refused live', ({ liveRefused: { minute, day } }) => count(minute + day), 'number'],
+    ['Refused live', ({ liveRefused }) => count(sum(liveRefused)), 'number'],
     ['First', ({ first }) => time(first)],
   ],
 }
@@ -26,7 +29,7 @@ const inFigures = (limits: Limits | null) => (limits === null ? 'their own' : li
 
 type Tried = Shadow['plans'][number]
 const inWords = ({ plan, limits, live, requests, refused, clients, degraded }: Tried) =>
-  `${plan} at ${inFigures(limits)} instead of ${inFigures(live)} would refuse ${count(refused.minute + refused.day)} of ${plural(requests, 'request')}, of ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
+  `${plan} at ${inFigures(limits)} instead of ${inFigures(live)} would refuse ${count(sum(refused))} of ${plural(requests, 'request')}, of ${plural(clients, 'client')}${degraded > 0 ? `; ${count(degraded)} not judged` : ''}.`
 
 /** Hidden while no plan has shadow limits. */
 export function Shadows() {

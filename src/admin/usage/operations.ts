@@ -2,12 +2,11 @@
 import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
 import type { Seen } from '../../insight/api/live.ts'
-import { DAY_MS } from '../../config/time.ts'
+import { DAY_MS, fieldOf, perWindow } from '../../config/time.ts'
 import { KEPT_DAYS, totalOf, type DayRow } from '../../state/usage.ts'
-import { csvLine } from '../../insight/format.js'
 import { json, Refused, seen } from '../answers.ts'
 import { checked, look, type ApiNeeds } from '../operation.ts'
-import { USAGE_COLUMNS } from './words.ts'
+import { USAGE_COLUMNS, usageLine } from './words.ts'
 
 const DEFAULT_DAYS = 30
 
@@ -95,7 +94,7 @@ export type PlanTotals = ReturnType<typeof countsOf>
 const countsOf = (row: DayRow) => ({
   plan: row.plan,
   admitted: row.admitted,
-  refused: { minute: row.refusedMinute, day: row.refusedDay, ban: row.refusedBan },
+  refused: { ...perWindow(({ name }) => row[fieldOf('refused', name)]), ban: row.refusedBan },
 })
 
 type Form = ReturnType<typeof jsonForm>
@@ -111,8 +110,7 @@ const jsonForm = (fields: Omit<DayUsage, 'clients'>) => ({
 const csvForm = (day: string): Form => ({
   contentType: 'text/csv; charset=utf-8; header=present',
   head: `${USAGE_COLUMNS}\r\n`,
-  line: ({ client, plan, admitted, ...row }) =>
-    `${csvLine([day, client, plan, admitted, row.refusedMinute, row.refusedDay, row.refusedBan])}\r\n`,
+  line: (row) => `${usageLine(day, row.client, countsOf(row))}\r\n`,
   between: '',
   end: '',
 })
