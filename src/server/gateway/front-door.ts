@@ -23,6 +23,7 @@ import type { LastingParts } from './lasting-parts.ts'
 import type { RequestPolicy } from './request-policy.ts'
 import { readServerTls } from './tls-files.ts'
 
+/** The end of a request or of a connection shows two turns later. */
 const endsShow = (): Promise<void> => turn().then(() => turn())
 
 /** A tunnel whose caller is no longer admitted ends within a second. */
@@ -112,7 +113,6 @@ export class FrontDoor {
     for (const { connection, response } of this.#parts.connections.inFlight)
       if (!response.headersSent && connection.protocol?.hasMore !== true)
         response.shouldKeepAlive = false
-    // The end of the last connection is reported one turn later: it was not cut off.
     const stopped = this.#server.stop(idleMs).then(endsShow)
     // After the time-out nothing is left to wait for, and before it the timer must not keep the process alive.
     const late = sleep(timeoutMs, undefined, { ref: false })
