@@ -1,10 +1,10 @@
 /**
  * The fixed windows of a quota, from the shortest: all code follows this list. Where it names the minute it means the shortest, and
- * by the day the longest, which is that of the calendar. now: what follows on a count of the window for a person.
+ * by the day the longest, which is that of the calendar. suffix: what follows on a count of the window for a person.
  */
 export const windows = [
-  { name: 'minute', lengthMs: 60_000, limit: 'perMinute', most: 1_000_000_000, now: '' },
-  { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000, now: ' today' },
+  { name: 'minute', lengthMs: 60_000, limit: 'perMinute', most: 1_000_000_000, suffix: '' },
+  { name: 'day', lengthMs: 86_400_000, limit: 'perDay', most: 1_000_000_000_000, suffix: ' today' },
 ] as const
 
 export type FixedWindow = (typeof windows)[number]
@@ -30,7 +30,7 @@ export const mapWindows = <Given, Value>(
 ): PerWindow<Value> => ({ minute: valueOf(minute), day: valueOf(day) })
 
 /** The limit of one window; the shortest is asked by its own name, as a look-up by names that take turns costs more. */
-export const limitOf = (limits: Readonly<Record<LimitKey, number>>, { limit }: FixedWindow) =>
+export const limitIn = (limits: Readonly<Record<LimitKey, number>>, { limit }: FixedWindow) =>
   limit === 'perMinute' ? limits.perMinute : limits[limit]
 
 /** Name of the field that has a window's part of a flat row, such as `refusedDay`. */

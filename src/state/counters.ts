@@ -1,6 +1,6 @@
 /** Reads the authority's counters for operators, and sets them back to 0. counters.lua is the twin of `look` and `reset`. */
 import type { Limits } from '../config/config.ts'
-import { perWindow, type PerWindow, type WindowName } from '../config/time.ts'
+import { mapWindows, type PerWindow, type WindowName } from '../config/time.ts'
 import type { EmbeddedAuthority } from './memory/authority.ts'
 import { rollOver, stateAt, type ClientState } from './memory/transition.ts'
 import type { NoticeListener, WindowReply } from './quota.ts'
@@ -32,11 +32,8 @@ export interface CounterStore {
 
 /** Reads the counters; charges and changes nothing. */
 export function look(state: ClientState, nowMs: number): ClientCounters {
-  const now = stateAt(state, nowMs)
-  const counters = perWindow(({ name }) => {
-    const { index, taken, used } = now.counts[name]
-    return { index, taken, used }
-  })
+  const { counts } = stateAt(state, nowMs)
+  const counters = mapWindows(counts, ({ index, taken, used }) => ({ index, taken, used }))
   return { nowMs: Math.floor(nowMs), ...counters }
 }
 

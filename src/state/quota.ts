@@ -66,7 +66,7 @@ export interface TakeReply extends PerWindow<WindowReply> {
   readonly notice: Notice | undefined
 }
 
-/** Tokens taken in both windows when a notice was sent, as in the reply sent with it; held: of the caller that got this reply. */
+/** Tokens taken in all windows when a notice was sent, as in the reply sent with it; held: of the caller that got this reply. */
 export type Totals = PerWindow<Pick<WindowReply, 'index' | 'taken' | 'held'>>
 
 /**

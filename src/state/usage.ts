@@ -1,13 +1,14 @@
 /** The totals of clients by day, the interface of stores that keep them, and the store that keeps them in memory alone. */
 import { fieldOf, windowNames } from '../config/time.ts'
 
+const refused = windowNames.map((name) => fieldOf('refused', name))
 /** The counts of a row, in the order in which stores keep them. */
-export const DAY_COUNTS = [
-  'admitted' as const,
-  ...windowNames.map((name) => fieldOf('refused', name)),
-  'refusedBan' as const,
-]
+export const DAY_COUNTS = ['admitted', ...refused, 'refusedBan'] as const
 type DayCount = (typeof DAY_COUNTS)[number]
+
+/** Returns the column of a field in SQL, such as refused_day of refusedDay. */
+export const columnOf = (field: string): string =>
+  field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 /** One client on one day, under one plan. */
 export interface DayRow extends Readonly<Record<DayCount, number>> {

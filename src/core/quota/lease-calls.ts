@@ -144,7 +144,7 @@ export class LeaseCalls {
 
   /**
    * Applies a reply; returns undefined where it decides nothing. tokens: number of waiting requests that it serves; 0 if
-   * the minute or the day of the tokens may have ended on the way. isReclaimed: the rest is refused until tokens are returned,
+   * a window of the tokens may have ended on the way. isReclaimed: the rest is refused until tokens are returned,
    * and others have just been asked to return theirs. receivedMs: when the reply came; its refusal holds at that moment, however
    * close the end of the window.
    */

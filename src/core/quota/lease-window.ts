@@ -1,6 +1,6 @@
 /** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
-import { limitOf, type FixedWindow, type WindowName } from '../../config/time.ts'
+import { limitIn, type FixedWindow, type WindowName } from '../../config/time.ts'
 import type { ChargedWindow, WindowView } from './decision.ts'
 import type { Statement, TakeReply, Totals } from '../../state/quota.ts'
 
@@ -45,7 +45,7 @@ export class LeaseWindow {
   }
 
   limitOf(limits: Limits): number {
-    return limitOf(limits, this.kind)
+    return limitIn(limits, this.kind)
   }
 
   /** Tokens that this process may spend without asking. */

@@ -1,5 +1,5 @@
 /**
- * A lease is what this process holds and knows of one client: tokens of the minute and the day that the authority has already
+ * A lease is what this process holds and knows of one client: tokens of all windows that the authority has already
  * deducted, the refusals it has given, and the call to it. Its methods decide from this and change it; time is an argument.
  *
  * | state     | what it means                                               | what ends it                                   |

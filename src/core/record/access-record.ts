@@ -78,9 +78,9 @@ function leftOf(quota: QuotaView | undefined) {
 export function leftInWords({ quota }: Exchange): string | undefined {
   if (quota === undefined) return undefined
   const first = refusesFirst(quota)
-  const { most, now } = windows.find(({ name }) => quota[name] === first) ?? windows[0]
+  const { most, suffix } = windows.find(({ name }) => quota[name] === first) ?? windows[0]
   // Nobody reaches the greatest limit that a configuration takes.
-  return first.limit === most ? 'unlimited' : `${first.remaining}/${first.limit}${now}`
+  return first.limit === most ? 'unlimited' : `${first.remaining}/${first.limit}${suffix}`
 }
 
 const MOST_IN_A_MS = 999

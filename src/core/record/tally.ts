@@ -23,7 +23,7 @@ const fields = perWindow(({ name }) => ({
 }))
 const fieldsOfAll = Object.values(fields)
 
-/** What the live and the shadow limits refused; NaN: the use is not known yet. */
+/** refused: by live limits; shadow, live: of those judged under shadow limits, by which; NaN: the use is not known yet. */
 const windowNumbers = Object.assign(
   {},
   ...fieldsOfAll.map(({ refused, shadow, live }) => ({ [refused]: 0, [shadow]: 0, [live]: 0 })),

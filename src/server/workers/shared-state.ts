@@ -48,8 +48,9 @@ export function createSharedState(parts: SharedStateParts) {
       take: (request) =>
         whenKnown(authority().take(request), (reply) => {
           const { notice } = reply
+          if (notice === undefined) return reply
           const totals = perWindow(({ name }) => reply[name])
-          if (notice !== undefined) onNotice({ client: request.client, notice, totals })
+          onNotice({ client: request.client, notice, totals })
           return reply
         }),
       beat: (beat) => authority().beat(beat),

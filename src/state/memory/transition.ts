@@ -58,7 +58,7 @@ export class ClientState {
   isExhausted = false
   /** Nothing is granted ahead of need until then, as other processes may not have stated their use yet. */
   learningUntilMs = 0
-  /** `taken` of the minute as all of its processes know it; means nothing while only one took part. It stands for the day, too. */
+  /** `taken` of the minute as all of its processes know it; means nothing while only one took part. It stands for the longer windows, too. */
   minuteAnnounced = 0
   /** Notices `free` sent in this minute; the first call of a minute comes alone, and begins at 0. */
   minuteNews = 0
@@ -114,11 +114,11 @@ export function transition(
   const want = isLearning || state.minuteNews >= NEWS_AT_MOST ? need : request.want
   const shares = Math.max(state.activeNow, state.activeBefore, 1)
   const ask = { need, want, shares }
-  const spendable = Math.min(
-    ...windows.map(({ name, limit }) =>
-      spendableIn(limits[limit] - state.counts[name].taken, kept[name], ask),
-    ),
-  )
+  let spendable = Infinity
+  for (const { name, limit } of windows) {
+    const left = limits[limit] - state.counts[name].taken
+    spendable = Math.min(spendable, spendableIn(left, kept[name], ask))
+  }
   const brought = Math.max(0, spendable - kept.minute.held + kept.minute.used)
   // The tokens of waiting requests count as spent already, so that a refusal is definite at once.
   const spent = Math.min(brought, request.need)

@@ -12,6 +12,7 @@ const BY_PLAN = ' by plan'
 /** Returns a pattern of DAY_COUNTS, with a space between them. */
 const list = (number: string): string => DAY_COUNTS.map(() => number).join(' ')
 const ofClient = new RegExp(`^(${list('-?\\d+')}) (.*)$`, 's')
+const ofPlan = new RegExp(`;([^ ]+) (${list('-?\\d+')})`, 'g')
 
 /**
  * KEYS: the latest batch of each process, so that one sent again adds nothing; then the day's shards. A client's field holds
@@ -21,7 +22,7 @@ const ofClient = new RegExp(`^(${list('-?\\d+')}) (.*)$`, 's')
 const addScript = `
 local function plus(one, other)
   local sum, numbers = {}, string.gmatch(one, '%S+')
-  for number in string.gmatch(other, '%S+') do sum[#sum + 1] = string.format('%.0f', (numbers() or 0) + number) end
+  for number in string.gmatch(other, '%S+') do sum[#sum + 1] = string.format('%.0f', (tonumber(numbers() or 0) or 0) + number) end
   return table.concat(sum, ' ')
 end
 local function plusPlan(plans, plan, counts)
@@ -59,7 +60,10 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
     add: async ({ process, sequence, day, rows }) => {
       const shards = Array.from({ length: SHARDS }, (_, at) => shardKey(prefix, day, at + 1))
       const args: (string | number)[] = [process, sequence, (day + KEPT_DAYS + 1) * DAY_MS]
-      for (const row of rows) args.push(shardOf(row.client), row.client, row.plan, countsOf(row))
+      for (const row of rows) {
+        const counts = DAY_COUNTS.map((name) => row[name])
+        args.push(shardOf(row.client), row.client, row.plan, counts.join(' '))
+      }
       await add([shardKey(prefix, day, 0), ...shards], args)
     },
     async *day(day) {
@@ -86,8 +90,6 @@ export function createRedisUsageStore(redis: RedisStore, prefix: string): UsageS
 const shardKey = (prefix: string, day: number, shard: number): string =>
   `${prefix}:usage:{${new Date(day * DAY_MS).toISOString().slice(0, 10)}}:${shard}`
 
-const countsOf = (row: DayRow): string => DAY_COUNTS.map((name) => row[name]).join(' ')
-
 /** FNV-1a. */
 function shardOf(client: string): number {
   let hash = 0x811c9dc5
@@ -101,7 +103,7 @@ function parse(client: string, text: string, plans = ''): readonly DayRow[] {
   const [, counts, first] = ofClient.exec(text) ?? []
   if (counts === undefined) return []
   const all = plans === '' ? `;${first} ${counts}` : plans
-  return Array.from(all.matchAll(/;([^ ]+) ([^;]+)/g), ([, plan = '', list = '']) => {
+  return Array.from(all.matchAll(ofPlan), ([, plan = '', list = '']) => {
     const numbers = list.split(' ').map(Number)
     return rowWith({ client, plan }, (name) => numbers[DAY_COUNTS.indexOf(name)] ?? 0)
   })

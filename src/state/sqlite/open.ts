@@ -14,7 +14,7 @@ import {
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { windowNames } from '../../config/time.ts'
-import { DAY_COUNTS } from '../usage.ts'
+import { columnOf, DAY_COUNTS } from '../usage.ts'
 
 /** "toll" in ASCII marks the file as a gateway's. */
 const APPLICATION_ID = 0x746f6c6c
@@ -27,12 +27,7 @@ const LOCK_TIMEOUT_MS = 1_000
 const countColumn = (name: string): string =>
   `${name} INTEGER NOT NULL CHECK (${name} BETWEEN 0 AND 9007199254740991)`
 
-/** Returns the column of a field, such as refused_day of refusedDay. */
-export const columnOf = (field: string): string =>
-  field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-
-const usageCounts = DAY_COUNTS.map((name) => `${columnOf(name)} INTEGER NOT NULL`).join()
-const usageColumns = `day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, ${usageCounts}, batch INTEGER NOT NULL`
+const usageColumns = `day INTEGER NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL, ${DAY_COUNTS.map((name) => `${columnOf(name)} INTEGER NOT NULL`).join()}, batch INTEGER NOT NULL`
 const quotaCounts = [...windowNames.flatMap((name) => [`${name}_index`, `${name}_taken`]), 'ahead']
 const tables = [
   {

@@ -8,10 +8,10 @@ import { StoreUnavailable, type UnsavedCounters } from '../contract.ts'
 import { firstKeptDay } from '../memory/authority.ts'
 import type { ClientState } from '../memory/transition.ts'
 import { afterTurn, bounded } from '../timers.ts'
+import { columnOf } from '../usage.ts'
 import type { SqliteFile } from './file.ts'
-import { columnOf } from './open.ts'
 
-/** A crash makes at most this part of a client's minute unusable, in minute and day, but at least one token. */
+/** A crash makes at most this part of a client's minute unusable, in all windows, but at least one token. */
 const AHEAD_OF_A_MINUTE = 1 / 16
 const SAVE_EVERY_MS = 800
 const BATCH_CLIENTS = 1_000
@@ -168,12 +168,14 @@ export class Journal {
   /** Compares a row with the counters. left: tokens that may be taken before another row is needed. */
   #since(row: Row | undefined, state: ClientState): { isChanged: boolean; left: number } {
     const isKept = row !== undefined && row.dayIndex >= this.#removedDaysBefore
-    const more = windowFields.map(({ name, index, taken }) => {
+    let [most, isChanged] = [-Infinity, false]
+    for (const { name, index, taken } of windowFields) {
       const counts = state.counts[name]
-      return counts.taken - (isKept && row[index] === counts.index ? row[taken] : 0)
-    })
-    const left = (isKept ? row.ahead : 0) - Math.max(...more)
-    return { isChanged: more.some((count) => count !== 0), left }
+      const more = counts.taken - (isKept && row[index] === counts.index ? row[taken] : 0)
+      isChanged ||= more !== 0
+      most = Math.max(most, more)
+    }
+    return { isChanged, left: (isKept ? row.ahead : 0) - most }
   }
 
   #whenWritten(): Promise<void> {
@@ -290,9 +292,10 @@ export class Journal {
 }
 
 function nextRow({ id, state, ahead }: CountedClient): Row {
-  const counts = windowFields.flatMap(({ name, index, taken }) => [
-    [index, state.counts[name].index],
-    [taken, state.counts[name].taken],
-  ])
-  return { client: id, ...(Object.fromEntries(counts) as Omit<Row, 'client' | 'ahead'>), ahead }
+  const row: { -readonly [Field in keyof Row]?: Row[Field] } = { client: id, ahead }
+  for (const { name, index, taken } of windowFields) {
+    row[index] = state.counts[name].index
+    row[taken] = state.counts[name].taken
+  }
+  return row as Row
 }

@@ -1,9 +1,9 @@
 /** Keeps the totals of days in store.file: a row per client with all counts and the first plan of its day, and one per further plan. */
 import { StoreUnavailable } from '../contract.ts'
 import type { SqliteFile } from './file.ts'
-import { columnOf } from './open.ts'
 import type { Columns } from './thread.ts'
-import { DAY_COUNTS, KEPT_DAYS, rowWith, totalOf, type DayRow, type UsageStore } from '../usage.ts'
+import { columnOf, DAY_COUNTS, KEPT_DAYS, rowWith, totalOf } from '../usage.ts'
+import type { DayRow, UsageStore } from '../usage.ts'
 
 const counts = DAY_COUNTS.map(columnOf)
 const names = ['day', 'client', 'plan', ...counts, 'batch']

@@ -1,4 +1,4 @@
-/** Checks of the minute and the day: where a minute ends, what is admitted around its end, and what refusals cost. */
+/** Checks of the windows: where a minute ends, what is admitted around its end, and what refusals cost. */
 import { MINUTE_MS, windows as all } from '../../config/time.ts'
 import { MOST_OVER, ready } from './admission.ts'
 import type { Caller } from './caller.ts'

@@ -89,7 +89,7 @@ function clients(report: ReplayReport): Content {
   ]
 }
 
-/** Renders the busiest minutes and days of each plan's clients, and limits under which a share of its requests is refused. */
+/** Renders the busiest windows of each plan's clients, and limits under which a share of its requests is refused. */
 function limits(suggestions: Suggestions): Content {
   const { share, until } = suggestions
   return [
