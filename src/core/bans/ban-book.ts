@@ -116,7 +116,8 @@ export class BanBook extends BanTable {
   /** A key has at most `bans.strikes` reports within `bans.within`, then it is banned; and one at a time. */
   #report(key: RefusedKey, nowMs: number): void {
     const { keyId, unreported: points } = key
-    Object.assign(key, { reportedMs: nowMs, unreported: 0 })
+    key.reportedMs = nowMs
+    key.unreported = 0
     keepLatest(this.#refused, keyId, key, MAX_KEYS)
     const counted = this.#counter.add(keyId, points, nowMs)
     if (!(counted instanceof Promise)) return void this.#applyCount(key, counted, nowMs)
