@@ -6,19 +6,9 @@ import { StoreClock } from '../../src/state/store-clock.ts'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
 import { sharedRedis } from '../support/redis-server.ts'
-import {
-  clientsBlock,
-  configFile,
-  decided,
-  eventually,
-  gatewayHere,
-  quotaInRedis,
-  startRawBackend,
-  startRedisServer,
-  storeOn,
-  type Answer,
-  type Gateway,
-} from './gateways.ts'
+import { clientsBlock, configFile, decided, eventually, gatewayHere } from './gateways.ts'
+import { quotaInRedis, startRawBackend, startRedisServer, storeOn } from './gateways.ts'
+import type { Answer, Gateway } from './gateways.ts'
 
 const [hammering, calm] = ['tg_hammering_key', 'tg_calm_key']
 const strikes = 5

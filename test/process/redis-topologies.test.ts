@@ -5,23 +5,9 @@ import { quotaKey } from '../../src/state/redis/authority.ts'
 import { isMaster } from '../support/redis-shared.ts'
 import { startRedisCluster } from '../support/redis-cluster.ts'
 import { startSentinelGroup } from '../support/redis-sentinel.ts'
-import {
-  acquainted,
-  clientsBlock,
-  configFile,
-  eventually,
-  gatewayProcess,
-  pick,
-  quotaInRedis,
-  startRawBackend,
-  tally,
-  times,
-  type Answer,
-  type GatewayProcess,
-  type TestClient,
-  gatewayHere,
-  type GatewayHere,
-} from './gateways.ts'
+import { acquainted, clientsBlock, configFile, eventually, gatewayProcess } from './gateways.ts'
+import { pick, quotaInRedis, startRawBackend, tally, times, gatewayHere } from './gateways.ts'
+import type { Answer, GatewayProcess, TestClient, GatewayHere } from './gateways.ts'
 import { expectDecidedInTime, expectRecovery, startLoad, tellsQuota } from './store-load.ts'
 
 async function gatewaysOn(

@@ -8,18 +8,9 @@ import type { ReplayReport } from '../../src/tools/replay/report.ts'
 import { typed } from '../support/command-line.ts'
 import { temporaryFile } from '../support/processes.ts'
 import { freePort } from '../support/redis-server.ts'
-import {
-  clientsBlock,
-  configFile,
-  gatewayHere,
-  gatewayProcess,
-  startRawBackend,
-  startRedisServer,
-  storeOn,
-  type Gateway,
-  type GatewayHere,
-  type GatewayProcess,
-} from './gateways.ts'
+import { clientsBlock, configFile, gatewayHere, gatewayProcess } from './gateways.ts'
+import { startRawBackend, startRedisServer, storeOn } from './gateways.ts'
+import type { Gateway, GatewayHere, GatewayProcess } from './gateways.ts'
 
 const limits = [
   { perMinute: 40, perDay: 40 },

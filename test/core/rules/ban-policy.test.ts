@@ -1,17 +1,8 @@
 import { array, assert, constantFrom, integer, nat, property, record } from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  endsAtSeconds,
-  imposedBan,
-  isBanEarned,
-  isBanned,
-  isForgotten,
-  isLift,
-  isSameWindow,
-  liftOf,
-  mergeBans,
-  nextBan,
-} from '../../../src/core/rules/ban-policy.ts'
+import { endsAtSeconds, imposedBan, isBanEarned } from '../../../src/core/rules/ban-policy.ts'
+import { isBanned, isForgotten, isLift, isSameWindow } from '../../../src/core/rules/ban-policy.ts'
+import { liftOf, mergeBans, nextBan } from '../../../src/core/rules/ban-policy.ts'
 import type { BanRecord } from '../../../src/state/bans.ts'
 import { banPolicy } from '../../support/strike-counter.ts'
 

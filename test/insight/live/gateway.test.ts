@@ -5,16 +5,9 @@ import type { Top } from '../../../src/admin/overview/operations.ts'
 import type { Requests, Tick } from '../../../src/insight/api/live.ts'
 import type { Overview } from '../../../src/insight/live/overview.ts'
 import type { Decision } from '../../../src/core/record/recent.ts'
-import {
-  clientsBlock,
-  configFile,
-  decided,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-  times,
-  type GatewayProcess,
-} from '../../process/gateways.ts'
+import { clientsBlock, configFile, decided, eventually } from '../../process/gateways.ts'
+import { gatewayProcess, startRawBackend, times } from '../../process/gateways.ts'
+import type { GatewayProcess } from '../../process/gateways.ts'
 import { askAdmin } from '../../support/admin-client.ts'
 import { startBacked } from '../../support/backed.ts'
 
