@@ -100,8 +100,7 @@ export class Lease {
 
   /** Decides without a call where the answer is known: a token in hand, or a refusal that still holds. */
   decide(limits: Limits, nowMs: number): QuotaDecision | undefined {
-    if (this.windows.every((window) => window.canSpend(window.limitOf(limits), nowMs)))
-      return this.spend(limits, nowMs, false, this.#isTrue(limits))
+    if (this.#canSpend(limits, nowMs)) return this.spend(limits, nowMs, false, this.#isTrue(limits))
     if (this.isOutdated()) return undefined
     const waiting = this.waiting.length
     // The longest is asked first, as a client that waits for a shorter one would be refused again.
@@ -109,6 +108,13 @@ export class Lease {
       window.isRefused(window.limitOf(limits), nowMs, waiting),
     )
     return used && this.refuse(used, limits, nowMs)
+  }
+
+  // A loop, like the other for each request: a closure would be made each time.
+  #canSpend(limits: Limits, nowMs: number): boolean {
+    for (const window of this.windows)
+      if (!window.canSpend(window.limitOf(limits), nowMs)) return false
+    return true
   }
 
   /** Gives tokens to requests that wait under these limits, in order of arrival; decides the others from memory, where it can. */
@@ -269,6 +275,7 @@ export class Lease {
 
   /** Whether tokens in hand were granted under higher limits: only the authority knows how many of them are left under these. */
   isLowered(limits: Limits): boolean {
-    return this.windows.some((window) => window.limitOf(limits) < window.grantedLimit)
+    for (const window of this.windows) if (window.limitOf(limits) < window.grantedLimit) return true
+    return false
   }
 }

@@ -1,7 +1,6 @@
 /** The fields of the log line of one request. */
-import { windowNames, windows, type WindowName } from '../../config/time.ts'
+import { windows, type WindowName } from '../../config/time.ts'
 import type { Exchange } from '../pipeline/exchange.ts'
-import type { QuotaView } from '../quota/decision.ts'
 import { refusesFirst } from '../rules/quota-headers.ts'
 import { plainText } from './safe-text.ts'
 
@@ -52,7 +51,8 @@ export function accessFields(
     requestBytes: exchange.request.receivedBytes,
     responseBytes: exchange.responseBytes,
     address: exchange.sender.address,
-    ...leftOf(quota),
+    minuteLeft: quota?.minute.remaining,
+    dayLeft: quota?.day.remaining,
     refusal: refusal?.code,
     cause: exchange.cause === undefined ? undefined : plainText(exchange.cause, 200),
     tunnelEnd: exchange.tunnelEnd,
@@ -63,15 +63,8 @@ export function accessFields(
     refundAgoMs: refundedMs === undefined ? undefined : micros(nowMs - refundedMs),
     rev: decidedMs === undefined ? undefined : exchange.terms.revision,
     process: exchange.process,
-  }
-}
-
-const leftFields = windowNames.map((name) => [name, `${name}Left`] as const)
-function leftOf(quota: QuotaView | undefined) {
-  const left: Partial<Record<`${WindowName}Left`, number>> = {}
-  if (quota !== undefined)
-    for (const [name, field] of leftFields) left[field] = quota[name].remaining
-  return left
+    // Written out for each window: a list of them takes 250 bytes more of each request.
+  } satisfies Readonly<Record<`${WindowName}Left`, unknown>> & Readonly<Record<string, unknown>>
 }
 
 /** Says for a person what is left of the window that refuses first: `59/60`, or `12/1000 today`. */

@@ -42,7 +42,7 @@ const isSameWindow = (one: WindowView, other: WindowView): boolean =>
 /** Builds the fields for a caller without a valid credential, who has only a minute window. isStructured: with RateLimit and RateLimit-Policy. */
 export function anonymousHeaders(minute: WindowView, isStructured: boolean): string[] {
   const policy = isStructured ? policyOf(windows[0], minute.limit) : undefined
-  return fields(minute, standing('minute', minute), policy)
+  return fields(minute, `"minute";r=${minute.remaining};t=${minute.resetAfterSeconds}`, policy)
 }
 
 /**
@@ -77,17 +77,16 @@ export function refusesFirst(view: QuotaView): WindowView {
   return first
 }
 
+  (name, at) => [name, `${at === 0 ? '' : ', '}"${name}";r=`] as const,
+)
+/** The parts of RateLimit are made for each answer, so that all but their numbers is made once. */
+const parts = windowNames.map((name, at) => ({ name, start: `${at > 0 ? ', ' : ''}"${name}";r=` }))
+
 function standings(view: QuotaView): string {
   let text = ''
-  for (const name of windowNames) text += `${text && ', '}${standing(name, view[name])}`
+  for (const { name, start } of parts)
+    text += `${start}${view[name].remaining};t=${view[name].resetAfterSeconds}`
   return text
-}
-
-function standing(
-  name: WindowName,
-  { remaining, resetAfterSeconds }: Pick<WindowView, 'remaining' | 'resetAfterSeconds'>,
-): string {
-  return `"${name}";r=${remaining};t=${resetAfterSeconds}`
 }
 
 /** shown: the window that X-RateLimit-* describe. rateLimit: undefined if it is not known. */
