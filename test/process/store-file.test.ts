@@ -7,20 +7,9 @@ import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { minuteWithAtLeast } from '../support/gateway.ts'
 import { temporaryFolder } from '../support/processes.ts'
-import {
-  again,
-  clientsBlock,
-  configFile,
-  decided,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-  tally,
-  times,
-  startTollgate,
-  type GatewayProcess,
-  gatewayHere,
-} from './gateways.ts'
+import { again, clientsBlock, configFile, decided, eventually, gatewayProcess } from './gateways.ts'
+import { startRawBackend, tally, times, startTollgate, gatewayHere } from './gateways.ts'
+import type { GatewayProcess } from './gateways.ts'
 
 const exec = promisify(execFile)
 const key = 'tg_test_remembered_0123456789'

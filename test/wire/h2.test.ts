@@ -263,6 +263,24 @@ test('a stop that has waited long enough answers what it cuts off, and records i
   expect(ends.at(-1)).toMatchObject({ event: 'drained', cutOff: 2 })
 })
 
+test.each([0, 40])('a stop after %i ms records all that a backend has seen', async (drainMs) => {
+  const server = `timeouts: { drain: ${drainMs}ms }`
+  const { client, ...wire } = await openH2({ server, respond: () => undefined, stopsItself: true })
+  // No answer has room for its body.
+  client.session.settings({ initialWindowSize: 0 })
+  await once(client.session, 'localSettings')
+  const streams = Array.from({ length: 90 }, () => client.start())
+  await until(() => wire.backend.requests.length > 0)
+  await wire.gateway.stop()
+  const lines = wire.gateway.logLines()
+  expect(lines.at(-1)).toMatchObject({ event: 'drained' })
+  const recorded = lines.filter(({ event }) => event === 'access').map(({ id }) => id)
+  await once(client.session, 'close')
+  expect(new Set(recorded).size).toBe(recorded.length)
+  for (const seen of wire.backend.requests) expect(recorded).toContain(seen.all('x-request-id')[0])
+  expect(streams.every(({ closed }) => closed)).toBe(true)
+})
+
 test.each(engines)(
   'what is decided in the last turn of such a stop is sent, by %s',
   async (engine) => {

@@ -53,7 +53,7 @@ describe('pipelined requests', () => {
   })
 
   it.each([{}, { tls: trusting() }])(
-    'are refused though a client left, and not served',
+    'are refused though a client left, and not answered otherwise',
     async (tls) => {
       const { gateway } = await openWire({ ...tls, respond, requestsMayBreakOff: true })
       const ambiguous = request('GET', '/v1/pets', { fields: ['Host: other'] })

@@ -77,8 +77,6 @@ export function refusesFirst(view: QuotaView): WindowView {
   return first
 }
 
-  (name, at) => [name, `${at === 0 ? '' : ', '}"${name}";r=`] as const,
-)
 /** The parts of RateLimit are made for each answer, so that all but their numbers is made once. */
 const parts = windowNames.map((name, at) => ({ name, start: `${at > 0 ? ', ' : ''}"${name}";r=` }))
 

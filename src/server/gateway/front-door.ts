@@ -37,6 +37,8 @@ export class FrontDoor {
   readonly #slowClients: SlowClients
   /** Written by use() alone; each request reads it once and keeps it. */
   #policy: RequestPolicy
+  /** The time of a drain is over: a request that began now would be charged, and its answer cut off. Written by #answerRest. */
+  #isOver = false
 
   /** policy: the first one. Throws an Error that names key, file and remedy when TLS cannot be served. */
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts) {
@@ -71,7 +73,9 @@ export class FrontDoor {
         log.handshakeFailed({ address, reason, cause })
       },
       request: (request, response, connection) =>
-        void handle(this.#parts, this.#policy, { connection, request, response }),
+        this.#isOver
+          ? response.destroy()
+          : void handle(this.#parts, this.#policy, { connection, request, response }),
       unreadable: (...unread) => void refuseUnparsed(this.#parts, this.#policy, unread),
       broken: (request, refusal) => {
         const exchange = connections.inFlight.find((one) => one.request === request)
@@ -121,11 +125,12 @@ export class FrontDoor {
     await endsShow()
     const cutOff = this.inFlight
     this.#answerRest()
-    this.#server.destroy()
     await endsShow()
-    // What has not been sent by now is cut off; answering was enough for a refusal.
-    for (const { refusal, response } of this.#parts.connections.inFlight.slice())
-      if (refusal === undefined) response.destroy()
+    for (const exchange of this.#parts.connections.inFlight.slice()) {
+      exchange.cause ??= 'drained'
+      exchange.response.destroy()
+    }
+    this.#server.destroy()
     await turn()
     runStages()
     return cutOff
@@ -141,9 +146,11 @@ export class FrontDoor {
   #answerRest(): void {
     // What was decided in this very turn is sent.
     runStages()
+    this.#isOver = true
     // A copy, since answering ends some.
     for (const exchange of this.#parts.connections.inFlight.slice()) {
       giveUp(this.#parts, exchange)
+      exchange.response.shouldKeepAlive = false
       if (exchange.status === 0)
         respond(exchange, refuse('service_unavailable', { cause: 'drained' }))
     }

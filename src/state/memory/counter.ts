@@ -20,15 +20,24 @@ interface Counted {
 
 /** withinMs: see Counter. redis/counter.ts counts in the same way. */
 export function createMemoryCounter(withinMs: number) {
-  /** The key whose newest step began last stands last, so that keys with nothing left to count come first. */
+  /** The key added to last stands last, so that keys with nothing left to count come first. */
   const counts = new Map<string, Counted>()
   const isOver = (step: Step | undefined, nowMs: number): boolean =>
     step === undefined ||
     nowMs - step.startMs >= withinMs + withinMs / STEPS ||
     step.startMs - nowMs >= withinMs
+  const countedOf = (key: string, nowMs: number): Counted => {
+    const counted = counts.get(key) ?? { steps: [], total: 0 }
+    keepLatest(counts, key, counted, MAX_KEYS)
+    for (const [oldest, { steps }] of counts) {
+      if (oldest === key || !isOver(steps.at(-1), nowMs)) break
+      counts.delete(oldest)
+    }
+    return counted
+  }
   return {
     add: (key, points, nowMs) => {
-      const counted = counts.get(key) ?? { steps: [], total: 0 }
+      const counted = countedOf(key, nowMs)
       const { steps } = counted
       while (steps[0] !== undefined && isOver(steps[0], nowMs))
         counted.total -= steps.shift()?.points ?? 0
@@ -36,14 +45,7 @@ export function createMemoryCounter(withinMs: number) {
       const startMs = Math.floor(Math.floor(nowMs / stepMs) * stepMs)
       const newest = steps.at(-1)
       if (newest?.startMs === startMs) newest.points += points
-      else {
-        steps.push({ startMs, points })
-        keepLatest(counts, key, counted, MAX_KEYS)
-        for (const [oldest, { steps: its }] of counts) {
-          if (!isOver(its.at(-1), nowMs)) break
-          counts.delete(oldest)
-        }
-      }
+      else steps.push({ startMs, points })
       counted.total += points
       const forMs = nowMs - (steps[0]?.startMs ?? nowMs)
       return { total: counted.total, forMs: Math.min(Math.max(0, forMs), withinMs) }

@@ -70,7 +70,7 @@ it('a request that is taken back in the same read does not begin, and counts as 
   expect([begun.length, client.brokenOff]).toEqual([0, 1])
 })
 
-it('requests that end with their connection, for abuse, are not taken back', async () => {
+it('requests that end with their connection, for abuse, are no abuse of their own', async () => {
   const { peer, connection, begun, abuses } = await open(() => connection.endFor('held'))
   peer.send(...gets(3))
   await peer.waitFor(() => peer.closed, 'the end of the connection')

@@ -1,14 +1,9 @@
 /** What several workers say together, and what is known where some do not answer. */
 import { describe, expect, it } from 'vitest'
 import { embeddedHealth, type StoreHealth } from '../../../src/state/contract.ts'
-import {
-  readTokenIn,
-  recentIn,
-  seenBy,
-  standingsIn,
-  type WorkerFacts,
-  type WorkerLink,
-} from '../../../src/server/gateway/worker-link.ts'
+import { readTokenIn, recentIn, seenBy } from '../../../src/server/gateway/worker-link.ts'
+import { standingsIn } from '../../../src/server/gateway/worker-link.ts'
+import type { WorkerFacts, WorkerLink } from '../../../src/server/gateway/worker-link.ts'
 
 const health = (change: Partial<StoreHealth>): StoreHealth => ({
   available: true,

@@ -7,16 +7,9 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { watchWorkers } from '../../../src/server/workers/supervisor.ts'
 import { temporaryFile } from '../../support/processes.ts'
 import { answer } from '../../support/raw-backend.ts'
-import {
-  configFile,
-  decided,
-  eventually,
-  gatewayProcess,
-  startRawBackend,
-  startTollgate,
-  times,
-  type GatewayProcess,
-} from '../../process/gateways.ts'
+import { configFile, decided, eventually, gatewayProcess } from '../../process/gateways.ts'
+import { startRawBackend, startTollgate, times } from '../../process/gateways.ts'
+import type { GatewayProcess } from '../../process/gateways.ts'
 import { ask, codes, expectServed, gone, isAlive, jwtBlock, metricPage } from './workers.ts'
 import { startLoad, workerBlocks, workerPids, type WorkerAnswer } from './workers.ts'
 
