@@ -21,8 +21,8 @@ export function askRedis(port: number, command: string): Promise<string> {
   })
 }
 
-/** Bare questions that fit in three and a half seconds, of which two are promised, on an idle machine. */
-const RECOVERY_QUESTIONS = 300
+/** Bare questions that fit in five seconds on an idle machine: two are promised, and a sentinel that misses a hello is two later. */
+const RECOVERY_QUESTIONS = 450
 const AT_ONCE_MS = 25
 
 /**
