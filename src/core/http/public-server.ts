@@ -24,6 +24,9 @@ const LOOK_EVERY_MS = 250
 /** Begins a connection of HTTP/2 without TLS (RFC 9113 3.3), and no request of HTTP/1.1. */
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 
+/** Connections that wait to be accepted: of more than these a client's next attempt comes a second later. The kernel may allow fewer. */
+const BACKLOG = 4_096
+
 export class PublicServer {
   readonly #parts: ServerParts
   readonly #server: Server
@@ -69,7 +72,7 @@ export class PublicServer {
   /** fd: a bound socket of this process to listen on, instead of server.listen. */
   async listen(fd?: number): Promise<ListenAddress> {
     const { listen } = this.#parts.config
-    this.#server.listen(fd === undefined ? { ...listen } : { fd })
+    this.#server.listen(fd === undefined ? { ...listen } : { fd }, BACKLOG)
     await once(this.#server, 'listening')
     const { address: host, port } = this.#server.address() as AddressInfo
     return { host, port }
