@@ -90,6 +90,12 @@ describe('a user with the rights that the configuration file lists', async () =>
     await usage.add({ process: 'p', sequence: 1, day, rows: [row] })
     expect(await usage.client('acme', day, day)).toEqual([[day, row]])
     for await (const rows of usage.day(day)) expect(rows.length).toBeLessThanOrEqual(1)
+    const keys = admin('KEYS', 'tollgate:usage:*').split('\n')
+    const key = keys.find((name) => admin('HEXISTS', name, 'acme') === '1') ?? ''
+    // What somebody else has written there takes nothing from others.
+    admin('HSET', key, 'acme by plan', ';free x y 0 0')
+    await usage.add({ process: 'p', sequence: 2, day, rows: [row, { ...row, client: 'bolt' }] })
+    expect(await usage.client('bolt', day, day)).toEqual([[day, { ...row, client: 'bolt' }]])
     const claims = [redisClaims(store, 'tollgate'), redisClaims(store, 'tollgate')]
     const taken = [await claims[0]?.take('a'), await claims[1]?.take('a')]
     expect(taken).toEqual(['own', 'others'])
