@@ -7,7 +7,7 @@ import { safe, type Look } from '../terminal/look.ts'
 import { table } from '../terminal/table.ts'
 import { id, number, type Column } from '../../tools/columns.ts'
 import { clock, count, duration, gatewaysText, latency } from '../../insight/format.js'
-import { plural, rate } from '../../insight/format.js'
+import { plural, rate, sum } from '../../insight/format.js'
 import { windowColumns } from './clients.ts'
 
 export interface TopState {
@@ -69,8 +69,6 @@ function ratesOf({ tick, top }: TopState): string {
   const here = top.gateways.answered.length > 1 ? ' here' : ''
   return `${count(requests)}/s${here}  refused ${count(sum(refused))}/s${why && ` (${why})`}  ${p99}`
 }
-
-const sum = (refused: Tick['refused']) => Object.values(refused).reduce((all, one) => all + one)
 
 function footOf({ top, filter, typing, isPaused }: TopState): string {
   if (typing !== undefined) return `/${typing}`

@@ -80,8 +80,9 @@ function knownNow(gateway: Gateway, missing: string[]): Known {
 function unstated(counted: ClientCounters | undefined): readonly string[] {
   if (counted === undefined) return []
   const held = windowNames.map((name) => counted[name].taken - counted[name].used)
+  if (held.every((tokens) => tokens === 0)) return []
   const most = windowNames.map((name, at) => `${held[at]} of the ${name}`).join(', ')
-  return held.some(Boolean) ? [`use of which the store has not heard yet: at most ${most}`] : []
+  return [`use of which the store has not heard yet: at most ${most}`]
 }
 
 const worstShed = (sheds: readonly Shed[]): Shed =>
