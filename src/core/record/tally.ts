@@ -23,7 +23,7 @@ const fields = perWindow(({ name }) => ({
 }))
 const fieldsOfAll = Object.values(fields)
 
-/** refused: by live limits; shadow, live: of those judged under shadow limits, by which; NaN: the use is not known yet. */
+/** Requests that live limits refused; of those judged under shadow limits, what these and the live ones refused; NaN: no use is known. */
 const windowNumbers = Object.assign(
   {},
   ...fieldsOfAll.map(({ refused, shadow, live }) => ({ [refused]: 0, [shadow]: 0, [live]: 0 })),
