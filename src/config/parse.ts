@@ -5,10 +5,9 @@ import { completed } from './groups.ts'
 import { suggest } from './nearest.ts'
 import { checkClient, client } from './plans.ts'
 import { problem, problemsOf, PROBLEMS_AT_MOST, type Path, type PathProblem } from './problems.ts'
-import { redisForm } from './redis.ts'
 import { configSchema, crossChecks, type ConfigFile } from './schema.ts'
 import { byLimit, limitKeys } from './time.ts'
-import { isGroup, listAt, valueAt, type Group, type Tree } from './tree.ts'
+import { isGroup, listAt, type Group, type Tree } from './tree.ts'
 
 const unknownKeys = (path: Path, keys: readonly string[], known: string): PathProblem[] =>
   keys.slice(0, PROBLEMS_AT_MOST).map((key) => {
@@ -17,25 +16,19 @@ const unknownKeys = (path: Path, keys: readonly string[], known: string): PathPr
   })
 
 /** One path and sentence for each fault of an issue. */
-const toProblems = (issue: z.core.$ZodIssue, tree: Tree): PathProblem[] => {
+const toProblems = (issue: z.core.$ZodIssue): PathProblem[] => {
   const path = issue.path.map((step) => (typeof step === 'number' ? step : String(step)))
   if (issue.code === 'unrecognized_keys') return unknownKeys(path, issue.keys, issue.message)
   if (issue.code === 'invalid_key') {
     return issue.issues.map(({ message }) => problem(path, message, 'key'))
   }
-  const form = issue.code === 'invalid_union' ? redisForm(valueAt(tree, ...path)) : undefined
-  if (issue.code !== 'invalid_union' || form === undefined) {
-    return [problem(path, issue.message)]
-  }
-  return (issue.errors[form] ?? []).flatMap((inner) =>
-    toProblems({ ...inner, path: [...path, ...inner.path] }, tree),
-  )
+  return [problem(path, issue.message)]
 }
 
 /** Judges a client, of the configuration itself or of a client file: the client unless its shape is wrong, and problems whose paths begin at it. plans: the group `plans` of the configuration. */
 export const readEntry = (entry: Tree, plans: Group) => {
   const { data, error } = client.safeParse(entry)
-  const shape = error?.issues.flatMap((issue) => toProblems(issue, entry)) ?? []
+  const shape = error?.issues.flatMap(toProblems) ?? []
   const between = isGroup(entry) ? problemsOf((refuse) => checkClient(entry, plans, refuse)) : []
   return { client: data, problems: [...shape, ...between] }
 }
@@ -61,7 +54,7 @@ export const parseConfig = (tree: Group) => {
   const whole = isList ? { ...complete, clients: [] } : complete
   // A tree is parsed once: code that zod makes for each group would cost more than it saves.
   const { data, error } = configSchema.safeParse(whole, { jitless: true })
-  const faults = error?.issues.flatMap((issue) => toProblems(issue, complete)) ?? []
+  const faults = error?.issues.flatMap(toProblems) ?? []
   const problems = [...faults, ...crossChecks(complete)]
   const isSound = data !== undefined && problems.length === 0
   return { complete, config: isSound ? toConfig(data) : undefined, problems }

@@ -141,7 +141,7 @@ const cluster = group({
   ...given,
 }))
 
-/** The key that identifies each kind of group, in the order of the schema, whose first form is the text. */
+/** The key that identifies each kind of group. */
 const redisKinds = ['cluster', 'sentinels', 'url'] as const
 
 const toServer = ({ url: at, tls, ...beside }: z.output<typeof server>) => ({
@@ -163,27 +163,22 @@ const plainUrl = text
   })
   .meta({ type: ['string', 'null'] })
 
-/** checkRedis reports two kinds at once; here the first of them counts. */
-const oneKind = (tree: unknown): unknown => {
-  if (!isGroup(tree as Tree)) return tree
-  const entries = Object.entries(tree as Group)
-  const [, ...others] = redisKinds.filter((kind) => entries.some(([key]) => key === kind))
-  return Object.fromEntries(entries.filter(([key]) => !others.some((kind) => kind === key)))
+const kinds = { cluster, sentinels, url: server.transform(toServer) }
+
+/** Reports what is wrong with the form that the tree has, and nothing of the others. checkRedis reports two kinds at once; here the first of them counts. */
+const oneForm = (tree: unknown, context: z.RefinementCtx): unknown => {
+  const [kind, ...others] = redisKinds.filter((key) => has(tree as Tree, key))
+  const form = typeof tree === 'string' ? plainUrl : kind && kinds[kind]
+  const one = kind === undefined ? tree : { ...(tree as Group) }
+  for (const other of others) Reflect.deleteProperty(one as Group, other)
+  const { error } = form?.safeParse(one, { jitless: true }) ?? {}
+  context.issues.push(...((error?.issues ?? []) as z.core.$ZodRawIssue[]))
+  return one
 }
 
 export const redis = z
-  .preprocess(
-    oneKind,
-    z.union([plainUrl, cluster, sentinels, server.transform(toServer)], { error: formFault }),
-  )
+  .preprocess(oneForm, z.union([plainUrl, ...Object.values(kinds)], { error: formFault }))
   .prefault('')
-
-/** The form of the union that a tree has, by its first identifying key; undefined: none. */
-export const redisForm = (tree: Tree | undefined): number | undefined => {
-  if (typeof tree === 'string') return 0
-  const kind = isGroup(tree) ? redisKinds.findIndex((key) => tree[key] !== undefined) : -1
-  return kind === -1 ? undefined : kind + 1
-}
 
 /** Pairs whose first key is of no use without the second. */
 const pairs: readonly (readonly [Path, string, string])[] = [
