@@ -30,7 +30,7 @@ export interface OwnState extends State {
   readonly usage: UsageStore
   readonly counters: CounterStore
   readonly claims: Claims
-  /** Says that a gateway lives, or without a note: that it is about to end. Returns the notes of all that live, by id; whoever may write to the store may write there, too. undefined: nobody else shares the store. */
+  /** Says that a gateway lives, or without a note: that it is about to end. Returns the notes of all that live, by id; whoever may write to the store may write there, too. Rejects with an Error whose message is the fault in a word. undefined: nobody else shares the store. */
   readonly register?: (id: string, note?: string) => Promise<ReadonlyMap<string, string>>
   readonly health: StoreHealth
 }

@@ -13,7 +13,6 @@ import { text } from 'node:stream/consumers'
 import type { ConnectionOptions } from 'node:tls'
 import { promisify } from 'node:util'
 import type { FleetNeeds, Prove } from '../../admin/operation.ts'
-import { describeFault } from '../../state/redis/faults.ts'
 import type { Gateway } from './gateway.ts'
 
 /** Its number goes up whenever an answer that is added up changes its shape: gateways of other numbers do not know each other. */
@@ -145,7 +144,7 @@ export class Fleet implements FleetNeeds {
       this.#fault = undefined
     } catch (error) {
       // It is tried again with the next sign. While the store is away, other lines of the log say so.
-      const { word } = describeFault((error as Error).cause ?? error)
+      const { message: word } = error as Error
       const isAway = !workers.stores.health.available
       this.#fault = isAway ? undefined : `the register of gateways cannot be used (${word})`
       if (before === undefined && this.#fault) log.storeWarning({ warning: this.#fault })

@@ -1,7 +1,7 @@
 /** Who shares a Redis, processes and gateways: hashes with a field for each of them, which it writes anew every few seconds. */
-import type { OwnState } from '../contract.ts'
 import { BEAT_KEPT_MS } from '../memory/authority.ts'
 import type { Authority } from '../quota.ts'
+import { describeFault } from './faults.ts'
 import type { RedisStore } from './redis.ts'
 
 /** Several signs of life have to fail before a gateway counts as gone. */
@@ -46,11 +46,11 @@ export function createRedisBeat(redis: RedisStore, prefix: string): NonNullable<
   return ({ process, isLast }) => sign(process, isLast ? undefined : '', Number)
 }
 
-export function createRedisRegister(
-  redis: RedisStore,
-  prefix: string,
-): NonNullable<OwnState['register']> {
+export function createRedisRegister(redis: RedisStore, prefix: string) {
   const sign = createSigns(redis, `${prefix}:gateways`, GATEWAY_KEPT_MS, GATEWAYS_AT_MOST)
   const noteIn = (written: string): string => written.slice(written.indexOf(' ') + 1)
-  return (id, note) => sign(id, note === undefined ? undefined : ` ${note}`, noteIn)
+  return (id: string, note?: string) =>
+    sign(id, note === undefined ? undefined : ` ${note}`, noteIn).catch((error: Error) => {
+      throw new Error(describeFault(error.cause ?? error).word, { cause: error })
+    })
 }
