@@ -3,7 +3,6 @@ import type { BackendHealth } from '../core/backends/backend.ts'
 import type { Config } from '../config/config.ts'
 import type { KeySetFault } from '../core/credentials/key-source.ts'
 import type { StoreHealth, UnsavedCounters } from '../state/contract.ts'
-import { sharedStore } from '../config/hosts.ts'
 import type { Shed } from '../core/rules/overload.ts'
 import type { GatewayState } from './operation.ts'
 
@@ -86,7 +85,7 @@ function storeCheck(
   const name = 'store'
   const text = unsaved?.warning ?? health.warning
   const warning = text === undefined ? {} : { warning: text }
-  const shared = sharedStore(store)
+  const { shared } = store
   if (shared === undefined) return { name, ok: true, reason: 'embedded', ...warning }
   const where = { server: shared.servers, ...warning }
   if (refusal !== undefined) return { name, ok: false, reason: refusal, ...where }

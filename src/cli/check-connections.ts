@@ -3,7 +3,7 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { namedFiles } from '../config/files.ts'
-import { nameOf, sharedStore } from '../config/hosts.ts'
+import { nameOf } from '../config/hosts.ts'
 import { formatPath } from '../config/problems.ts'
 import { DAY_MS } from '../config/time.ts'
 import { createBackends } from '../core/backends/backend.ts'
@@ -48,7 +48,7 @@ function validity(file: string): Omit<Tried, 'what'> {
 
 /** Tries what is known of the servers of a shared store one by one, then the store as a whole. */
 async function tryStore(config: Config): Promise<Tried[]> {
-  const shared = sharedStore(config.store)
+  const { shared } = config.store
   if (shared === undefined) return []
   const servers = await tryRedis(config.store)
   const opened = openStores({ config, log: createLog({ level: 'silent', access: false }) })

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { matching } from '../config/clients/files.ts'
 import { namedFiles } from '../config/files.ts'
-import { nameOf, sharedStore } from '../config/hosts.ts'
+import { nameOf } from '../config/hosts.ts'
 import type { Config, ListenAddress } from '../config/config.ts'
 import { ListenError, type Gateway } from '../server/gateway/gateway.ts'
 import { OPEN_FILES_AT_LEAST, openFilesAtMost } from '../core/http/connection-room.ts'
@@ -49,7 +49,7 @@ export async function startGateway(
     entry,
     log,
     // It asks the others of its store as commands do, be it asked by them or not.
-    ...(sharedStore(config.store) !== undefined && {
+    ...(config.store.shared !== undefined && {
       adminTls: (await import('./operator/admin-tls.ts')).tlsOf(env),
     }),
     load: async () => note(await loadUsableConfig(file, env, { isServing: true })),

@@ -1,6 +1,8 @@
 /** The parsed configuration: what the rest of the gateway sees. schema.ts has the keys with their bounds and defaults. */
+import type { z } from 'zod'
 import type { CertificateEnd } from './certificates.ts'
 import type { ClientTable } from './clients/client-table.ts'
+import type { redis } from './redis.ts'
 import type { ConfigFile } from './schema.ts'
 import type { Locations } from './locations.ts'
 import type { LimitKey } from './time.ts'
@@ -42,7 +44,7 @@ export type JwtConfig = NonNullable<File['jwt']>
 export type BansConfig = File['bans']
 export type RouteConfig = File['routes'][number]
 /** The Redis that all processes share: one server, a master that sentinels name, or a cluster, some nodes of which name the others; with the addresses of each. */
-export type RedisConfig = NonNullable<File['store']['redis']>
+export type RedisConfig = ReadonlyDeep<NonNullable<z.output<typeof redis>>>
 /** PEM files. Certificates of servers are always verified. */
 export type TlsFilesConfig = NonNullable<File['upstream']['tls']>
 export type AdminConfig = File['admin']

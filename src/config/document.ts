@@ -5,6 +5,7 @@ import { substitute, type Environment } from './environment.ts'
 import { PROBLEMS_AT_MOST, showValue } from './problems.ts'
 import type { ConfigProblem, Path, PathProblem, Place } from './problems.ts'
 import { isReservedName, reservedNameFault } from './scalars.ts'
+import { mayHoldLogin } from './store.ts'
 import { textAt, type Tree } from './tree.ts'
 
 export { isCollection, isMap, isPair, isScalar, isSeq, type Node, type Pair } from 'yaml'
@@ -30,7 +31,8 @@ export const placed = (
   tree = reading.tree,
 ): ConfigProblem => {
   const { path } = problem
-  const value = reading.isForeign(path) ? undefined : textAt(tree, ...path)
+  const isHidden = reading.isForeign(path) || mayHoldLogin(path.at(-1))
+  const value = isHidden ? undefined : textAt(tree, ...path)
   return { ...reading.locate(problem), path, message: showValue(problem, value).message }
 }
 

@@ -27,13 +27,6 @@ export function nameServers(servers: RedisConfig): string {
   return servers.kind === 'cluster' ? `cluster ${addresses}` : addresses
 }
 
-/** The store that gateways share, as everything beside its home sees it; undefined: none is configured. */
-export const sharedStore = ({ redis }: Config['store']) =>
-  redis && { setting: 'redis' as const, name: 'Redis', servers: nameServers(redis), tls: redis.tls }
-
 /** Names the store of a configuration, in the words of `check` and of the log. It never shows a password. */
-export function storeInWords(store: Config['store']): string {
-  const shared = sharedStore(store)
-  if (shared !== undefined) return `${shared.name} at ${shared.servers}`
-  return `embedded (${store.file ?? 'in memory only'})`
-}
+export const storeInWords = ({ shared, file }: Config['store']): string =>
+  shared ? `${shared.name} at ${shared.servers}` : `embedded (${file ?? 'in memory only'})`

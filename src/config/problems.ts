@@ -70,9 +70,6 @@ export const formatPath = (path: Path): string => {
 
 /** Keys whose values are secrets. */
 const secretName = /sha256|password|secret/i
-/** Keys whose values may hold a secret: a store with a login in its URL is named here. */
-const mayHoldSecret = /^(?:redis|url)$/
-
 /** Matches our own keys, and whatever may have a password before an @. */
 const secretLook = /^tg_|@/
 
@@ -83,7 +80,7 @@ export const showValue = (found: PathProblem, value: string | undefined): PathPr
     value === undefined ||
     found.at === 'key' ||
     secretName.test(key) ||
-    mayHoldSecret.test(key) ||
+    key === 'url' ||
     secretLook.test(value)
   if (isHidden) return found
   const shown = value.length > 100 ? `${value.slice(0, 100)}...` : value

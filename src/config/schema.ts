@@ -1,11 +1,9 @@
 /** The shape of the file: every key with its type, unit, bounds and default; config/gateway.yaml shows the same defaults with their meaning. Blocks with many keys or checks have files of their own. */
 import type { z } from 'zod'
-import { absoluteLink, collectorUrl, jwksUri, origin, webOrigin } from './addresses.ts'
+import { absoluteLink, collectorUrl, jwksUri, webOrigin } from './addresses.ts'
 import { filledList, group, inMs, list } from './groups.ts'
-import { isEverywhere, isLoopback } from './hosts.ts'
 import { checkPlans, client, perMinute, plans } from './plans.ts'
 import { problemsOf, type PathProblem, type Refuse } from './problems.ts'
-import { checkRedis, redis } from './redis.ts'
 import { checkRoutes, route } from './route.ts'
 import {
   choice,
@@ -15,28 +13,13 @@ import {
   flag,
   integer,
   line,
-  optionalFile,
   share,
-  storePrefix,
   webhookSecret,
 } from './scalars.ts'
 import { admin, checkAdmin, checkServer, server } from './server.ts'
-import { has, isGroup, isLonger, itemsAt, readAt, textAt, valueAt, type Group } from './tree.ts'
+import { checkStore, store } from './store.ts'
+import { has, isGroup, isLonger, itemsAt, textAt, valueAt, type Group } from './tree.ts'
 import { checkUpstream, upstream } from './upstream.ts'
-
-const store = group({
-  redis,
-  prefix: storePrefix.prefault('tollgate'),
-  /** A request is decided within 250 ms, and may have to wait for two calls and a pause. */
-  timeout: duration('1ms', '110ms').prefault('100ms'),
-  onOutage: choice(['local', 'open', 'closed']).prefault('local'),
-  /** auto: processes hold tokens ahead of need. off: one call to the store per request. */
-  lease: choice(['auto', 'off']).prefault('auto'),
-  /** SQLite file in which the embedded store keeps counts and bans; undefined: memory only. Not used with Redis. */
-  file: optionalFile.prefault('data/tollgate.db'),
-})
-  .transform(inMs('timeout'))
-  .prefault({})
 
 /** Asymmetric algorithms only: with HS* whoever can check a token could make one, and `none` checks nothing. */
 const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA'.split(' ')
@@ -117,20 +100,6 @@ export const configSchema = group({
 /** The file after the schema; parse.ts gives each client its limits. */
 export type ConfigFile = z.output<typeof configSchema>
 
-/** Gateways find each other in the store that they share. */
-const checkAdvertise = (tree: Group, refuse: Refuse): void => {
-  const path = ['admin', 'advertise']
-  const advertised = readAt(tree, path, origin)
-  if (advertised === undefined) return
-  if (!has(tree, 'admin', 'tokenSha256'))
-    refuse(path, 'needs admin.tokenSha256, by which gateways know each other; set one in all')
-  if (textAt(tree, 'store', 'redis') === '')
-    refuse(path, 'needs store.redis, where gateways find each other; name it, or remove this')
-  const { hostname } = new URL(advertised)
-  if (isEverywhere(hostname) || isLoopback(hostname))
-    refuse(path, 'leads others to themselves; write the address by which they reach this listener')
-}
-
 const checkJwt = (tree: Group, refuse: Refuse): void => {
   if (!isGroup(valueAt(tree, 'jwt'))) return
   const [uri, file] = [has(tree, 'jwt', 'jwksUri'), has(tree, 'jwt', 'jwksFile')]
@@ -154,9 +123,8 @@ const checkBans = (tree: Group, refuse: Refuse): void => {
 const checks = [
   checkServer,
   checkAdmin,
-  checkAdvertise,
   checkUpstream,
-  checkRedis,
+  checkStore,
   checkPlans,
   checkCors,
   checkJwt,

@@ -1,6 +1,5 @@
 /** Reports the state of backends, the store and the workers. */
 import { storeStateOf } from '../../insight/live/changes.ts'
-import { sharedStore } from '../../config/hosts.ts'
 import type { Whole } from '../../insight/api/live.ts'
 import { summed } from '../../insight/live/sums.ts'
 import { iso, json, seen } from '../answers.ts'
@@ -69,7 +68,7 @@ export type Store = ReturnType<typeof storeOf>
 
 function storeOf({ reloads, state, live }: ApiNeeds) {
   const { store } = reloads.config
-  const shared = sharedStore(store)
+  const { shared } = store
   const [health, unsaved] = [state.store(), state.unsaved()]
   const how = storeStateOf(health)
   return {

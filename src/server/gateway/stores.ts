@@ -3,7 +3,6 @@ import type { Log } from '../../core/record/log.ts'
 import type { Metrics } from '../../core/record/metrics.ts'
 import { readStoreTls } from './tls-files.ts'
 import { RedisStore } from '../../state/redis/redis.ts'
-import { sharedStore } from '../../config/hosts.ts'
 import { openRedisState } from '../../state/redis/home.ts'
 import { openSqliteFile } from '../../state/sqlite/file.ts'
 import { openSqliteState } from '../../state/sqlite/home.ts'
@@ -54,7 +53,7 @@ export function createOutageReport({
   log,
   metrics,
 }: StoreParts): (available: boolean, cause?: string) => void {
-  const server = sharedStore(store)?.servers
+  const server = store.shared?.servers
   let lostAtMs: number | undefined
   return (available, cause = 'no usable answer within store.timeout') => {
     if (available || lostAtMs === undefined) metrics?.quota.outage(available)

@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import type { AdminIdentity } from '../../admin/connections.ts'
 import type { AdminConfig, Config, ServerTlsConfig, TlsFilesConfig } from '../../config/config.ts'
-import { sharedStore } from '../../config/hosts.ts'
 import type { TlsIdentity } from '../../core/http/tls-server.ts'
 
 type AdminTls = NonNullable<AdminConfig['tls']>
@@ -53,10 +52,8 @@ export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions |
   tls && readTlsFiles('upstream.tls', tls)
 
 /** Reads the files of the connections to a shared store as readBackendTls does. */
-export const readStoreTls = (store: Config['store']): ConnectionOptions | undefined => {
-  const { setting, tls } = sharedStore(store) ?? {}
-  return tls && readTlsFiles(`store.${setting}.tls`, tls)
-}
+export const readStoreTls = ({ shared }: Config['store']): ConnectionOptions | undefined =>
+  shared?.tls && readTlsFiles(`store.${shared.setting}.tls`, shared.tls)
 
 /** Reads the files of the public listener as readTlsFiles does; undefined: it has no TLS. */
 export const readServerTls = (tls: ServerTlsConfig | undefined): TlsIdentity | undefined =>

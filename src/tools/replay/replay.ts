@@ -4,7 +4,6 @@ import { unreadableLog } from '../log-files/input.ts'
 import type { OpenedLogs } from '../log-files/open.ts'
 import type { RequestRow } from '../log-files/row.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
-import { sharedStore } from '../../config/hosts.ts'
 import { perWindow, windowNames, type FixedWindow } from '../../config/time.ts'
 import { ClientCounts, moreOf, outcomeOf, OverTime, plansOf } from './counts.ts'
 import { Differences, type LoggedRequest } from './differences.ts'
@@ -85,7 +84,7 @@ class Replaying {
     this.#clients = new ClientCounts(against !== undefined)
     // The log was written under the configuration in force, which --against gives.
     const { bans, revision, store } = against ?? config
-    const forgets = sharedStore(store) === undefined && store.file === undefined
+    const forgets = store.shared === undefined && store.file === undefined
     this.#differences = new Differences({ revision: shortOf(revision), forgets, bans })
   }
 
