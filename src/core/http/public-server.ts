@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Config, ListenAddress } from '../../config/config.ts'
-import { readProxyHeader } from '../rules/proxy-header.ts'
+import { readProxyHeader, startsAlike } from '../rules/proxy-header.ts'
 import type { ConnectionRefusal } from './connection-room.ts'
 import { ClientConnection } from './connections.ts'
 import { boundUnsent, Http2Connection } from './h2-connection.ts'
@@ -234,7 +234,6 @@ function readFirst<Found extends { readonly bytes: number }>(
 }
 
 function readPreface(seen: Buffer): { bytes: number; isHttp2: boolean } | 'incomplete' {
-  const length = Math.min(seen.length, PREFACE.length)
-  const isHttp2 = seen.compare(PREFACE, 0, length, 0, length) === 0
-  return isHttp2 && length < PREFACE.length ? 'incomplete' : { bytes: 0, isHttp2 }
+  const isHttp2 = startsAlike(seen, PREFACE)
+  return isHttp2 && seen.length < PREFACE.length ? 'incomplete' : { bytes: 0, isHttp2 }
 }

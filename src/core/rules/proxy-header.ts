@@ -23,7 +23,8 @@ export function readProxyHeader(bytes: Buffer): ProxyHeader | 'incomplete' | und
   return isV1 ? readText(bytes) : readBinary(bytes)
 }
 
-function startsAlike(bytes: Buffer, sign: Buffer): boolean {
+/** Whether the bytes are the sign, begin with it, or may still become it. */
+export function startsAlike(bytes: Buffer, sign: Buffer): boolean {
   const known = Math.min(bytes.length, sign.length)
   return bytes.compare(sign, 0, known, 0, known) === 0
 }

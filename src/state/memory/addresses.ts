@@ -1,5 +1,5 @@
 /** Counts requests per client address and minute, in bounded memory. */
-import { hash } from 'node:crypto'
+import { hashText } from '../../config/clients/index-slots.ts'
 import { MINUTE_MS } from '../../config/time.ts'
 
 export interface AddressCount {
@@ -33,10 +33,8 @@ export function createAddressCounter({ now = Date.now } = {}) {
   let totals = new Map<string, number>()
   const keyFor = (address: string): string => {
     if (totals.size < MAX_ADDRESSES || totals.has(address)) return address
-    const bucket =
-      Number.parseInt(hash('sha256', address, 'hex').slice(0, 8), 16) % OVERFLOW_BUCKETS
     // No address contains a space.
-    return `bucket ${bucket}`
+    return `bucket ${hashText(address) % OVERFLOW_BUCKETS}`
   }
   return {
     add: ({ address, points }: Omit<AddressCount, 'limit'>): CountedAddress => {
