@@ -22,7 +22,6 @@ export interface CallBatch {
   readonly calls: readonly SentCall[]
 }
 
-/** id: the call that this outcome belongs to. */
 export type CallOutcome = { readonly id: number } & (
   { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly fault: string }
 )

@@ -8,7 +8,6 @@ import type { NoticeListener, WindowReply } from './quota.ts'
 /** Returns the id under which a client's shadow limits are counted: no configuration or token can name a client with a space. */
 export const shadowId = (client: string): string => `shadow ${client}`
 
-/** The authority's counters of the windows of a client. */
 export interface ClientCounters extends PerWindow<Pick<WindowReply, 'index' | 'taken' | 'used'>> {
   /** Unix time in ms by the authority's clock. */
   readonly nowMs: number
@@ -30,7 +29,6 @@ export interface CounterStore {
   announceReset(client: string): Promise<void>
 }
 
-/** Reads the counters; charges and changes nothing. */
 export function look(state: ClientState, nowMs: number): ClientCounters {
   const { counts } = stateAt(state, nowMs)
   const counters = mapWindows(counts, ({ index, taken, used }) => ({ index, taken, used }))

@@ -23,7 +23,6 @@ const moreForOthersMs = 1_000
 /** Each change of a backend's health is reported once. */
 export type BackendObserver = Pick<Log, 'backendDown' | 'backendUp' | 'backendSurplus'>
 
-/** A request that asks for a permit. */
 export interface Asker {
   readonly job: { readonly clientId: string; readonly method: string }
   /** The backend where the request has just failed. */
@@ -122,7 +121,6 @@ export class Balancer {
       this.#judge(backend, (nowMs) => backend.standing.connected(nowMs))
   }
 
-  /** A connection was closed because the backend sent bytes that no request had asked for. */
   surplus({ name, surplus }: Backend): void {
     const nowMs = performance.now()
     if (nowMs - surplus.lastMs >= NAMED_EVERY_MS) this.#observer?.backendSurplus({ backend: name })

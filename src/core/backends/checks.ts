@@ -11,7 +11,6 @@ import { afterTurn } from '../../state/timers.ts'
 import { healthOf, worstOf, type Backend, type BackendHealth } from './backend.ts'
 import type { Balancer } from './balancer.ts'
 
-/** Longest time that a first check may take. */
 const FIRST_CHECK_MS = 1_000
 /** The backend must answer the gateway's own request within this time: a readiness request waits for it. */
 const OWN_ANSWER_MS = 1_000

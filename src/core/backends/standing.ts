@@ -71,7 +71,6 @@ export class Standing {
     this.ejectedUntilMs ??= nowMs
   }
 
-  /** Nothing has failed, or an answer has cleared it. */
   get isClear(): boolean {
     return this.fault === undefined
   }
@@ -158,7 +157,6 @@ export class Standing {
     }
   }
 
-  /** The backend neither rests nor is ejected nor fails its checks. */
   get isWell(): boolean {
     return this.restsUntilMs === undefined && this.ejectedUntilMs === undefined && !this.failsChecks
   }

@@ -55,9 +55,7 @@ export class BanTable {
   readonly #options: BanTableOptions
   /** Running and ended bans, as the next ban of the key depends on them. Written by merge and #forgetOld alone. */
   readonly #bans = new Map<string, BanRecord>()
-  /** All bans that this process knows, ended ones included. */
   readonly all: ReadonlyMap<string, BanRecord> = this.#bans
-  /** Resolves when the store has been read for the first time. */
   readonly #loaded = Promise.withResolvers<void>()
   readonly #rounds: NodeJS.Timeout
   /** Resolves when all rounds and writes so far have ended. Written by #run and save. */

@@ -21,7 +21,6 @@ export class RequestBody extends Transform {
     else client.on('close', this.#onClose).pipe(this)
   }
 
-  /** The stream waits for the client to send more. */
   get waitsForClient(): boolean {
     return !this.writableEnded && this.writableLength + this.readableLength === 0
   }

@@ -19,12 +19,10 @@ export class AnswerReader extends MessageReader<AnswerHead> {
   /** The answer that comes next is to HEAD. */
   isToHead = false
 
-  /** maxHeadBytes: limit of a head, and of a trailer section. */
   constructor(maxHeadBytes: number) {
     super(maxHeadBytes, answerSyntax)
   }
 
-  /** The connection may carry another request once the answer has ended. */
   get persists(): boolean {
     return !this.isToHead && this.head?.persists === true
   }

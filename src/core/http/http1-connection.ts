@@ -84,7 +84,6 @@ export class Http1Connection implements ProtocolConnection {
     this.socket.destroy()
   }
 
-  /** undefined: the framing is not sound, so nothing behind the head is read. */
   frame(framing: Framing | undefined): void {
     if (framing === undefined) return this.#stop()
     if (this.#request !== undefined && framing.body !== 'none')
@@ -93,7 +92,6 @@ export class Http1Connection implements ProtocolConnection {
     this.#phase = 'body'
   }
 
-  /** Hands over the bare connection, paused; the response can still be written. */
   takeOver(): Socket {
     this.#isTunnel = true
     const behindHead = this.#reader.stop()

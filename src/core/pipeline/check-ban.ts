@@ -14,7 +14,6 @@ import { setQuota } from './take-quota.ts'
 /** The last answer to each banned caller; it stays valid for up to a second, however many requests come. */
 const answers = new WeakMap<Caller, ReturnType<typeof answerBan>>()
 
-/** Answers a banned key from memory. */
 export function checkBan(
   { bans, lessee, tally, timestamps }: Policy,
   exchange: Judged,

@@ -86,9 +86,7 @@ export function createLog(options: LogOptions) {
       for (const [line] of lines.matchAll(foreignLine))
         say('warn', 'workerOutput', { message: text(line.trimEnd()) })
     },
-    /** The reason why lines cannot be written at the moment, and its remedy; undefined while they are written. */
     fault: () => out.fault,
-    /** Lines lost since the start. */
     lostLines: () => out.lostLines,
     /** Writes what is pending before it returns. */
     flushSync: () => out.flushSync(),
@@ -162,7 +160,6 @@ function createTimestamp(worker: number | undefined): (nowMs: number) => string 
 
 /** Events that anyone can cause at will: each gets at most one line a second, with the particulars of the last one. */
 const createTallies = (say: Say) => ({
-  /** A connection was closed at once because of a limit. */
   connections: createTally<{ address: string; reason: string }>((count, last) =>
     say('warn', 'connectionsRefused', { count, ...last }),
   ),
@@ -230,11 +227,8 @@ const lifecycleLines = (say: Say) => ({
       connections,
       message: `raise the limit of open files (ulimit -n, LimitNOFILE) to ${wanted}`,
     }),
-  /** The signal has no meaning here. */
   signalIgnored: (line: { signal: string; message: string }) => say('info', 'signalIgnored', line),
-  /** Node.js has issued a warning. */
   warning: (warning: Error) => say('warn', 'warning', describeError(warning)),
-  /** The supervisor reports an event of its workers. */
   supervision: ({ level, event, ...line }: SupervisionLine) => say(level, event, line),
   /** The event loop is late. refused: what is refused from now on; 'nothing' when the overload has ended. */
   shedding: (line: { refused: string; lagMs: number }) =>
@@ -255,7 +249,6 @@ const configLines = (say: Say) => ({
     say('error', 'configRefused', line),
   /** A change requested on the admin listener, and its outcome. */
   audit: (line: AuditLine) => say('info', 'audit', line),
-  /** One of Config.warnings. */
   configWarning: ({ problem }: { problem: string }) =>
     say('warn', 'configWarning', { problem: text(problem) }),
 })
@@ -267,7 +260,6 @@ const storeLines = (say: Say) => ({
     say('error', 'storeLost', { ...line, cause: text(line.cause) }),
   storeBack: (line: { server: string | undefined; outageMs: number }) =>
     say('info', 'storeBack', line),
-  /** See StoreHealth. */
   storeWarning: ({ warning }: { warning: string }) =>
     say('warn', 'storeWarning', { warning: text(warning) }),
   /** The store's clock went back, so that minutes are counted anew; each process that notices writes one line. */
@@ -299,13 +291,11 @@ const faultLines = (say: Say) => ({
   collectorLost: (line: { collector: string; cause: string }) => say('warn', 'collectorLost', line),
   collectorBack: (line: { collector: string; dropped: number }) =>
     say('info', 'collectorBack', line),
-  /** Keys of the token issuer could not be fetched. */
   keySetFailed: ({ cause }: { cause: string }) =>
     say('warn', 'keySetFailed', { cause: text(cause) }),
   /** A request ended in a fault of the gateway itself; the others go on. */
   internalError: ({ id, error }: { id: string; error: unknown }) =>
     say('error', 'internalError', { id, ...describeError(error) }),
-  /** An answer of the admin listener could not be made. */
   adminFailed: (error: unknown) => say('error', 'adminFailed', describeError(error)),
   /** The receiver of notify accepts nothing; cause: undefined: it accepts again. */
   notifying: ({ cause }: { cause: string | undefined }) =>
@@ -329,7 +319,6 @@ function lastLines(writer: LineWriter) {
     /** The process ends because it cannot start; message: fault and remedy. */
     startFailed: ({ message }: { readonly message: string }) =>
       last('fatal', 'startFailed', { message }),
-    /** The process ends because of this error. */
     crash(error: unknown): void {
       if (writer.isEnabled('fatal')) last('fatal', 'crash', describeError(error))
     },

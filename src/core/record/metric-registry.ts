@@ -29,7 +29,6 @@ export type MetricsSnapshot = readonly Family[]
 
 /** The gateway's own metrics are read as plain values: the classes of prom-client would hash labels on every request. */
 export class MetricRegistry {
-  /** The metrics of Node.js. */
   readonly #node = new Registry()
   readonly #own: (() => Family)[] = []
 

@@ -174,7 +174,6 @@ function credentialMetrics(registry: MetricRegistry) {
     'Fetches of the key set that failed.',
   )
   return {
-    /** The key set of the token issuer was fetched, or could not be. */
     keySetFetched(isGood: boolean): void {
       if (isGood) fetchedAtMs = Date.now()
       else countFailure()

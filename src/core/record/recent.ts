@@ -13,7 +13,6 @@ import type { Refusal } from '../rules/refusals.ts'
 
 /** Decisions kept in each ring. */
 export const KEPT_DECISIONS = 1_000
-/** Number of rings for the refusals of keys. */
 const REFUSED_RINGS = 8
 export const LISTED_DECISIONS = 200
 /** The path of a longer target is copied: a substring would keep the whole target in memory, query and all. */

@@ -70,7 +70,6 @@ export function createEmbeddedAuthority(options: MemoryOptions & { readonly keep
       for (const row of rows) add(row.client, row)
       hasForgotten ||= rows.length >= maxClients
     },
-    /** Clients whose counters are in memory. */
     get size() {
       return clients.size
     },

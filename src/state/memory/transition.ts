@@ -10,7 +10,6 @@ import type {
   WindowReply,
 } from '../quota.ts'
 
-/** The counters of one window of a client. */
 export interface WindowCounts {
   readonly index: number
   taken: number

@@ -41,7 +41,6 @@ const scriptOf = (name: 'take' | 'counters') =>
       eachWindow(list.slice(1, -1)).join(', '),
     )
 
-/** take() throws StoreUnavailable at once while the store is known to be away, else rejects with it. */
 export function createRedisAuthority(store: RedisStore, prefix: string): Authority {
   const take = store.script(scriptOf('take'))
   const channel = reclaimChannel(prefix)

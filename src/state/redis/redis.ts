@@ -108,7 +108,6 @@ export class RedisStore {
     return this.#has('up')
   }
 
-  /** Server, fault and remedy, while a server refuses this gateway. */
   get refusal(): string | undefined {
     return this.#isWhole === true ? undefined : this.#standingRefusal()?.text
   }
@@ -134,7 +133,6 @@ export class RedisStore {
     this.#client.disconnect()
   }
 
-  /** Throws StoreUnavailable while the server that holds the key is away, else rejects with it. */
   #call<Reply>(key: string, send: () => Promise<Reply>): Promise<Reply> {
     const breaker = this.#breakers.get(this.#ownerOf(key) ?? '')
     if (breaker?.available !== true) {
@@ -231,7 +229,6 @@ export class RedisStore {
     return [...this.#breakers.values()].some((breaker) => breaker.state === state)
   }
 
-  /** Reports when all servers become usable, when one is lost, and when that turns out to be a refusal or no longer is one. */
   #report(): void {
     const isWhole = this.#breakers.size > 0 && !this.#has('down')
     if (this.#isClosed || (isWhole && this.#has(undefined))) return

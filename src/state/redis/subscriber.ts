@@ -7,7 +7,6 @@ import type { createConnections } from './connections.ts'
 export interface Subscription {
   /** The channel is about to be subscribed to: the connection takes other commands, too, until then. */
   joining?(redis: Redis): void
-  /** A message published on the channel. */
   message(text: string): void
   /** The subscription is active (again): messages published before this moment may have been missed. */
   subscribed?(): void
@@ -24,7 +23,6 @@ export class Subscriber {
   readonly #subscriptions = new Map<string, Subscription>()
   /** Channels subscribed, or being subscribed, on the present connection. */
   readonly #joined = new Set<string>()
-  /** Written by #start, by its end and by close. */
   #connection: Redis | undefined
   /** Runs from the first channel on, until close. */
   #ticking: NodeJS.Timeout | undefined

@@ -24,7 +24,6 @@ export type QuotaCalls = Pick<SharedCalls, 'take' | 'beat'>
 
 interface SupervisorLink<Calls> {
   readonly calls: IpcCalls<Calls>
-  /** Registers a listener for the supervisor's notices. */
   readonly onNotice: NonNullable<Authority['onNotice']>
 }
 
@@ -52,7 +51,6 @@ export function openSupervisorState(supervisor: SupervisorLink<SharedCalls>) {
   } satisfies State
 }
 
-/** take() throws StoreUnavailable at once while the supervisor is silent or gone, else rejects with it. */
 export function createIpcAuthority({ calls, onNotice }: SupervisorLink<QuotaCalls>): Authority {
   // Made once, since a stack trace costs more than a decision.
   const away = new StoreUnavailable('error')
