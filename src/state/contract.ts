@@ -13,7 +13,7 @@ import type { UsageStore } from './usage.ts'
 export interface State {
   readonly authority: Authority
   /** The authority, where it counts in this very process. */
-  readonly embedded: EmbeddedAuthority | undefined
+  readonly embedded?: EmbeddedAuthority | undefined
   readonly bans: BanStore
   /** The time that bans go by. */
   readonly clock: StoreClock

@@ -15,7 +15,6 @@ export function openRedisState(redis: RedisStore, prefix: string): OwnState {
   const keyPrefix = `${prefix}:recentStrikes`
   return {
     authority: createRedisAuthority(redis, prefix),
-    embedded: undefined,
     bans: createRedisBanStore(redis, prefix, clock),
     clock,
     strikes: (withinMs) => createRedisCounter(redis, { keyPrefix, withinMs }),

@@ -31,7 +31,6 @@ export function openSupervisorState(supervisor: SupervisorLink<SharedCalls>) {
   const { calls } = supervisor
   return {
     authority: createIpcAuthority(supervisor),
-    embedded: undefined,
     bans: createIpcBanStore(calls),
     clock: new StoreClock(),
     strikes: (withinMs) => {
