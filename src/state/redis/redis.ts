@@ -1,9 +1,8 @@
 /** The Redis that all processes share: one server, the master that sentinels name, or a cluster. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
 import { nameOf, nameServers } from '../../config/hosts.ts'
 import { StoreUnavailable } from '../contract.ts'
-import { bounded } from '../timers.ts'
+import { bounded, endedWithin } from '../timers.ts'
 import { StoreBreaker } from './breaker.ts'
 import { createConnections, defineScript, slotOf } from './connections.ts'
 import type { RedisOptions, RedisScript } from './connections.ts'
@@ -121,7 +120,7 @@ export class RedisStore {
   /** Resolves when the store is available, or has had its time to be; rejects with an Error of the refusal, if there is one. */
   async ready(): Promise<void> {
     const usable = new Promise<void>((resolve) => this.onRecovered(resolve))
-    await Promise.race([usable, sleep(READY_AT_MOST_MS)])
+    await endedWithin(usable, READY_AT_MOST_MS)
     if (!this.available && this.refusal === undefined) await this.#inspect()
     if (this.refusal !== undefined) throw new Error(this.refusal)
   }
