@@ -11,6 +11,7 @@ import { keepAliveHint } from '../http/answer-reader.ts'
 import { agentOf, wasAnsweredTwice } from '../http/node-internals.ts'
 import { methodsThatExpectContent } from '../http/request-head.ts'
 import { ambiguousFields, moreMayCome } from '../rules/backend-failure.ts'
+import { fieldOf } from '../rules/field-names.ts'
 import { handshakeFault, type WebSocketOffer } from '../rules/websocket.ts'
 import { Attempt, errorCode } from './attempt.ts'
 import { Connection } from './connection.ts'
@@ -171,9 +172,9 @@ function exactOptions(path: string, headers: string[]): object {
 
 /** Adds Host where there is none, and the framing field, which Node omits when given a flat list: a body must never go out without it (RFC 9112 section 6). */
 function framedHeaders({ method, headers, body }: ForwardJob, { hostHeader }: Backend): string[] {
-  const names = new Set(headers.flatMap((name, at) => (at % 2 === 0 ? [name.toLowerCase()] : [])))
-  const framed = names.has('host') ? [...headers] : ['Host', hostHeader, ...headers]
-  if (names.has('content-length')) return framed
+  const hasHost = fieldOf(headers, 'host') !== undefined
+  const framed = hasHost ? [...headers] : ['Host', hostHeader, ...headers]
+  if (fieldOf(headers, 'content-length') !== undefined) return framed
   if (body !== undefined) framed.push('Transfer-Encoding', 'chunked')
   else if (methodsThatExpectContent.has(method)) framed.push('Content-Length', '0')
   return framed
