@@ -48,11 +48,8 @@ const NO_SCHEME = refuse('missing_api_key', {
 const NOT_BEARER = refuse('invalid_api_key', { cause: 'not a Bearer token' })
 
 /**
- * Returns the token of the Authorization header.
- * `count` is the number of Authorization fields in the request: Node shows the first one only, and two
- * credentials are an ambiguity that another reader may settle the other way.
- * Refuses with missing_api_key (no header, an empty one, or a token without its scheme)
- * or invalid_api_key (anything else that is not one Bearer token).
+ * Returns the token of the Authorization header. Refuses with missing_api_key (no header, an empty one, or a token without its
+ * scheme) or invalid_api_key. count: number of these headers; two are an ambiguity that another reader may settle the other way.
  */
 export function readBearer(authorization: string | undefined, count: number): string | Refusal {
   if (count > 1) return refuse('invalid_api_key', { cause: 'several Authorization headers' })

@@ -42,13 +42,11 @@ type FramingSource = Pick<IncomingRequest, 'method' | 'httpVersion' | 'rawHeader
 
 /**
  * Refuses with invalid_request, headers_too_large, body_too_large, length_required or method_not_implemented.
- * Field names are taken to be tokens, as the readers of both protocols guarantee.
+ * Field names are taken to be tokens, and versions known ones, as the readers of both protocols guarantee.
  */
 export function checkFraming(source: FramingSource, limits: FramingLimits): Framing | Refusal {
   const { method = '', httpVersion, rawHeaders, bodyFollows } = source
   if (!METHODS.has(method)) return refuse('method_not_implemented', { cause: 'unknown method' })
-  if (bodyFollows === undefined && httpVersion !== '1.1' && httpVersion !== '1.0')
-    return invalid('unknown HTTP version')
   // Its end could not be distinguished from that of a cancelled body.
   if (bodyFollows === true && method === 'HEAD') return invalid('a body of HEAD')
   if (rawHeaders.length > 2 * limits.headerCount)

@@ -55,11 +55,9 @@ describe('framing', () => {
     })
   })
 
-  it('refuses chunks in HTTP/1.0, versions it does not know, and a request without Host', () => {
+  it('refuses chunks in HTTP/1.0, and a request without Host', () => {
     const chunked = [...host, 'Transfer-Encoding', 'chunked']
     expect(check('POST', chunked, '1.0')).toMatchObject({ code: 'invalid_request' })
-    expect(check('GET', host, '0.9')).toMatchObject({ code: 'invalid_request' })
-    expect(check('GET', host, '2.0')).toMatchObject({ code: 'invalid_request' })
     for (const version of ['1.0', '1.1'])
       expect(check('GET', [], version), 'no Host').toMatchObject({ code: 'invalid_request' })
     expect(sound('GET', host, '1.0').body).toBe('none')
