@@ -44,7 +44,6 @@ export class Http2Connection implements ProtocolConnection {
   #endedMs: number | undefined
   /** Reading could not resume because a write was under way. */
   #isHeldUp = false
-  /** Requests that are parsed but have not begun. */
   readonly #parsed: StreamRequest[] = []
 
   constructor(socket: Socket, client: ClientConnection, parts: ServerParts) {

@@ -57,7 +57,6 @@ export class TlsServer {
   readonly #server: Server
   /** Prefers HTTP/1.1, for addresses with a penalty. */
   readonly #heldServer: Server
-  /** Connections by their transports. */
   readonly #clients = new WeakMap<Socket, ClientConnection>()
 
   /** Throws Node's error if the identity cannot be used. */

@@ -91,7 +91,6 @@ export interface Policy extends Charges {
   /** undefined: no plan has limits that are only tried. */
   readonly judgeByShadow: JudgeByShadow | undefined
   readonly turns: { of(clientId: string): Pick<ClientTurns, 'take' | 'giveBack'> }
-  /** Unix time in ms. */
   readonly epochMs: () => number
 }
 

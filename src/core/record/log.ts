@@ -47,7 +47,6 @@ export interface LogOptions extends LogStyle {
 
 type LineLevel = 'fatal' | 'error' | 'warn' | 'info'
 
-/** Writes a line at once. */
 type Say = (level: LineLevel, event: string, fields?: object) => void
 
 export function createLog(options: LogOptions) {
@@ -239,7 +238,6 @@ const lifecycleLines = (say: Say) => ({
   drained: (line: { cutOff: number }) => say('info', 'drained', line),
 })
 
-/** Lines about the configuration and about changes by operators. */
 const configLines = (say: Say) => ({
   /** store: on the first line, at the start; blastRadius: on later lines, with a bounded number of names. */
   configTaken: (line: { revision: string } & ({ store: string } | { blastRadius: object })) =>
@@ -253,7 +251,6 @@ const configLines = (say: Say) => ({
     say('warn', 'configWarning', { problem: text(problem) }),
 })
 
-/** Lines about the stores of quotas, bans and totals. */
 const storeLines = (say: Say) => ({
   /** server: of Redis; undefined: the store is the supervisor. */
   storeLost: (line: { mode: OutageMode; server: string | undefined; cause: string }) =>

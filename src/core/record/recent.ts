@@ -62,7 +62,6 @@ export class RecentDecisions {
     this.#worker = worker
   }
 
-  /** one: a finished request. */
   note(one: Exchange, { nowMs, totalMs, gatewayMs, backendMs }: RequestTimes): void {
     const noted = this.#ringOf(one).next()
     noted.id = one.id
