@@ -100,15 +100,14 @@ const answerSyntax: Syntax<AnswerHead> = {
 export function keepAliveHint(headers: readonly string[]): number | undefined {
   const keepAlive = fieldOf(headers, 'keep-alive')
   if (keepAlive === undefined) return undefined
-  if (keepAlive !== latestHint.keepAlive) {
+  if (keepAlive !== latestField) {
     const seconds = /timeout=(\d{1,9})/i.exec(keepAlive)?.[1]
-    latestHint = { keepAlive, seconds: seconds === undefined ? undefined : Number(seconds) }
+    latestField = keepAlive
+    latestHint = seconds === undefined ? undefined : Number(seconds)
   }
-  return latestHint.seconds
+  return latestHint
 }
 
 /** Backends send the same field with each answer. */
-let latestHint: { readonly keepAlive: string; readonly seconds: number | undefined } = {
-  keepAlive: '',
-  seconds: undefined,
-}
+let latestField = ''
+let latestHint: number | undefined

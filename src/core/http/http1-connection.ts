@@ -194,9 +194,9 @@ export class Http1Connection implements ProtocolConnection {
   #step(): boolean {
     if (this.#phase === 'head') return this.#readHead()
     if (this.#phase !== 'body') return false
-    if (!this.#isAnswered) return this.#isBodyWanted && this.#readBody()
+    if (!this.#isAnswered) return this.#isBodyWanted && this.#read()
     // The connection closes behind this answer, so what is left is not parsed.
-    return this.#response?.shouldKeepAlive !== false && this.#readBody()
+    return this.#response?.shouldKeepAlive !== false && this.#read()
   }
 
   #readHead(): boolean {
@@ -209,9 +209,18 @@ export class Http1Connection implements ProtocolConnection {
       turn.wait(this)
       return false
     }
+    return this.#read()
+  }
+
+  #read(): boolean {
     switch (this.#reader.next()) {
       case 'head':
         this.#begin()
+        return true
+      case 'piece':
+        return this.#takePiece()
+      case 'end':
+        this.#complete()
         return true
       case 'fault':
         this.#fail(this.#reader.fault)
@@ -235,22 +244,6 @@ export class Http1Connection implements ProtocolConnection {
     this.#response = response
     this.#phase = 'answer'
     this.parts.events.request(request, response, this.client)
-  }
-
-  #readBody(): boolean {
-    switch (this.#reader.next()) {
-      case 'end':
-        this.#complete()
-        return true
-      case 'fault':
-        this.#fail(this.#reader.fault)
-        return false
-      case 'more':
-        if (this.#isEnded) this.#fail(INCOMPLETE)
-        return false
-      default:
-        return this.#takePiece()
-    }
   }
 
   #complete(): void {
