@@ -9,8 +9,8 @@ import { createSqliteUsageStore } from './usage.ts'
 
 interface FileStateOptions
   extends
-    Pick<JournalOptions, 'timeoutMs' | 'onFault'>,
-    Partial<Pick<JournalOptions, 'clock' | 'timers' | 'onRecovered'>> {
+    Pick<JournalOptions, 'timeoutMs' | 'onFault' | 'onRecovered'>,
+    Partial<Pick<JournalOptions, 'clock' | 'timers'>> {
   /** So many clients are in memory at a time. */
   readonly maxClients?: number
 }
@@ -22,8 +22,7 @@ interface FileStateOptions
 export function openSqliteState(file: SqliteFile, options: FileStateOptions) {
   const { clock = { epochMs: () => Date.now() }, maxClients = MAX_CLIENTS } = options
   const rows = createRows(file)
-  const defaults = { timers: systemTimers, onRecovered: () => undefined }
-  const keeper = new Journal({ ...defaults, ...options, rows, clock })
+  const keeper = new Journal({ timers: systemTimers, ...options, rows, clock })
   const authority = createEmbeddedAuthority({ clock, maxClients, keeper })
   const [bans, usage] = [createSqliteBanStore(file), createSqliteUsageStore(file)]
   return {

@@ -92,7 +92,7 @@ export interface JournalOptions {
   /** Called once when counters can no longer be kept; counting goes on in memory, and every round tries to write again. */
   readonly onFault: (error: unknown) => void
   /** Called once when writing works again. */
-  readonly onRecovered: () => void
+  readonly onRecovered?: () => void
 }
 
 export class Journal {
@@ -285,7 +285,7 @@ export class Journal {
   async #written(writing: Promise<void>): Promise<void> {
     if (this.#fault === undefined) this.#askedMs = this.#options.clock.epochMs()
     await writing
-    if (this.#fault !== undefined) this.#options.onRecovered()
+    if (this.#fault !== undefined) this.#options.onRecovered?.()
     this.#fault = undefined
     this.#askedMs = undefined
   }
