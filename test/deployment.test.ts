@@ -213,7 +213,6 @@ async function families(): Promise<Map<string, Set<string>>> {
   const metrics = createMetrics({ version: '1', registry: gatewayRegistry(), ...names })
   metrics.keySetFetched(true)
   metrics.watchBackends(() => balancerOf(['http://a']))
-  metrics.requests.started()
   metrics.requests.done(...finished({ route, deprecated: true }))
   metrics.requests.shadowRefused('pro', 'minute')
   const found = new Map<string, Set<string>>()

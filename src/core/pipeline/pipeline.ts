@@ -75,7 +75,6 @@ function accept(
     exchange.endedMs = performance.now()
     recording.add(() => record(parts, exchange))
   })
-  parts.metrics.requests.started()
   // Else keep-alive clients would delay the end of the process. What a client had already sent is answered all the same.
   const { isOutdated, protocol } = arrival.connection
   if (isOutdated || (parts.isDraining && protocol?.hasMore !== true))

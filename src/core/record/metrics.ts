@@ -37,14 +37,18 @@ export function createMetrics(
 }
 
 function connectionMetrics(registry: MetricRegistry) {
-  let connections = () => 0
+  let clients: { size: number; inFlight: readonly unknown[] } = { size: 0, inFlight: [] }
   let tunnels = 0
-  registry.gauge('sum', 'tollgate_connections', 'Connections of clients.', () => connections())
+  const inFlight = (): number => clients.inFlight.length
+  registry.gauge('sum', 'tollgate_connections', 'Connections of clients.', () => clients.size)
+  const about = 'Requests begun and not yet over.'
+  registry.gauge('sum', 'tollgate_requests_in_flight', about, inFlight)
   registry.gauge('sum', 'tollgate_tunnels', 'WebSockets open.', () => tunnels)
   return {
-    connections: () => connections(),
+    connections: () => clients.size,
+    inFlight,
     /** Sets what each scrape reads, as all watch methods do. */
-    watchConnections: (of: () => number) => void (connections = of),
+    watchConnections: (of: typeof clients) => void (clients = of),
     watchHttp2: registry.watched(
       'sum',
       'tollgate_http2_connections',

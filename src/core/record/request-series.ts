@@ -43,7 +43,6 @@ class RouteSeries {
 }
 
 export class RequestSeries {
-  inFlight = 0
   /** Refusals of all routes and plans, by cause. */
   readonly refused = zeros([...windowNames, 'ban', 'other'])
   #routes: ReadonlyMap<string, RouteSeries> = new Map()
@@ -54,12 +53,6 @@ export class RequestSeries {
 
   constructor(registry: MetricRegistry, names: ConfigNames) {
     this.use(names)
-    registry.gauge(
-      'sum',
-      'tollgate_requests_in_flight',
-      'Requests begun and not yet over.',
-      () => this.inFlight,
-    )
     registry.counter('tollgate_requests_total', 'Requests, by the answer they got.', () =>
       this.#series().flatMap(([labels, { requests }]) =>
         Array.from(requests).flatMap((count, slot) => {
@@ -113,13 +106,8 @@ export class RequestSeries {
     return [...this.#routes.values()]
   }
 
-  started(): void {
-    this.inFlight++
-  }
-
-  /** Called once for every started(). one: the finished request. */
+  /** one: a finished request. */
   done(one: Exchange, { gatewayMs, backendMs }: RequestTimes): void {
-    this.inFlight--
     const { status, refusal } = one
     const route = this.#routes.get(one.route?.name ?? UNMATCHED_ROUTE) ?? this.#unmatched
     const plan = this.#plan(route, one.caller?.plan)

@@ -21,9 +21,9 @@ export interface BackendSecond {
 export type ProcessNow = ReturnType<typeof processNow>
 
 /** Current load of one process; plain data. */
-export const processNow = ({ requests, connections, eventLoopLagMs }: Metrics) => ({
+export const processNow = ({ inFlight, connections, eventLoopLagMs }: Metrics) => ({
   pid: process.pid,
-  inFlight: requests.inFlight,
+  inFlight: inFlight(),
   connections: connections(),
   loopLagMs: eventLoopLagMs(),
   rssBytes: process.memoryUsage.rss(),
@@ -92,7 +92,7 @@ export function createSecondSampler(
       refused: refused(metrics.requests.refused),
       gateway,
       backend: grownSeries(routes.map((route) => route.backend)),
-      inFlight: metrics.requests.inFlight,
+      inFlight: metrics.inFlight(),
       store: grownSeries([metrics.storeSeconds]),
       backends: metrics.backends().flatMap(({ name, outcomes, attemptSeconds }) => {
         const failed = failedOutcomes.map((outcome) => outcomes[outcome])

@@ -44,7 +44,7 @@ export class FrontDoor {
   constructor(config: Config, policy: RequestPolicy, lasting: LastingParts) {
     const { log, metrics } = lasting
     const connections = new Connections(roomFor(config, log), metrics.connectionDisplaced)
-    metrics.watchConnections(() => connections.size)
+    metrics.watchConnections(connections)
     lasting.load.arrivals = connections.arrivals
     this.#parts = { ...lasting, connections, isDraining: false }
     this.#policy = policy

@@ -22,10 +22,8 @@ async function samples(metrics: Metrics): Promise<Map<string, number>> {
   )
 }
 
-const done = (metrics: Metrics, more?: Partial<Finished>): void => {
-  metrics.requests.started()
+const done = (metrics: Metrics, more?: Partial<Finished>): void =>
   metrics.requests.done(...finished(more))
-}
 
 describe('metrics of requests', () => {
   it('counts what has no credential, no answer or an answer to an upgrade, too', async () => {

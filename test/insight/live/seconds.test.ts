@@ -16,7 +16,8 @@ describe('one process', () => {
   const take = createSecondSampler(metrics, tally, { take: () => [] }, new DeprecatedCallers())
 
   it('tells what was added since the second before, and what is in flight', () => {
-    for (let count = 0; count < 4; count++) metrics.requests.started()
+    const inFlight = ['one', 'another']
+    metrics.watchConnections({ size: 1, inFlight })
     metrics.requests.done(...finished(record))
     metrics.requests.done(...finished({ route: 'b', backendMs: undefined }))
     const first = take(7)
@@ -24,6 +25,7 @@ describe('one process', () => {
     expect(first.gateway.reduce((sum, count) => sum + count)).toBe(2)
     expect(first.backend.reduce((sum, count) => sum + count)).toBe(1)
     metrics.requests.done(...finished(record))
+    inFlight.pop()
     expect(take(8)).toMatchObject({ requests: 1, inFlight: 1 })
     expect(take(9)).toMatchObject({ requests: 0, inFlight: 1 })
   })

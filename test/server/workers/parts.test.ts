@@ -137,10 +137,9 @@ describe('the metrics of several workers', () => {
       values.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.split(' ').at(-1))]),
     )
   }
-  const serve = (metrics: ReturnType<typeof worker>, gatewaySeconds = 0.0003): void => {
-    metrics.requests.started()
+  const serve = (metrics: ReturnType<typeof worker>, gatewaySeconds = 0.0003): void =>
     metrics.requests.done(...finished({ gatewayMs: gatewaySeconds * 1000 }))
-  }
+  const clients = { size: 1, inFlight: ['a request'] }
   const requests = 'tollgate_requests_total{route="listPets",plan="pro",method="GET",status="2xx"}'
 
   it('are summed to the same last digit in whatever order, so that none falls when one is replaced', async () => {
@@ -161,7 +160,7 @@ describe('the metrics of several workers', () => {
     serve(one)
     serve(one)
     serve(other)
-    other.requests.started()
+    other.watchConnections(clients)
     one.watchBans(() => 3)
     one.watchUsage(() => 2)
     other.watchBans(() => 2)
@@ -208,7 +207,7 @@ describe('the metrics of several workers', () => {
     for (let count = 1; count <= ended; count++) {
       const metrics = worker()
       serve(metrics)
-      metrics.requests.started()
+      metrics.watchConnections(clients)
       retired.add(await metrics.snapshot())
       const page = await lines(...(await retired.snapshots()), await worker().snapshot())
       expect(page.get(requests)).toBe(count)
