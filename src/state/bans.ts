@@ -14,6 +14,7 @@ export interface BanRecord {
   readonly reason?: string | undefined
 }
 
+/** Limit in characters. */
 export const MAX_REASON_LENGTH = 200
 
 export interface BanStoreListener {

@@ -71,6 +71,7 @@ export class Standing {
     this.ejectedUntilMs ??= nowMs
   }
 
+  /** Nothing has failed, or an answer has cleared it. */
   get isClear(): boolean {
     return this.fault === undefined
   }

@@ -15,6 +15,7 @@ export type AnonymousLimiter = ReturnType<typeof createAnonymousLimiter>
 export function createAnonymousLimiter(options: {
   readonly perMinute: number
   readonly counter: AddressCounter
+  /** Unix time in ms. */
   readonly now?: () => number
 }) {
   const { perMinute, counter, now = Date.now } = options
