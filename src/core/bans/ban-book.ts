@@ -3,7 +3,7 @@ import type { BansConfig } from '../../config/config.ts'
 import type { Count, Counter } from '../../state/contract.ts'
 import { isBanEarned, isSameWindow, nextBan } from '../rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import { keepLatest } from '../../state/memory/recency-table.ts'
+import { RecencyTable } from '../../state/memory/recency-table.ts'
 import { BanTable, MAX_KEYS, type BanStoreObserver, type BanTableOptions } from './ban-table.ts'
 
 /** A counter that could not forget strikes is asked again so often. */
@@ -48,8 +48,8 @@ export class BanBook extends BanTable {
   readonly #observer: BanObserver
   readonly #counter: Counter
   #policy: BansConfig
-  /** Written by refused, #report and #forgetCauses. */
-  readonly #refused = new Map<string, RefusedKey>()
+  /** Written by refused and #forgetCauses. */
+  readonly #refused = new RecencyTable<RefusedKey>({ maxEntries: MAX_KEYS, mayDrop: () => true })
   /** Calls to the counter. Written by #report alone. */
   readonly #underway = new Set<Promise<void>>()
 
@@ -73,12 +73,10 @@ export class BanBook extends BanTable {
    * store's Unix time.
    */
   refused(keyId: string, windowEndMs: number, nowMs: number): void {
-    const key = this.#refused.get(keyId) ?? new RefusedKey(keyId)
-    const { firstRefusedAtMs } = key
-    if (!isSameWindow(key.windowEndMs, windowEndMs)) {
+    const key = this.#refused.get(keyId) ?? this.#refused.add(keyId, new RefusedKey(keyId))
+    if (!isSameWindow(key.windowEndMs, windowEndMs))
       Object.assign(key, { windowEndMs, firstRefusedAtMs: nowMs })
-      keepLatest(this.#refused, keyId, key, MAX_KEYS)
-    } else if (nowMs - firstRefusedAtMs > this.#policy.graceMs) {
+    else if (nowMs - key.firstRefusedAtMs > this.#policy.graceMs) {
       // The key has had the grace period to notice its first 429 of the window.
       this.#observer.strike(keyId)
       key.unreported += 1
@@ -88,7 +86,7 @@ export class BanBook extends BanTable {
 
   /** The strikes of the key by the latest answer of the counter; counts nothing. */
   strikesOf(keyId: string, nowMs = this.nowMs): number {
-    const { reportedMs, total, unreported } = this.#refused.get(keyId) ?? new RefusedKey(keyId)
+    const { reportedMs, total, unreported } = this.#refused.peek(keyId) ?? new RefusedKey(keyId)
     // They end, too, when the clock is set back by more than `bans.within`.
     return Math.abs(nowMs - reportedMs) < this.#policy.withinMs ? total + unreported : 0
   }
@@ -118,7 +116,6 @@ export class BanBook extends BanTable {
     const { keyId, unreported: points } = key
     key.reportedMs = nowMs
     key.unreported = 0
-    keepLatest(this.#refused, keyId, key, MAX_KEYS)
     const counted = this.#counter.add(keyId, points, nowMs)
     if (!(counted instanceof Promise)) return void this.#applyCount(key, counted, nowMs)
     key.isCalling = true
@@ -135,7 +132,7 @@ export class BanBook extends BanTable {
   }
 
   #isKept(key: RefusedKey): boolean {
-    return this.#refused.get(key.keyId) === key
+    return this.#refused.peek(key.keyId) === key
   }
 
   /** Applies an answer of the counter; a promise resolves when the count was reset for a ban. */
@@ -163,7 +160,7 @@ export class BanBook extends BanTable {
 
   /** Forgets what led to the key's ban, as an operator has lifted it, and answers of the counter that are still to come. */
   #forgetCauses(keyId: string, { startedMs }: BanRecord): void {
-    const key = this.#refused.get(keyId)
+    const key = this.#refused.peek(keyId)
     if (this.nowMs - startedMs < this.#policy.withinMs) {
       this.#refused.delete(keyId)
       void this.#reset(keyId)
