@@ -1,6 +1,6 @@
 /** The response to a request on an HTTP/1.1 connection (RFC 9112). */
 import { STATUS_CODES } from 'node:http'
-import { freeWhenWritten, HeadWriter, writePiece } from './head-writer.ts'
+import { freeWhenWritten, HeadWriter, lengthOf, writePiece } from './head-writer.ts'
 import type { Http1Connection } from './http1-connection.ts'
 import type { OutgoingResponse } from './messages.ts'
 import { takenBytes } from './node-internals.ts'
@@ -89,8 +89,9 @@ export class Http1Response implements OutgoingResponse {
     writer.begin((statusLines[status] ??= `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`))
     for (let at = 0; at < headers.length; at += 2) {
       const name = headers[at] ?? ''
-      if (name.length === 14) hasLength ||= name.toLowerCase() === 'content-length'
-      else if (name.length === 4) hasDate ||= name.toLowerCase() === 'date'
+      const length = lengthOf(name)
+      if (length === 14) hasLength ||= name.toLowerCase() === 'content-length'
+      else if (length === 4) hasDate ||= name.toLowerCase() === 'date'
       writer.field(name, headers[at + 1] ?? '')
     }
     const hasBody = !this.#isHead && status !== 204 && status !== 304

@@ -4,7 +4,7 @@ import type { ForwardJob } from '../forwarding/engine.ts'
 import { fieldOf, isFieldName } from '../rules/field-names.ts'
 import { refuse, type Refusal } from '../rules/refusals.ts'
 import { kinds, persists, readFields, TARGET, TOKEN } from './field-lines.ts'
-import { HeadWriter } from './head-writer.ts'
+import { HeadWriter, lengthOf } from './head-writer.ts'
 import { malformed, type Syntax } from './message-reader.ts'
 import type { IncomingRequest } from './messages.ts'
 
@@ -31,12 +31,13 @@ export function requestHead(job: ForwardJob, host: string): WrittenHead | undefi
   for (let at = 0; at < headers.length; at += 2) {
     const name = headers[at] ?? ''
     const value = headers[at + 1] ?? ''
+    const length = lengthOf(name)
     // The length is compared first: most fields are none of these.
-    if (name.length === 10 && name.toLowerCase() === 'connection') continue
-    if (name.length === 14 && name.toLowerCase() === 'content-length') {
+    if (length === 10 && name.toLowerCase() === 'connection') continue
+    if (length === 14 && name.toLowerCase() === 'content-length') {
       if (bodyBytes !== undefined || !/^[0-9]{1,15}$/.test(value)) return undefined
       bodyBytes = Number(value)
-    } else if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') return undefined
+    } else if (length === 17 && name.toLowerCase() === 'transfer-encoding') return undefined
     writer.field(name, value)
   }
   if (bodyBytes === undefined) {

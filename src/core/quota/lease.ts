@@ -103,14 +103,14 @@ export class Lease {
     if (this.#canSpend(limits, nowMs)) return this.spend(limits, nowMs, false, this.#isTrue(limits))
     if (this.isOutdated()) return undefined
     const waiting = this.waiting.length
-    // The longest is asked first, as a client that waits for a shorter one would be refused again.
-    const used = this.windows.findLast((window) =>
-      window.isRefused(window.limitOf(limits), nowMs, waiting),
-    )
+    let used: LeaseWindow | undefined
+    // The longest counts, as a client that waits for a shorter one would be refused again.
+    for (const window of this.windows)
+      if (window.isRefused(window.limitOf(limits), nowMs, waiting)) used = window
     return used && this.refuse(used, limits, nowMs)
   }
 
-  // A loop, like the other for each request: a closure would be made each time.
+  // A loop, like the others for each request: a closure would be made each time.
   #canSpend(limits: Limits, nowMs: number): boolean {
     for (const window of this.windows)
       if (!window.canSpend(window.limitOf(limits), nowMs)) return false

@@ -1,6 +1,7 @@
 /** Writes a client's quota into header fields: X-RateLimit-* for the window that refuses first, RateLimit and RateLimit-Policy for all. */
 import type { Limits } from '../../config/config.ts'
-import { windowNames, windows, type FixedWindow, type WindowName } from '../../config/time.ts'
+import { ofWindow, windowNames, windows } from '../../config/time.ts'
+import type { FixedWindow, WindowName } from '../../config/time.ts'
 import type { QuotaView, WindowView } from '../quota/decision.ts'
 import type { Caller } from './credentials.ts'
 
@@ -30,7 +31,9 @@ export function refusedHeaders(
 /** Whether both give the same header fields. */
 export function isSameStanding(one: QuotaView | undefined, other: QuotaView | undefined): boolean {
   if (one === undefined || other === undefined) return one === other
-  return windowNames.every((name) => isSameWindow(one[name], other[name]))
+  for (const name of windowNames)
+    if (!isSameWindow(ofWindow(one, name), ofWindow(other, name))) return false
+  return true
 }
 
 const isSameWindow = (one: WindowView, other: WindowView): boolean =>
@@ -70,9 +73,10 @@ export function usedUp(view: QuotaView): WindowView | undefined {
 export function refusesFirst(view: QuotaView): WindowView {
   let first = view.minute
   for (const name of windowNames) {
-    const { remaining, resetAtSeconds } = view[name]
+    const window = ofWindow(view, name)
+    const { remaining, resetAtSeconds } = window
     const isLater = remaining === first.remaining && resetAtSeconds >= first.resetAtSeconds
-    if (remaining < first.remaining || isLater) first = view[name]
+    if (remaining < first.remaining || isLater) first = window
   }
   return first
 }
@@ -82,8 +86,10 @@ const parts = windowNames.map((name, at) => ({ name, start: `${at > 0 ? ', ' : '
 
 function standings(view: QuotaView): string {
   let text = ''
-  for (const { name, start } of parts)
-    text += `${start}${view[name].remaining};t=${view[name].resetAfterSeconds}`
+  for (const { name, start } of parts) {
+    const { remaining, resetAfterSeconds } = ofWindow(view, name)
+    text += `${start}${remaining};t=${resetAfterSeconds}`
+  }
   return text
 }
 
