@@ -22,14 +22,17 @@ export function createKeyRing(
   used: Map<string, true>,
   isStructured: boolean,
 ) {
-  const kept = new Map<string, Caller>()
-  const findDigest = (digest: string): Caller | undefined => kept.get(digest) ?? make(digest)
+  const kept = new Map<number, { readonly digest: string; readonly caller: Caller }>()
+  const findDigest = (digest: string): Caller | undefined => {
+    const known = kept.get(numberOf(digest))
+    return known?.digest === digest ? known.caller : make(digest)
+  }
   const make = (keyDigest: string): Caller | undefined => {
     const owned = clients.keyByDigest(keyDigest)
     if (owned === undefined) return undefined
     const caller = createCaller(owned.client, owned.key, isStructured)
     if (kept.size >= KEPT_CALLERS) kept.clear()
-    kept.set(keyDigest, caller)
+    kept.set(numberOf(keyDigest), { digest: keyDigest, caller })
     keepLatest(used, keyDigest, true, KEPT_CALLERS)
     return caller
   }
@@ -42,6 +45,16 @@ export function createKeyRing(
     },
     findDigest,
   }
+}
+
+/** The first eight hex digits as a number, which is a faster key of a Map: a new string V8 looks for in its table of all strings first. */
+function numberOf(digest: string): number {
+  let number = 0
+  for (let at = 0; at < 8; at++) {
+    const code = digest.charCodeAt(at)
+    number = (number << 4) | (code > 0x39 ? code - 0x57 : code - 0x30)
+  }
+  return number
 }
 
 /** How one configuration treats the senders of tokens. Made: what the statement of a token becomes. */
