@@ -19,7 +19,7 @@ export interface Running {
 }
 
 /** Rejects with ConfigError if the configuration is refused, else with what kept it from starting. useLog: switches to the configured log. */
-export type Start = (useLog: (log: Log) => void) => Promise<Running>
+type Start = (useLog: (log: Log) => void) => Promise<Running>
 
 /** npm passes on the SIGINT that the terminal has sent to this process already. */
 const SAME_KEYPRESS_MS = 500

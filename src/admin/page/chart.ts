@@ -38,7 +38,7 @@ function peak(values: readonly (number | null)[]) {
 }
 
 /** A line. short: what stands beside it; color: class of its swatch. */
-export interface Line {
+interface Line {
   readonly label: string
   readonly short?: string
   readonly column: string

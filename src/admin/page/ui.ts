@@ -99,7 +99,7 @@ export function faultBox(error: unknown, retry?: () => unknown) {
   </div>`
 }
 
-export const incomplete = (missing: readonly string[] = []) =>
+const incomplete = (missing: readonly string[] = []) =>
   missing.length > 0 && html`<p class="line warn">▲ Incomplete: ${missing.join('; ')}</p>`
 
 interface Asked<Answer> {

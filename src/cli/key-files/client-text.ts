@@ -19,7 +19,7 @@ export function newKey(client: string, expires?: string) {
 }
 
 /** plan: may be left out for a client that exists. limits: the client's own, for a custom plan, by their keys. */
-export interface ClientWish {
+interface ClientWish {
   readonly id: string
   readonly plan: string | undefined
   readonly limits: Readonly<Record<string, number | undefined>> | undefined

@@ -3,9 +3,9 @@ import type { Environment } from '../../config/environment.ts'
 import { readNamedFiles } from '../../server/gateway/tls-files.ts'
 import { Fault } from '../terminal/fault.ts'
 
-export const CERT = 'TOLLGATE_ADMIN_CERT'
-export const KEY = 'TOLLGATE_ADMIN_KEY'
-export const CA = 'TOLLGATE_ADMIN_CA'
+const CERT = 'TOLLGATE_ADMIN_CERT'
+const KEY = 'TOLLGATE_ADMIN_KEY'
+const CA = 'TOLLGATE_ADMIN_CA'
 
 /** Throws a Fault that names the variable, the file and the remedy. An empty variable counts as not set. */
 export function tlsOf(env: Environment) {

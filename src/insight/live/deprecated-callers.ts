@@ -3,7 +3,7 @@
  * their calls.
  */
 
-export interface DeprecatedCall {
+interface DeprecatedCall {
   readonly route: string
   readonly client: string
   /** The beginning of the user agent, in visible ASCII. */

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import type { Ban, Changes, Tick } from '../api/live.ts'
 import type { Decision } from '../../core/record/recent.ts'
 
-export interface EventTypes extends Changes {
+interface EventTypes extends Changes {
   readonly tick: Tick
   readonly decision: Decision
   readonly ban: Ban
@@ -12,7 +12,7 @@ export interface EventTypes extends Changes {
 export type EventType = keyof EventTypes
 export const eventTypes = ['tick', 'decision', 'ban', 'reload', 'backend', 'store'] as const
 
-export interface EventFilter {
+interface EventFilter {
   readonly types: ReadonlySet<EventType>
   /** Only decisions and bans of this client are sent; undefined: those of all. */
   readonly client: string | undefined
@@ -24,7 +24,7 @@ interface Reader extends EventFilter {
 }
 
 /** Receives events in this process. The types it wants may change with time. */
-export interface EventSubscriber {
+interface EventSubscriber {
   wants(type: EventType): boolean
   receive(type: EventType, data: EventTypes[EventType]): void
 }

@@ -118,7 +118,7 @@ export class Seconds {
   }
 }
 
-export const isoSecond = (at: number): string => new Date(at * 1000).toISOString()
+const isoSecond = (at: number): string => new Date(at * 1000).toISOString()
 
 export const sums = (one: readonly number[], other: readonly number[]): number[] =>
   Array.from(

@@ -4,7 +4,7 @@ import type { Config } from '../../config/config.ts'
 import { fieldOf, perWindow, windowNames, type WindowName } from '../../config/time.ts'
 
 /** Returns the current plan, as a reload may have moved or removed the client; undefined: the client is gone. seen: its last plan, which a token may have named. */
-export type PlanOf = (client: string, seen: string) => string | undefined
+type PlanOf = (client: string, seen: string) => string | undefined
 
 export const planInForce =
   ({ clients, plans, jwt }: Pick<Config, 'clients' | 'plans' | 'jwt'>): PlanOf =>
@@ -28,7 +28,7 @@ interface Entry extends Partial<Record<WindowName, SeenAt | undefined>> {
 }
 
 /** nearest: to the end of a window's limit. */
-export type SeenSort = 'nearest' | 'used' | 'refused'
+type SeenSort = 'nearest' | 'used' | 'refused'
 
 export interface SeenQuery {
   readonly sort: SeenSort

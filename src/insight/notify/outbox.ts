@@ -2,7 +2,7 @@
 import type { Claims } from '../../state/contract.ts'
 import type { Notice } from './webhook.ts'
 
-export interface OutboxParts {
+interface OutboxParts {
   /** Resolves with the reason for a failed delivery; undefined: delivered. Returns no promise when nobody wants the notice any more. */
   post(notice: Notice): Promise<string | undefined> | undefined
   readonly claims: Claims

@@ -10,7 +10,7 @@ import { byLimit, perWindow, windows, type PerWindow, type WindowName } from '..
 import type { ClientCounters } from '../../state/counters.ts'
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 
-export interface Reached {
+interface Reached {
   readonly client: string
   readonly plan: string
   readonly window: WindowName

@@ -20,7 +20,7 @@ import { text } from '../../core/record/safe-text.ts'
 import type { Span, SpanSink, Trace } from '../../core/record/tracing.ts'
 import { endedWithin } from '../../state/timers.ts'
 
-export interface SpanSinkParts {
+interface SpanSinkParts {
   readonly version: string
   readonly log: Pick<Log, 'collectorLost' | 'collectorBack'>
   readonly metrics: Pick<Metrics, 'spans'>

@@ -10,7 +10,7 @@ import { DAY_COUNTS, isSomething, plus } from '../../state/usage.ts'
 import type { Batch, DayRow, UsageStore } from '../../state/usage.ts'
 import type { TallyRow } from '../../core/record/tally.ts'
 
-export interface UsageHistoryOptions {
+interface UsageHistoryOptions {
   readonly store: UsageStore
   /** Called once when writing fails; counts stay in memory, and writing is tried again every second. */
   readonly onFault: (error: unknown) => void

@@ -17,7 +17,7 @@ import type { Upstream } from './upstream.ts'
 export type RequestPolicy = ReturnType<typeof createRequestPolicy>
 
 /** Parts that a decision needs and that may outlive a configuration. */
-export type DecidingParts = Pick<
+type DecidingParts = Pick<
   Policy,
   'lessee' | 'tally' | 'timestamps' | 'epochMs' | 'bans' | 'turns' | 'load' | 'keyRing' | 'verifier'
 > &

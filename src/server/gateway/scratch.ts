@@ -15,7 +15,7 @@ import type { Timers } from '../../state/timers.ts'
 import { perWindow, type PerWindow } from '../../config/time.ts'
 import { createPolicy } from './request-policy.ts'
 
-export interface ScratchOptions {
+interface ScratchOptions {
   readonly config: Config
   /** Unix time in ms at which requests are decided. */
   readonly now: () => number

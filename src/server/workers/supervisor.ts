@@ -27,7 +27,7 @@ import { WorkerProcess } from './worker-process.ts'
 /** silentMs: silence after which a worker counts as hanging. */
 const WATCHDOG = { everyMs: 1_000, silentMs: 10_000 }
 
-export interface SupervisorOptions extends GatewayOptions {
+interface SupervisorOptions extends GatewayOptions {
   /** The file that a worker runs. */
   readonly entry: string
 }

@@ -19,7 +19,7 @@ import {
 } from './messages.ts'
 import { sendClients } from './client-pipe.ts'
 
-export interface WorkerProcessOptions {
+interface WorkerProcessOptions {
   /** The file that a worker runs: src/main.ts, or the file built from it. */
   readonly entry: string
   readonly start: Omit<StartMessage, 'kind' | 'config'>

@@ -60,7 +60,7 @@ export function parsePetId(text: string): bigint {
  * value has one spelling, except that `-0` is 0, too. Any other text, and any value outside
  * -2^63..2^63-1, gives undefined.
  */
-export function parseInt64(text: string): bigint | undefined {
+function parseInt64(text: string): bigint | undefined {
   // The longest int64 has 19 digits and a sign; longer text is not converted.
   if (text.length > 20 || !/^-?(?:0|[1-9]\d*)$/.test(text)) return undefined
   const value = BigInt(text)

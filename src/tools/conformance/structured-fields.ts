@@ -1,6 +1,6 @@
 /** Parses Lists of Items as strictly as RFC 9651 section 4.2 says. Inner lists, bytes and dates are refused: rate limits do not use them. */
 
-export interface Item {
+interface Item {
   readonly value: string | number
   readonly parameters: ReadonlyMap<string, string | number>
 }

@@ -16,7 +16,7 @@ import { windows } from './windows.ts'
 const checks: Checks = { ...admission, ...windows, ...headers, ...responses, ...framing }
 const ALL_WITHIN_MS = 225_000
 
-export interface Options {
+interface Options {
   readonly url: URL
   readonly path: string
   readonly limits: Limits

@@ -11,7 +11,7 @@ import { ReplayedPolicy, type Decided } from './policy.ts'
 import type { ReplayReport, Suggestions } from './report.ts'
 import { Demand, suggest } from './suggest.ts'
 
-export interface ReplayOptions {
+interface ReplayOptions {
   readonly config: Config
   readonly against?: Config | undefined
   readonly logs: OpenedLogs

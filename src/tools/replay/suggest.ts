@@ -58,7 +58,7 @@ export class Demand {
 /** A search ends when limits that are lower by this factor refuse too many. */
 const NEAR = 1.01
 
-export interface Basis {
+interface Basis {
   readonly config: Config
   readonly demand: Demand
   /** All clients of the demand, in the order of their numbers there. */
