@@ -114,6 +114,11 @@ export const limitsText = (limits) =>
 export const usage = (use, window) =>
   use === null ? UNKNOWN : `${count(use.used)}/${limitText(use.limit, window)}`
 
+/** What limits clients, by which refusals are counted: the windows from the shortest on, then bans. @type {readonly (import('../config/time.ts').WindowName | 'ban')[]} */
+export const refusers = [...windowNames, 'ban']
+/** The same, and all other causes together. @type {readonly ((typeof refusers)[number] | 'other')[]} */
+export const causes = [...refusers, 'other']
+
 /** What there is of each window: minute 3, day 5 @param {(name: import('../config/time.ts').WindowName) => string} write */
 export const windowsText = (write) => windowNames.map((name) => `${name} ${write(name)}`).join(', ')
 

@@ -1,7 +1,8 @@
 /** The moment: rates, latencies, plans, and who is nearest to a limit. */
 import { Chart, type ChartOptions, type Course } from '../page/chart.ts'
-import { compact, count, latency, percent, plural, rate, sum } from '../../insight/format.js'
-import { causes, columns, live, now, seconds } from '../page/live.ts'
+import { causes, compact, count, latency, percent, plural, rate } from '../../insight/format.js'
+import { sum } from '../../insight/format.js'
+import { columns, live, now, seconds } from '../page/live.ts'
 import { Table, type Listing } from '../page/table.ts'
 import { button, html, section, useAnswer, useEffect, useLive, useState } from '../page/ui.ts'
 import { clientListing } from '../clients/view-rows.ts'

@@ -1,6 +1,6 @@
 /** Data about the moment: the latest 15 minutes, kept current by events. Nothing runs while the page is hidden. */
-import { windowNames } from '../../config/time.ts'
 import { askAgain, call, Fault, stream } from './api.ts'
+import { causes } from '../../insight/format.js'
 import type { Tick } from '../../insight/api/live.ts'
 import type { Overview } from '../../insight/live/overview.ts'
 
@@ -15,8 +15,7 @@ const VIEW_EVERY_MS = 3_000
 const LONGEST_WAIT_MS = 15_000
 const EVENTS = '/api/events?types=tick,ban,reload,backend,store'
 
-/** What the charts show, by its path in a tick, which is that of its column in an overview's seconds. Refusals are there by cause. */
-export const causes = [...windowNames, 'ban', 'other'] as const
+/** What the charts show, by its path in a tick, which is that of its column in an overview's seconds. */
 const latencies = ['gatewayMs.p50', 'gatewayMs.p99', 'backendMs.p50', 'backendMs.p99']
 const valueAt = (from: Tick | Overview['seconds'], name: string) =>
   name.split('.').reduce<unknown>((value, part) => Reflect.get(Object(value), part), from)

@@ -1,9 +1,9 @@
 /** Daily use of a client: bars, a table, and a file. */
-import { clock, count, limitText } from '../../insight/format.js'
+import { clock, count, limitText, refusers } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { Table, type Column, type Listing } from '../page/table.ts'
 import { button, html, useAnswer, useState } from '../page/ui.ts'
-import { causes, usageLines } from './words.ts'
+import { usageLines } from './words.ts'
 import type { ClientUsage, PlanTotals } from './operations.ts'
 
 const DAY_MS = 86_400_000
@@ -22,8 +22,8 @@ const listing: Listing<Row> = {
   columns: [
     ['Day (UTC)', ({ head }) => head, 'title'],
     ['Admitted', ({ totals }) => count(totals.admitted), 'number'],
-    ...causes.map((cause): Column<Row> => {
-      return [`Refused by ${cause}`, ({ totals }) => count(totals.refused[cause]), 'number']
+    ...refusers.map((by): Column<Row> => {
+      return [`Refused by ${by}`, ({ totals }) => count(totals.refused[by]), 'number']
     }),
   ],
 }

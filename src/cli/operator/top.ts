@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Top } from '../../admin/overview/operations.ts'
 import type { Tick } from '../../insight/api/live.ts'
-import { windowNames } from '../../config/time.ts'
+import { causes } from '../../insight/format.js'
 import type { Overview } from '../../insight/live/overview.ts'
 import type { Store } from '../../admin/system/operations.ts'
 import { lookOf } from '../terminal/look.ts'
@@ -81,7 +81,6 @@ export async function* ticksIn(body: AsyncIterable<string>): AsyncGenerator<Tick
 
 /** The time, requests, refusals by each window, ban and other, p99 of gateway and backend, then the first client of the list. */
 const tabbed = ({ at, requests, refused, ...tick }: Tick, { clients }: Top): string => {
-  const causes = [...windowNames, 'ban', 'other'] as const
   const known = [tick.gatewayMs.p99, tick.backendMs.p99, clients[0]?.client].map(
     (cell) => cell ?? '',
   )

@@ -4,7 +4,8 @@ import type { ClientUsage, DayTotals, DayUsage, PlanTotals } from '../../admin/u
 import { usageLines } from '../../admin/usage/words.ts'
 import { usageFault } from '../terminal/fault.ts'
 import { id, note, number, text } from '../../tools/columns.ts'
-import { count, duration, limitsText, percent, usage as used } from '../../insight/format.js'
+import { count, duration, limitsText, percent, refusers } from '../../insight/format.js'
+import { usage as used } from '../../insight/format.js'
 import type { Declaration } from '../program.ts'
 import { ask, askAndPrint, askForText, asking, gatewayOf, listing, printView } from './asking.ts'
 import type { Asking } from './asking.ts'
@@ -115,7 +116,7 @@ type Figures = Pick<PlanTotals, 'admitted' | 'refused'>
 
 const figures = [
   number('ADMITTED', ({ admitted }: Figures) => admitted, { write: count }),
-  ...([...windowNames, 'ban'] as const).map((by) =>
+  ...refusers.map((by) =>
     number(`REFUSED ${by.toUpperCase()}`, ({ refused }: Figures) => refused[by], { write: count }),
   ),
 ]

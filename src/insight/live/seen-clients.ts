@@ -2,6 +2,7 @@
 import { useIn, type TallyRow, type SeenUse } from '../../core/record/tally.ts'
 import type { Config } from '../../config/config.ts'
 import { fieldOf, perWindow, windowNames, type WindowName } from '../../config/time.ts'
+import { refusers } from '../format.js'
 
 /** Returns the current plan, as a reload may have moved or removed the client; undefined: the client is gone. seen: its last plan, which a token may have named. */
 type PlanOf = (client: string, seen: string) => string | undefined
@@ -205,7 +206,7 @@ const NOW_SECONDS = 10
 /** Counts a client's refusals in the last five minutes, and since when they go on. */
 export class RecentRefusals {
   /** Cause in the last second with refusals; if several, the one that lasts longest. Written by add, as are the two below. */
-  by: (typeof causes)[number] = 'minute'
+  by: (typeof refusers)[number] = 'minute'
   /** First and last second of the current run of refusals. */
   since = -Infinity
   last = -Infinity
@@ -216,11 +217,11 @@ export class RecentRefusals {
   /** Adds one second of a key of the client. */
   add(at: number, row: TallyRow): void {
     const rank = fields.findLastIndex((field) => row[field] > 0)
-    const by = causes[rank]
+    const by = refusers[rank]
     if (by === undefined) return
     if (!this.isNow(at)) this.since = at
     // A second has one row for each key of the client.
-    if (at !== this.last || rank > causes.indexOf(this.by)) this.by = by
+    if (at !== this.last || rank > refusers.indexOf(this.by)) this.by = by
     this.last = at
     const count = refusalsOf(row)
     this.#slots.add(at, count)
@@ -240,8 +241,7 @@ export class RecentRefusals {
   }
 }
 
-/** Causes from the one that is over first, and the fields that count the refusals by each. */
-const causes = [...windowNames, 'ban'] as const
+/** The fields that count the refusals by each of the refusers, which stand in the order in which they are over. */
 const fields = [...windowNames.map((name) => fieldOf('refused', name)), 'refusedBan'] as const
 const refusalsOf = (row: TallyRow): number => fields.reduce((sum, field) => sum + row[field], 0)
 

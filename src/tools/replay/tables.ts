@@ -1,6 +1,6 @@
 /** The tables of a report, for a terminal, a program and the page. */
 import { windowNames, windows } from '../../config/time.ts'
-import { count, plural } from '../../insight/format.js'
+import { count, plural, refusers } from '../../insight/format.js'
 import { id, number, text, time, type Column } from '../columns.ts'
 import type { Outcome, ReplayedClient, ReplayReport, Suggestions } from './report.ts'
 import { firstOf, moreOf, refusedOf } from './counts.ts'
@@ -41,7 +41,6 @@ const compared = <Row>(old: (row: Row) => number, now: (row: Row) => number): Co
 ]
 
 type Kind = readonly [name: string, of: (outcome: Outcome) => number]
-const refusers = [...windowNames, 'ban'] as const
 const kinds: readonly Kind[] = [
   ['admitted', ({ admitted }) => admitted],
   ...refusers.map((by): Kind => [`refused by ${by}`, ({ refused }) => refused[by]]),
