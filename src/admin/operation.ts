@@ -101,14 +101,15 @@ export interface Call<Named = unknown> {
   readonly audit: Record<string, unknown>
 }
 
-type Handler<Named> = (needs: ApiNeeds, call: Call<Named>) => Answer | Promise<Answer>
+/** Makes what is sent as JSON, or an Answer in another form. */
+type Maker<Named> = (needs: ApiNeeds, call: Call<Named>) => object | Promise<object>
 
 export interface Operation {
   readonly method: string
   readonly path: string
   /** Name in the audit log; undefined: the operation changes nothing. */
   readonly action: string | undefined
-  readonly handle: Handler<Params>
+  handle(needs: ApiNeeds, call: Call<Params>): Promise<Answer>
   /** What this gateway alone knows of it, for another one; undefined: it is none of theirs. */
   readonly partOf?: (needs: ApiNeeds, call: Call) => object | Promise<object>
 }
@@ -116,12 +117,17 @@ export interface Operation {
 const operation =
   (method: string, action?: string) =>
   // The parameters that a path names are the ones that a match of it brings.
-  <const Path extends string>(path: Path, handle: Handler<ParamsOf<Path>>): Operation => ({
+  <const Path extends string>(path: Path, make: Maker<ParamsOf<Path>>): Operation => ({
     method,
     path,
     action,
-    handle: handle as Handler<Params>,
+    async handle(needs, call) {
+      const made = await (make as Maker<Params>)(needs, call)
+      return isAnswer(made) ? made : json(200, made)
+    },
   })
+
+const isAnswer = (made: object): made is Answer => 'contentType' in made
 
 export const look = operation('GET')
 /** An operation that changes nothing, with its query in the body. */
@@ -144,12 +150,12 @@ export const lookAtAll = <Part extends Seen>(
     const missing = all.flatMap((part, at) =>
       (part.missing ?? []).map((what) => (at === 0 ? what : `${gateways.answered[at]}: ${what}`)),
     )
-    return json(200, {
+    return {
       ...merge(all, gateways.answered),
       scope: parts.length > 0 && gateways.why.length === 0 ? 'store' : 'gateway',
       ...(missing.length > 0 && { missing }),
       gateways,
-    })
+    }
   }),
   partOf,
 })

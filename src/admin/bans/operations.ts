@@ -6,7 +6,7 @@ import type { Config } from '../../config/config.ts'
 import { duration } from '../../config/scalars.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { MAX_REASON_LENGTH, type BanRecord } from '../../state/bans.ts'
-import { acted, iso, json, Refused, seen } from '../answers.ts'
+import { acted, iso, Refused, seen } from '../answers.ts'
 import { change, checked, look, readJson, type ApiNeeds, type Call } from '../operation.ts'
 
 const REASON = `is one line of up to ${MAX_REASON_LENGTH} characters`
@@ -22,15 +22,15 @@ const wish = z.strictObject({
 const FORM = 'Send {"for":"1h","reason":"TEXT"}, the reason if there is one.'
 
 export const banOperations = [
-  look('/api/bans', async (needs) => json(200, await bansOf(needs))),
+  look('/api/bans', bansOf),
   change('PUT', 'ban')('/api/bans/{key}', async (needs, call) => {
     const { key } = call.params
     const { for: forMs, reason } = checked(await readJson(call.request), wish, FORM)
     if (!isKnown(needs, key)) throw new Refused('unknown_key')
-    return json(200, await changed(needs, call, needs.bans.impose(key, { forMs, reason })))
+    return changed(needs, call, needs.bans.impose(key, { forMs, reason }))
   }),
-  change('DELETE', 'liftBan')('/api/bans/{key}', async (needs, call) =>
-    json(200, await changed(needs, call, needs.bans.lift(call.params.key))),
+  change('DELETE', 'liftBan')('/api/bans/{key}', (needs, call) =>
+    changed(needs, call, needs.bans.lift(call.params.key)),
   ),
 ]
 

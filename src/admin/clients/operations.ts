@@ -5,7 +5,7 @@ import { perWindow, windowNames } from '../../config/time.ts'
 import type { FixedWindow, PerWindow, WindowName } from '../../config/time.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import type { BanRecord } from '../../state/bans.ts'
-import { acted, iso, json, Refused, seen } from '../answers.ts'
+import { acted, iso, Refused, seen } from '../answers.ts'
 import { CLIENTS_FORM, clientsQuery, findClient, pageOf, type ShownClient } from './pages.ts'
 import { change, checked, look, readJson, type ApiNeeds, type Call } from '../operation.ts'
 
@@ -16,21 +16,16 @@ const [first, ...others] = windowNames.map((name) => `"${name}"`)
 const RESET_FORM = `Send {"window":${first}}, ${others.join(', ')} or "both".`
 
 export const clientOperations = [
-  look('/api/clients', async (needs, { query }) =>
-    json(200, await clientsPage(needs, checked(query, clientsQuery, CLIENTS_FORM))),
-  ),
-  look('/api/clients/{id}', async (needs, { params: { id } }) =>
-    json(200, await clientDetail(needs, id)),
-  ),
-  change('POST', 'resetUsage')('/api/clients/{id}/reset', async (needs, call) =>
-    json(200, await resetUse(needs, call)),
-  ),
+  look('/api/clients', clientsPage),
+  look('/api/clients/{id}', clientDetail),
+  change('POST', 'resetUsage')('/api/clients/{id}/reset', resetUse),
 ]
 
 /** GET /api/clients, 50 at a time. All orders but `id` follow what this gateway has seen, and `nearest` on a page the store; the numbers are the store's. cursor: of the next page; null: this is the last. */
 export type ClientsPage = Awaited<ReturnType<typeof clientsPage>>
 
-async function clientsPage(needs: ApiNeeds, asked: z.infer<typeof clientsQuery>) {
+async function clientsPage(needs: ApiNeeds, { query }: Call) {
+  const asked = checked(query, clientsQuery, CLIENTS_FORM)
   const { clients, ...page } = await pageOf(needs.reloads.config, needs.live.clients, asked)
   const { rows, head } = await rowsOf(needs, clients)
   // Who is refused comes first; the store's figures are newer than the order, which is of what this gateway has seen.
@@ -44,7 +39,9 @@ const nearness = ({ share, state }: ClientRow): number =>
 /** GET /api/clients/ID. recentRefusals: by this gateway, newest first. */
 export type ClientDetail = Awaited<ReturnType<typeof clientDetail>>
 
-async function clientDetail(needs: ApiNeeds, id: string) {
+type OneClient = Call<{ readonly id: string }>
+
+async function clientDetail(needs: ApiNeeds, { params: { id } }: OneClient) {
   const client = knownClient(needs, id)
   const [{ rows, head }, { requests, missing }] = await Promise.all([
     rowsOf(needs, [client]),
@@ -59,10 +56,7 @@ async function clientDetail(needs: ApiNeeds, id: string) {
 /** POST /api/clients/ID/reset {"window":"NAME"}, or "both": all of them. */
 export type ResetDone = Awaited<ReturnType<typeof resetUse>>
 
-async function resetUse(
-  needs: ApiNeeds,
-  { params: { id }, audit, request }: Call<{ readonly id: string }>,
-) {
+async function resetUse(needs: ApiNeeds, { params: { id }, audit, request }: OneClient) {
   const { window } = checked(await readJson(request), resetBody, RESET_FORM)
   const client = knownClient(needs, id)
   Object.assign(audit, { client: id, window })

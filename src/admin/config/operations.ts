@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts'
 import { withoutSecrets } from '../../config/problems.ts'
 import { clientId, duration } from '../../config/scalars.ts'
 import { fault, iso, json, type Answer } from '../answers.ts'
-import { change, checked, look, readJson } from '../operation.ts'
+import { change, checked, look, readJson, type ApiNeeds, type Call } from '../operation.ts'
 
 /** Most clients that are shown at once: more would hold up requests. */
 const MOST_CLIENTS = 1_000
@@ -65,10 +65,9 @@ const KEYS_FORM =
 /** GET /api/keys */
 export type KeysPage = ReturnType<typeof keysPage>
 
-function keysPage(
-  { revision, clients }: Config,
-  { client, expiring: withinMs, cursor }: z.infer<typeof keysQuery>,
-) {
+function keysPage({ reloads }: ApiNeeds, { query }: Call) {
+  const { revision, clients } = reloads.config
+  const { client, expiring: withinMs, cursor } = checked(query, keysQuery, KEYS_FORM)
   const nowMs = Date.now()
   const [from, to] = [Number(cursor), Number(cursor) + MOST_CLIENTS]
   const one = client === undefined ? undefined : clients.get(client)
@@ -111,9 +110,7 @@ const RELOAD_FORM = 'Send no body, or one of {"dryRun":true} and {"revision":"RE
 
 export const configOperations = [
   look('/api/config', ({ reloads }) => shownConfig(reloads.config)),
-  look('/api/keys', ({ reloads }, { query }) =>
-    json(200, keysPage(reloads.config, checked(query, keysQuery, KEYS_FORM))),
-  ),
+  look('/api/keys', keysPage),
   change('POST', 'reload')('/api/reload', async ({ reloads }, { request, audit }) => {
     const before = reloads.config.revision
     Object.assign(audit, { before, after: before })
@@ -123,6 +120,6 @@ export const configOperations = [
     Object.assign(audit, { ...asked, outcome: outcome.outcome, after })
     if (outcome.outcome === 'refused') return fault('config_refused', { ...outcome })
     if (outcome.outcome === 'filesChanged') return fault('files_changed', { ...outcome })
-    return json(200, outcome)
+    return outcome
   }),
 ]

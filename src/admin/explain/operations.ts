@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { ExplainAnswer } from '../../insight/api/explain.ts'
 import type { Requests } from '../../insight/api/live.ts'
 import type { Decision } from '../../core/record/recent.ts'
-import { fault, json, type Answer } from '../answers.ts'
+import { fault, iso, type Answer } from '../answers.ts'
 import { checked, inquire, readJson, type ApiNeeds } from '../operation.ts'
 
 /** Body of POST /api/explain: a hypothetical request, or the id of a recent one. */
@@ -82,10 +82,9 @@ export const explainOperation = inquire('/api/explain', async (needs, { request 
   return explained === undefined ? fault('unknown_key') : answered(explained)
 })
 
-const answered = (explained: Explained): Answer =>
-  json(200, { asOf: new Date().toISOString(), ...explained })
+const answered = (explained: Explained) => ({ asOf: iso(Date.now()), ...explained })
 
-async function explainRecorded(needs: ApiNeeds, id: string): Promise<Answer> {
+async function explainRecorded(needs: ApiNeeds, id: string) {
   const { requests, missing, where } = await recordedAs(needs, id)
   const [decision, ...others] = requests
   if (decision === undefined) return fault('unknown_request', missing.length > 0 ? { missing } : {})

@@ -7,7 +7,7 @@ import type { Requests, Whole } from '../../insight/api/live.ts'
 import { eventTypes } from '../../insight/live/events.ts'
 import { listed } from '../../insight/live/top.ts'
 import { newestOf, summed } from '../../insight/live/sums.ts'
-import { fault, json, Refused, seen } from '../answers.ts'
+import { fault, Refused, seen } from '../answers.ts'
 import { checked, look, lookAtAll } from '../operation.ts'
 import type { ApiNeeds, Call, Operation } from '../operation.ts'
 
@@ -36,9 +36,7 @@ const eventsQuery = z.strictObject({
 const EVENTS_FORM = `Ask with ?types= some of ${eventTypes.join(',')}, ?client=ID, both, or neither.`
 
 export const overviewOperations: readonly Operation[] = [
-  look('/api/overview', async ({ overview }) =>
-    json(200, { ...seen('gateway'), ...(await overview()) }),
-  ),
+  look('/api/overview', async ({ overview }) => ({ ...seen('gateway'), ...(await overview()) })),
   lookAtAll('/api/top', topOf, mergeTops),
   lookAtAll('/api/requests', requestsOf, (parts) => ({
     ...parts[0],
@@ -47,7 +45,7 @@ export const overviewOperations: readonly Operation[] = [
   look('/api/requests/{id}', async ({ recentRequests }, { params: { id } }) => {
     const { requests, missing } = await recentRequests({ client: undefined, refused: false, id })
     const [request] = requests
-    if (request !== undefined) return json(200, { ...seen('gateway', missing), request })
+    if (request !== undefined) return { ...seen('gateway', missing), request }
     return fault('not_found', missing.length > 0 ? { missing } : {})
   }),
   look('/api/events', ({ live: { events } }, { query }) => {
@@ -56,7 +54,7 @@ export const overviewOperations: readonly Operation[] = [
     return {
       status: 200,
       contentType: 'text/event-stream; charset=utf-8',
-      body: (gone) => events.read({ types: new Set(types), client }, gone),
+      body: (gone: AbortSignal) => events.read({ types: new Set(types), client }, gone),
     }
   }),
 ]

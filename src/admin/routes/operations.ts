@@ -4,14 +4,14 @@ import { repeatsBasePath } from '../../config/clients/warnings.ts'
 import { stageOf, withdrawalOf } from '../../core/rules/deprecation.ts'
 import type { Whole } from '../../insight/api/live.ts'
 import { latestOf, summed } from '../../insight/live/sums.ts'
-import { iso, json, seen } from '../answers.ts'
+import { iso, seen } from '../answers.ts'
 import { look, lookAtAll, type ApiNeeds, type Operation } from '../operation.ts'
 
 /** Callers that are listed; the others are only counted. */
 const LISTED = 1_000
 
 export const routeOperations: readonly Operation[] = [
-  look('/api/routes', async (needs) => json(200, await routesOf(needs))),
+  look('/api/routes', routesOf),
   lookAtAll('/api/deprecations', deprecationsOf, merge),
 ]
 

@@ -2,14 +2,14 @@
 import { storeStateOf } from '../../insight/live/changes.ts'
 import type { Whole } from '../../insight/api/live.ts'
 import { summed } from '../../insight/live/sums.ts'
-import { iso, json, seen } from '../answers.ts'
+import { iso, seen } from '../answers.ts'
 import { look, lookAtAll } from '../operation.ts'
 import type { ApiNeeds, Operation, WorkerState } from '../operation.ts'
 
 export const systemOperations: readonly Operation[] = [
   lookAtAll('/api/backends', backendsOf, mergeBackends),
-  look('/api/store', (needs) => json(200, storeOf(needs))),
-  look('/api/workers', (needs) => json(200, workersOf(needs))),
+  look('/api/store', storeOf),
+  look('/api/workers', workersOf),
 ]
 
 /** A backend that no worker has reported. */

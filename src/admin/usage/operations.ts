@@ -4,8 +4,8 @@ import { z } from 'zod'
 import type { Seen } from '../../insight/api/live.ts'
 import { DAY_MS, fieldOf, perWindow } from '../../config/time.ts'
 import { KEPT_DAYS, totalOf, type DayRow } from '../../state/usage.ts'
-import { json, Refused, seen } from '../answers.ts'
-import { checked, look, type ApiNeeds } from '../operation.ts'
+import { Refused, seen } from '../answers.ts'
+import { checked, look, type ApiNeeds, type Call } from '../operation.ts'
 import { USAGE_COLUMNS, usageLine } from './words.ts'
 
 const DEFAULT_DAYS = 30
@@ -48,9 +48,7 @@ export const usageOperations = [
     const body = () => pieces(first, pages, form)
     return { status: 200, contentType: form.contentType, body }
   }),
-  look('/api/clients/{id}/usage', async (needs, { params: { id }, query }) =>
-    json(200, await clientUsage(needs, id, checked(query, spanQuery, SPAN_FORM))),
-  ),
+  look('/api/clients/{id}/usage', clientUsage),
 ]
 
 /** GET /api/clients/ID/usage?from=&to= (days, both included; default: the latest 30). Days without a request are left out. */
@@ -58,9 +56,10 @@ export type ClientUsage = Awaited<ReturnType<typeof clientUsage>>
 
 async function clientUsage(
   { usage, reloads }: ApiNeeds,
-  id: string,
-  { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, firstKept()) }: z.infer<typeof spanQuery>,
+  { params: { id }, query }: Call<{ readonly id: string }>,
 ) {
+  const asked = checked(query, spanQuery, SPAN_FORM)
+  const { to = today(), from = Math.max(to - DEFAULT_DAYS + 1, firstKept()) } = asked
   const rows = await usage.client(id, from, to)
   const client = reloads.config.clients.get(id)
   if (client === undefined && rows.length === 0) throw new Refused('unknown_client')
