@@ -50,10 +50,12 @@ function limitsOf(text: string) {
   const limits = byLimit(({ limit }) => Number(groups[limit]))
   if (limits.perMinute < LEAST || limits.perMinute > MOST)
     throw usageFault(`--limits ${text}: the minute must be from ${LEAST} to ${MOST}`)
-  windows.reduce((shorter: FixedWindow, longer) => {
-    if (limits[longer.limit] > limits[shorter.limit]) return longer
-    throw usageFault(`--limits ${text}: the ${longer.name} must be above the ${shorter.name}`)
-  })
+  let shorter: FixedWindow = windows[0]
+  for (const longer of windows.slice(1)) {
+    if (limits[longer.limit] <= limits[shorter.limit])
+      throw usageFault(`--limits ${text}: the ${longer.name} must be above the ${shorter.name}`)
+    shorter = longer
+  }
   return limits
 }
 
@@ -67,10 +69,10 @@ function keysOf(file: string): string[] {
   const keys = text.split(/\r?\n/).filter((line) => line !== '')
   const bad = keys.findIndex((key) => !/^[!-~]+$/.test(key))
   if (bad >= 0) throw usageFault(`--keys ${file}: line ${bad + 1} is no key`)
-  const different = new Set(keys).size
-  if (different < NEEDED_KEYS)
-    throw usageFault(`--keys ${file} has ${different} keys; ${NEEDED_KEYS} are needed`)
-  return [...new Set(keys)]
+  const different = [...new Set(keys)]
+  if (different.length < NEEDED_KEYS)
+    throw usageFault(`--keys ${file} has ${different.length} keys; ${NEEDED_KEYS} are needed`)
+  return different
 }
 
 /** A table with broken rules in full for a person, a line for each check for a program. look: undefined for a program. */
