@@ -1,5 +1,5 @@
 /** Decides whether a request is meant for the admin listener and comes from no page of another site, and who its caller is. */
-import { createHash, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { TLSSocket } from 'node:tls'
 import type { AdminConfig } from '../config/config.ts'
@@ -24,7 +24,7 @@ export function callerOf(
     return tls?.clientCaFile === undefined ? (socket.remoteAddress ?? 'unknown') : certificateNeeded
   const [, token] = /^Bearer +([!-~]+)$/i.exec(headers.authorization ?? '') ?? []
   if (token === undefined) return tokenNeeded
-  const digest = createHash('sha256').update(token).digest()
+  const digest = hash('sha256', token, 'buffer')
   const isKnown = timingSafeEqual(digest, Buffer.from(tokenSha256, 'hex'))
   return isKnown ? `token ${tokenSha256.slice(0, 8)}` : tokenNeeded
 }

@@ -1,5 +1,5 @@
 /** The operators' page: files that hold no data and are served to everyone. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { createRequire, stripTypeScriptTypes } from 'node:module'
@@ -78,7 +78,7 @@ export function pageAsset({ method, headers }: IncomingMessage, path: string): A
 function readAsset(path: string, file: string, isZipped: boolean): Answer {
   const text = textOf(path, file)
   const body = isZipped ? gzipSync(text) : text
-  const digest = createHash('sha256').update(body).digest('base64url').slice(0, 22)
+  const digest = hash('sha256', body, 'base64url').slice(0, 22)
   const asset = {
     status: 200,
     contentType: contentTypes[extname(file)] ?? 'text/javascript; charset=utf-8',

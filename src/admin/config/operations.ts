@@ -1,5 +1,5 @@
 /** Operations on the configuration: show it and its keys, and reload. Fingerprints of digests show whether the secret under an id has changed. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { z } from 'zod'
 import type { Config } from '../../config/config.ts'
 import { withoutSecrets } from '../../config/problems.ts'
@@ -47,8 +47,7 @@ export function shownConfig(config: Config): Answer {
   return inBytes
 }
 
-export const fingerprint = (sha256: string): string =>
-  createHash('sha256').update(sha256).digest('hex').slice(0, 8)
+export const fingerprint = (sha256: string): string => hash('sha256', sha256).slice(0, 8)
 
 const keysQuery = z.strictObject({
   client: clientId.optional(),

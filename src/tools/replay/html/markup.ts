@@ -1,5 +1,5 @@
 /** Builds HTML from untrusted texts, such as file names and ids of a log: no text becomes markup, and none hides a character. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { byNumber, type Column } from '../../columns.ts'
 import type { Table } from '../tables.ts'
@@ -76,8 +76,7 @@ export function table<Row>(caption: string, { columns, rows }: Table<Row>, id?: 
 }
 
 const file = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8')
-const digestOf = (text: string): string =>
-  `'sha256-${createHash('sha256').update(text).digest('base64')}'`
+const digestOf = (text: string): string => `'sha256-${hash('sha256', text, 'base64')}'`
 
 /** Renders a page that needs no network and no other file. style: what comes before the styles of all pages. */
 export function page(title: string, body: Markup, style = '', ...scripts: string[]): string {
