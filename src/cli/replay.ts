@@ -1,6 +1,6 @@
 /** `tollgate replay`: shows how other limits would have decided yesterday's traffic. */
 import { basename } from 'node:path'
-import { compact, count, plural } from '../insight/format.js'
+import { compact, count, plural, sum } from '../insight/format.js'
 import { duration } from '../config/scalars.ts'
 import { windowNames } from '../config/time.ts'
 import { loadConfig } from '../config/clients/load.ts'
@@ -186,7 +186,7 @@ export function* remarks({
     return
   }
   const causes = Object.entries(log.differs).filter(([, differing]) => differing > 0)
-  const all = causes.reduce((sum, [, differing]) => sum + differing, 0)
+  const all = sum(log.differs)
   const why = causes.map(([cause, differing]) => `${cause} ${count(differing)}`).join(', ')
   yield `differs from the log: ${count(all)}${all === 0 ? '' : ` (${why})`}, same: ${count(log.same)}`
 }

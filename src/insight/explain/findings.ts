@@ -2,7 +2,7 @@
 import { clock, count, duration, usage } from '../format.js'
 import type { ExplainedStage } from '../api/explain.ts'
 import type { Config } from '../../config/config.ts'
-import { windowNames, windows, type WindowName } from '../../config/time.ts'
+import { DAY_MS, windowNames, windows, type WindowName } from '../../config/time.ts'
 import type { Caller } from '../../core/rules/credentials.ts'
 import { endsAtSeconds } from '../../core/rules/ban-policy.ts'
 import { refusalKinds, type Refusal, type RefusalCode } from '../../core/rules/refusals.ts'
@@ -33,7 +33,7 @@ export const isoOf = (ms: number): string => new Date(ms).toISOString()
 
 /** The date alone for midnight UTC, otherwise as clock writes it. */
 const dateOf = (ms: number, nowMs: number): string =>
-  ms % 86_400_000 === 0 ? isoOf(ms).slice(0, 10) : clock(ms, nowMs)
+  ms % DAY_MS === 0 ? isoOf(ms).slice(0, 10) : clock(ms, nowMs)
 
 const endings = ['th', 'st', 'nd', 'rd']
 /** 1st, 2,012th */

@@ -6,7 +6,7 @@ import type { Live } from './live.ts'
 import { planInForce } from './seen-clients.ts'
 import { refusedOf } from './shadow-counts.ts'
 import { describeEnd } from '../../config/certificates.ts'
-import { likelyMistakes } from '../../config/clients/warnings.ts'
+import { EXPIRING_MS, likelyMistakes } from '../../config/clients/warnings.ts'
 import { formatPath } from '../../config/problems.ts'
 import { DAY_MS, windowNames } from '../../config/time.ts'
 import type { DayRow } from '../../state/usage.ts'
@@ -80,7 +80,7 @@ export async function overview(parts: OverviewParts) {
       limitedClients: live.clients
         .refusedNow(now, planOf)
         .filter(({ refusals }) => refusals.by !== 'ban').length,
-      keysExpiring: clients.countEnding(nowMs, nowMs + 30 * DAY_MS),
+      keysExpiring: clients.countEnding(nowMs, nowMs + EXPIRING_MS),
     },
   }
 }

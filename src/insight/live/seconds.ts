@@ -7,6 +7,7 @@ import {
   storeBounds,
 } from '../../core/backends/histogram-series.ts'
 import { perWindow } from '../../config/time.ts'
+import { sum } from '../format.js'
 import type { BackendSecond, Second } from './second.ts'
 
 const KEPT_SECONDS = 900
@@ -152,7 +153,7 @@ export function quantileMs(
   share: number,
 ): number | null {
   const counts = histograms.reduce(sums, [])
-  const all = counts.reduce((sum, count) => sum + count, 0)
+  const all = sum(counts)
   if (all === 0) return null
   let left = share * all
   for (const [slot, count] of counts.entries()) {

@@ -1,4 +1,5 @@
 /** Opens access logs and merges them by time in bounded memory: a log is opened when its time has come, and is read no further than the others. */
+import { sum } from '../../insight/format.js'
 import type { FieldNames } from './foreign-line.ts'
 import { findLogs, readLines, type LogFile, type ReadCounts } from './input.ts'
 import { createLineReader, type LogNote } from './lines.ts'
@@ -50,10 +51,8 @@ export function openLogs(
     if (notes.length < MAX_NOTES) notes.push(line)
     else counts.notesDropped++
   }
-  const sizes = logs.map(({ bytes }) => bytes)
-  const totalBytes = sizes.includes(undefined)
-    ? undefined
-    : sizes.reduce((sum: number, bytes = 0) => sum + bytes, 0)
+  const sizes = logs.flatMap(({ bytes }) => bytes ?? [])
+  const totalBytes = sizes.length < logs.length ? undefined : sum(sizes)
   return {
     /** Notes, up to a bound. A note stands here before the requests that follow it in its file. */
     notes: notes as readonly LogNote[],

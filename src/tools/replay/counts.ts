@@ -1,5 +1,6 @@
 /** Counts the requests of each client, as the report has them, sums them up, and counts those of all over time. */
 import { MINUTE_MS, perWindow, windows } from '../../config/time.ts'
+import { sum } from '../../insight/format.js'
 import type { Decided } from './policy.ts'
 import type { Outcome, PerRefusal, ReplayedClient, ReplayedPlan, ReplayReport } from './report.ts'
 
@@ -75,8 +76,7 @@ function requestsIn(latest: { index: number; requests: number }, index: number):
   return latest.requests
 }
 
-export const refusedOf = ({ refused, other = 0 }: Outcome): number =>
-  Object.values(refused).reduce((sum, requests) => sum + requests, other)
+export const refusedOf = ({ refused, other = 0 }: Outcome): number => sum(refused) + other
 
 /** Refusals, or with --against how many more than under the old configuration. */
 export const moreOf = (client: ReplayedClient): number =>
