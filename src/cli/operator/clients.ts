@@ -34,7 +34,7 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
     columns: [
       id('CLIENT', (client) => client.id),
       text('PLAN', ({ plan }) => plan, { drop: 2 }),
-      ...windowColumns(shareBehind),
+      ...windowColumns((used) => percent(used).padStart(4)),
       number('REFUSED 5m', (client) => client.refusedLately, { write: count, drop: 1 }),
       // This is never cut, as its end is what matters.
       id('STATE, TIME LEFT', (client) => stateOf(client, nowMs), {
@@ -44,8 +44,6 @@ const clientsCommand = listing<ClientsPage, ClientRow, ClientsOptions>(
     ],
   }),
 )
-
-const shareBehind = (share: number): string => percent(share).padStart(4)
 
 /** A client that may go on is ok. nowMs: undefined leaves out how long it lasts. */
 function stateOf({ state, keys }: ClientRow, nowMs: number | undefined): string | null {

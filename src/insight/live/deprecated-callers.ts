@@ -111,6 +111,5 @@ export class DeprecatedCallers {
 
 function clean(userAgent: string): string {
   if (userAgent === '') return NO_AGENT
-  const beginning = userAgent.length > AGENT_LENGTH ? userAgent.slice(0, AGENT_LENGTH) : userAgent
-  return beginning.replace(/[^ -~]/g, '?')
+  return userAgent.slice(0, AGENT_LENGTH).replace(/[^ -~]/g, '?')
 }

@@ -111,15 +111,12 @@ export class UsageHistory {
   }
 
   #writeAfter(delayMs: number): void {
-    if (this.#isClosed || this.#timer !== undefined || this.#isEmpty) return
+    const isEmpty = this.#batch === undefined && this.#waiting.size === 0
+    if (this.#isClosed || this.#timer !== undefined || isEmpty) return
     this.#timer = setTimeout(() => {
       this.#timer = undefined
       void this.#flush()
     }, delayMs).unref()
-  }
-
-  get #isEmpty(): boolean {
-    return this.#batch === undefined && this.#waiting.size === 0
   }
 
   /** Joins the write under way. Never rejects. */
