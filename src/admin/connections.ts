@@ -26,7 +26,6 @@ export class ConnectionSlots {
   readonly #uses = new Map<Socket, Use>()
   readonly #unanswered = new WeakMap<Socket, number>()
 
-  /** Called for each new connection. */
   admit(socket: Socket): void {
     if (this.#uses.size >= MAX_CONNECTIONS) {
       const victim = this.#oldest('idle') ?? this.#oldest('reading') ?? socket

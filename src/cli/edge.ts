@@ -3,7 +3,6 @@ import type { Environment } from '../config/environment.ts'
 import type { Screen } from './terminal/screen.ts'
 import type { SupervisorChannel } from '../server/workers/worker.ts'
 
-/** Receives signals, warnings and crashes of a process. */
 export interface Incidents {
   /** orphaned: npm, which has started this process, is gone. */
   signal(name: NodeJS.Signals | 'orphaned'): void

@@ -12,7 +12,6 @@ const NEAR = 0.8
 export const clientLink = (client: string) =>
   html`<a href="#/clients/${encodeURIComponent(client)}">${client}</a>`
 
-/** Link to the explanation of a recent decision. */
 export const explainLink = (id: string) =>
   html`${id} <a href="#/explain?id=${encodeURIComponent(id)}" aria-label="Explain ${id}">Explain</a>`
 

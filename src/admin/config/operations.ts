@@ -61,7 +61,6 @@ const keysQuery = z.strictObject({
 const KEYS_FORM =
   'Ask with ?client=ID, ?expiring=30d, ?cursor=CURSOR of the page before, or none of them.'
 
-/** GET /api/keys */
 export type KeysPage = ReturnType<typeof keysPage>
 
 function keysPage({ reloads }: ApiNeeds, { query }: Call) {

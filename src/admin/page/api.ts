@@ -11,7 +11,6 @@ export interface How {
   readonly body?: object
 }
 
-/** Failure of an operation. */
 export class Fault extends Error {
   readonly path: string
   /** What the gateway has said; undefined: no answer has come. */

@@ -46,7 +46,6 @@ interface Line {
   readonly fill?: boolean
 }
 
-/** Values over time. */
 export interface Course {
   /** Unix second at each index. */
   readonly seconds: readonly number[]

@@ -13,7 +13,6 @@ import {
 
 const UNDO_MS = 10_000
 
-/** Values of the form by name. */
 type Values = Readonly<Record<string, string>>
 interface Question {
   readonly title: string

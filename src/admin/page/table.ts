@@ -4,7 +4,6 @@ import { button, html, useLayoutEffect, useRedraw, useRef, type Child } from './
 
 /** kind: number, or how a card on a phone has it: title, wide, acts. */
 export type Column<Row> = readonly [head: string, cell: (row: Row) => Child, kind?: string]
-/** What a table lists. */
 export interface Listing<Row> {
   readonly caption: string
   readonly idOf: (row: Row) => string

@@ -16,7 +16,6 @@ export type Kind = 'ok' | 'warn' | 'bad' | 'none'
 export const html = (htm as unknown as typeof htm.default).bind(h) as Template
 type Template = (parts: TemplateStringsArray, ...values: unknown[]) => VNode
 
-/** Returns a function that draws the component again. */
 export function useRedraw() {
   const [, redraw] = useState(0)
   return () => redraw((drawn) => drawn + 1)
@@ -42,7 +41,6 @@ export const button = (text: string, act: () => unknown, attributes: Attributes 
 export const section = (title: string, ...content: Child[]) =>
   html`<section><h2>${title}</h2>${content}</section>`
 
-/** Box for words to search for. */
 export const searchBox = (attributes: Attributes) =>
   html`<input type="search" autocomplete="off" spellcheck=${false} ...${attributes} />`
 

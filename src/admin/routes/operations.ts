@@ -15,7 +15,6 @@ export const routeOperations: readonly Operation[] = [
   lookAtAll('/api/deprecations', deprecationsOf, merge),
 ]
 
-/** GET /api/routes */
 export type Routes = Awaited<ReturnType<typeof routesOf>>
 
 async function routesOf({ reloads, state }: ApiNeeds) {

@@ -15,7 +15,6 @@ export const systemOperations: readonly Operation[] = [
 /** A backend that no worker has reported. */
 const WELL = { state: 'up', fault: undefined, since: undefined, nextTryAtMs: undefined } as const
 
-/** GET /api/backends */
 export type Backends = Whole<BackendsPart>
 type BackendsPart = ReturnType<typeof backendsOf>
 
@@ -63,7 +62,6 @@ function mergeBackends(parts: readonly BackendsPart[], names: readonly string[])
   return { ...parts[0], backends }
 }
 
-/** GET /api/store */
 export type Store = ReturnType<typeof storeOf>
 
 function storeOf({ reloads, state, live }: ApiNeeds) {
@@ -89,7 +87,6 @@ function storeOf({ reloads, state, live }: ApiNeeds) {
   }
 }
 
-/** GET /api/workers */
 export type Workers = ReturnType<typeof workersOf>
 
 function workersOf({ reloads, state }: ApiNeeds) {

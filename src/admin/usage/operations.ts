@@ -74,7 +74,6 @@ export interface DayUsage extends Seen {
   readonly clients: readonly (PlanTotals & { readonly client: string })[]
 }
 
-/** Whether the request asks for CSV instead of JSON. */
 export const wantsCsv = ({ headers: { accept = '' } }: IncomingMessage): boolean =>
   /(?:^|,)\s*text\/csv\s*(?:;|,|$)/i.test(accept)
 

@@ -110,11 +110,9 @@ export async function ask<Shape>(gateway: AdminOf, path: string, call: Call = {}
   return (await bodyOf(gateway, await askForStream(gateway, path, call))) as Shape
 }
 
-/** Resolves to the answer as text, as ask does. */
 export const askForText = async (gateway: AdminOf, path: string, call: Call): Promise<string> =>
   textOf(gateway, await askForStream(gateway, path, call))
 
-/** Resolves to the answer as a stream, as ask does. */
 export async function askForStream(gateway: AdminOf, path: string, call: Call) {
   const answer = await callAdmin(gateway, path, call)
   const { statusCode: status = 0 } = answer

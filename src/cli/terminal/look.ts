@@ -4,7 +4,6 @@ import { byNumber, type Colour } from '../../tools/columns.ts'
 import type { Output } from '../edge.ts'
 
 export interface Look {
-  /** Width of a line. */
   readonly columns: number
   /** Returns the text itself where colours are off. */
   paint(colour: Colour | undefined, text: string): string

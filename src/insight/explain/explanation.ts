@@ -9,7 +9,6 @@ import { stageNames } from './walk.ts'
 
 export const NOT_REACHED = { verdict: 'notReached', rule: '', config: null, numbers: {} } as const
 
-/** Explains what the stages have answered. */
 export function explanationOf(material: Material): Explanation {
   const explained = explanationBy(material)
   const { config, callerKnown, verdicts } = material
@@ -68,7 +67,6 @@ function stageOf(stage: StageName, material: Material): ExplainedStage {
   return { stage, verdict, rule, config: config && locationOf(material.config, config), numbers }
 }
 
-/** Changes that would lead to another answer; each suffices alone. */
 function changesOf(material: Material): readonly string[] {
   const { config, refusal, verdicts, decidedBy } = material
   if (refusal === undefined) return untilRefused(material)

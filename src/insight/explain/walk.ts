@@ -21,7 +21,6 @@ export interface Walked {
   readonly verdicts: ReadonlyMap<StageName, Refusal | undefined>
   /** Refusal that answers the request; undefined: it is sent to a backend, or answered by exchange.status. */
   readonly refusal: Refusal | undefined
-  /** The stage that made the answer. */
   readonly decidedBy: StageName
 }
 
@@ -75,7 +74,6 @@ export const stageNames = Object.keys(finders) as readonly StageName[]
 export const lastStage = (decidedBy: StageName, isAuthenticated: boolean): StageName =>
   decidedBy === 'match-route' && isAuthenticated ? 'shed-load' : decidedBy
 
-/** Returns the stage that refuses so. */
 export function refusingStage(
   code: RefusalCode,
   cause: string | undefined,

@@ -47,7 +47,6 @@ export class ChangeWatch {
   store: Held<ReturnType<typeof storeStateOf>> | undefined
   /** How often it has left `up`. */
   storeOutages = 0
-  /** Time of the last refused reload. */
   reloadRefusedAt: string | null = null
   /** Reloads in the last 15 minutes. */
   reloads: readonly { readonly at: string; readonly revision: string }[] = []

@@ -43,7 +43,6 @@ export class Events {
     return this.#readers.size >= READERS
   }
 
-  /** Whether anybody wants events of this type. */
   isWanted(type: EventType): boolean {
     const isRead = [...this.#readers].some(({ types }) => types.has(type))
     return isRead || this.subscriber?.wants(type) === true

@@ -172,7 +172,6 @@ export class Gateway {
     return this.workers.links.filter(({ state }) => state === 'listening').length
   }
 
-  /** Seconds for which counters or the history could not be saved. */
   get unsavedSeconds(): number {
     const { embedded } = this.workers.stores
     return Math.max(embedded?.unsaved?.seconds ?? 0, this.usage.unsavedSeconds)

@@ -62,7 +62,6 @@ export function createLastingParts(options: LastingPartsOptions) {
     ticketSecret,
     requestId: createRequestId(Date.now(), randomBytes(8)),
     lessee: createQuota(options),
-    /** Collects what every request notes of its key. */
     tally,
     shadow: createShadow(options, tally),
     recent: new RecentDecisions(options.number ?? 1),

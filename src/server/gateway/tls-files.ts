@@ -51,7 +51,6 @@ export function readNamedFiles(nameOf: NameOf, files: TlsFilesConfig): Connectio
 export const readBackendTls = ({ tls }: Config['upstream']): ConnectionOptions | undefined =>
   tls && readTlsFiles('upstream.tls', tls)
 
-/** Reads the files of the connections to a shared store as readBackendTls does. */
 export const readStoreTls = ({ shared }: Config['store']): ConnectionOptions | undefined =>
   shared?.tls && readTlsFiles(`store.${shared.setting}.tls`, shared.tls)
 
@@ -59,7 +58,6 @@ export const readStoreTls = ({ shared }: Config['store']): ConnectionOptions | u
 export const readServerTls = (tls: ServerTlsConfig | undefined): TlsIdentity | undefined =>
   tls && { ...readIdentity('server.tls', tls), minVersion: tls.minVersion }
 
-/** Reads the files of the admin listener as readServerTls does. */
 export const readAdminTls = ({ tls }: AdminConfig): AdminIdentity | undefined =>
   tls && readIdentity('admin.tls', tls)
 

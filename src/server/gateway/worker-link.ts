@@ -51,7 +51,6 @@ export interface Workers {
   readonly restarts: number
   /** The metrics of the whole gateway: values of all its processes, with the counters of workers that have ended. */
   measure(): Promise<readonly MetricsSnapshot[]>
-  /** See BackendProbe. */
   probeBackends(): Promise<readonly BackendHealth[]>
   /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
   ready(): Promise<void>
@@ -82,7 +81,6 @@ async function askAll<Answer>(links: Links, ask: (link: WorkerLink) => Promise<A
   return { answers: answers.filter((one) => one !== undefined), missing }
 }
 
-/** The caller's standing in each worker. */
 export const standingsIn = (links: Links, caller: CallerIds) =>
   askAll(links, async ({ number, questions }): Promise<CallerStanding> => ({
     ...(await questions.call('standing', caller)),
@@ -123,9 +121,7 @@ export function seenBy(links: Links) {
       embeddedHealth,
     /** The fault of a worker without any key set comes before others. */
     keySetFault: faults.find(({ hasKeys }) => !hasKeys) ?? faults[0],
-    /** The fault of any worker that can write no log lines. */
     logFault: seen.find(({ logFault }) => logFault !== undefined)?.logFault,
-    /** What each worker refuses because it has too much to do. */
     sheds: seen.map(({ shed }) => shed),
     backendsOfEach,
     /** Each backend as the worker sees it to which it looks worst. */

@@ -26,7 +26,6 @@ export async function openListenSockets(listen: ListenAddress) {
   return {
     /** Numeric address, with the port that port 0 became. */
     address: { host, port },
-    /** Returns a socket for one worker. */
     open: (): ListenSocket =>
       shared === undefined ? bind(host, port, true) : { fd: shared.fd, close: () => undefined },
     close: () => shared?.close(),

@@ -17,7 +17,6 @@ export type SharedState = ReturnType<typeof createSharedState>
 
 interface SharedStateParts {
   readonly config: Config
-  /** Counts the requests without a valid credential. */
   readonly addresses: ReturnType<typeof createAddressCounter>
   /** embedded: undefined with Redis, which workers ask themselves. */
   readonly stores: Pick<State, 'embedded' | 'bans' | 'clock'>

@@ -28,11 +28,9 @@ import { WorkerProcess } from './worker-process.ts'
 const WATCHDOG = { everyMs: 1_000, silentMs: 10_000 }
 
 interface SupervisorOptions extends GatewayOptions {
-  /** The file that a worker runs. */
   readonly entry: string
 }
 
-/** Creates a gateway whose workers are processes of their own. */
 export const createSupervisor = (config: Config, options: SupervisorOptions): Gateway =>
   new Gateway(config, options, (gateway) => new Supervisor(gateway, options.entry))
 

@@ -26,7 +26,6 @@ interface WorkerProcessOptions {
   /** The configuration to begin with; the process is started meanwhile. */
   readonly config: Promise<Config>
   readonly listenFd: number
-  /** Workers that were started before it in its slot because one had crashed. */
   readonly restarts: number
   /** Takes what Node.js reports on the worker's stderr; what comes in parts has a line for each. */
   onLines(lines: string): void
@@ -62,7 +61,6 @@ const SILENT_MS = 3_000
 export class WorkerProcess implements WorkerLink {
   readonly number: number
   readonly restarts: number
-  /** undefined: the process could not be started. */
   readonly pid: number | undefined
   /** The state only ever moves forward. Written by #receive, drain and #end. */
   state: 'starting' | 'listening' | 'draining' | 'ended' = 'starting'

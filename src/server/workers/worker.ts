@@ -99,7 +99,6 @@ function createParts(
       await serving.close()
       await log.close()
     },
-    /** Called when the supervisor is gone. */
     orphan: () => calls.close(),
     receive: (message: ToWorker) => {
       if (message.kind === 'answers') calls.receive(message)

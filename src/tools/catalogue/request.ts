@@ -10,7 +10,6 @@ const given = (name: string) => z.string({ error: `${name} must be given once` }
 
 /** Unknown parameters are ignored, so that a cache buster or a newer client does no harm. */
 const pageQuery = z.object({
-  /** Animals on the page. */
   limit: given('limit')
     .regex(/^(?:[1-9]\d?|100)$/, 'limit must be an integer from 1 to 100')
     .transform(Number)

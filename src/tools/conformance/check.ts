@@ -29,7 +29,6 @@ export interface Setup extends Target {
   readonly journals: readonly Caller[]
 }
 
-/** Checks by name. */
 export type Checks = Readonly<Record<string, Check>>
 export type Check = (setup: Setup, caller: Caller) => Finding | Promise<Finding>
 

@@ -8,7 +8,6 @@ type Mutable<T> = {
   -readonly [Name in keyof T]: T[Name] extends object ? Mutable<T[Name]> : T[Name]
 }
 
-/** Makes a value for each window and for bans. */
 const perRefusal = <Value>(valueOf: (by: keyof PerRefusal<Value>) => Value): PerRefusal<Value> => ({
   ...perWindow(({ name }) => valueOf(name)),
   ban: valueOf('ban'),

@@ -17,7 +17,6 @@ interface ReplayOptions {
   readonly logs: OpenedLogs
   /** Share of a plan's requests that suggested limits may refuse, from 0 to 1; undefined: nothing is suggested. */
   readonly share?: number | undefined
-  /** Called now and then. */
   readonly progress?: () => void
 }
 
@@ -27,7 +26,6 @@ interface Identity {
   readonly caller: Caller
   readonly isGone: boolean
   readonly before: Caller | undefined
-  /** Number of the client. */
   readonly number: number
 }
 
@@ -56,7 +54,6 @@ class Replaying {
   readonly #clients: ClientCounts
   readonly #overTime = new OverTime()
   readonly #demand: Demand | undefined
-  /** Differences from Tollgate's own lines. */
   readonly #differences: Differences
   #isOwn = false
   /** Clients by their name in the log; null: no configuration has the name. */

@@ -63,7 +63,6 @@ interface Basis {
   readonly demand: Demand
   /** All clients of the demand, in the order of their numbers there. */
   readonly clients: readonly ReplayedClient[]
-  /** Share of a plan's requests that may be refused, from 0 to 1. */
   readonly share: number
 }
 

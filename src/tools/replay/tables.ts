@@ -47,7 +47,6 @@ const kinds: readonly Kind[] = [
 ]
 const otherKind: Kind = ['other', ({ other = 0 }) => other]
 
-/** What became of all requests. */
 export function outcomeTable({ requests, before, ...now }: ReplayReport): Table<Kind> {
   const name = id<Kind>('', ([kind]) => kind)
   const ofNow = ([, of]: Kind): number => of(now)
