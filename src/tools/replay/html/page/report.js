@@ -3,7 +3,7 @@ import { Chart, h, redrawCharts } from '../../../../admin/page/chart.ts'
 import { count, csvLine, plural } from '../../../../insight/format.js'
 
 /** @import uPlot from 'uplot' */
-/** @import { Course } from '../../../../admin/page/chart.ts' */
+/** @import { ChartOptions, Course } from '../../../../admin/page/chart.ts' */
 /** @import { ReplayReport } from '../../report.ts' */
 
 const HOUR_S = 3_600
@@ -39,34 +39,27 @@ const courseOf = (columns) => ({
     ),
 })
 
+/** @param {string} title @param {ChartOptions['lines']} lines @param {Record<string, readonly number[]>} columns */
+const chartOf = (title, lines, columns) =>
+  new Chart({ title, what: `${title} over time`, lines, course: courseOf(columns) })
+
+/** @param {string} name */
+const lineOf = (name) => ({ label: name, column: name, color: name })
+
 const charts = () => {
   const { admitted, before, from: _from, stepSeconds: _step, ...refused } = overTime
   const causes = /** @type {(keyof typeof refused)[]} */ (Object.keys(refused))
   if (before === undefined)
     return [
-      new Chart({
-        title: 'Admitted',
-        what: 'Admitted over time',
-        lines: [{ label: 'admitted', column: 'admitted', color: 'admitted', fill: true }],
-        course: courseOf({ admitted }),
-      }),
-      new Chart({
-        title: 'Refused',
-        what: 'Refused over time',
-        lines: causes.map((by) => ({ label: by, column: by, color: by })),
-        course: courseOf(refused),
-      }),
+      chartOf('Admitted', [{ ...lineOf('admitted'), fill: true }], { admitted }),
+      chartOf('Refused', causes.map(lineOf), refused),
     ]
   return causes.map((by) => {
-    return new Chart({
-      title: `Refused by ${by}`,
-      what: `Refused by ${by} over time`,
-      lines: [
-        { label: 'old', column: 'old', color: 'other' },
-        { label: 'new', column: by, color: by },
-      ],
-      course: courseOf({ old: before[by], [by]: refused[by] }),
-    })
+    const lines = [
+      { ...lineOf('old'), color: 'other' },
+      { ...lineOf(by), label: 'new' },
+    ]
+    return chartOf(`Refused by ${by}`, lines, { old: before[by], [by]: refused[by] })
   })
 }
 
