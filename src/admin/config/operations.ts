@@ -35,6 +35,8 @@ export function effectiveConfig({
   }
 }
 
+export type Effective = ReturnType<typeof effectiveConfig>
+
 /** The answer is made once for each configuration, as making it holds up requests. */
 const shown = new WeakMap<Config, Answer>()
 

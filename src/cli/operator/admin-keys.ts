@@ -1,6 +1,7 @@
 /** The clients of a running gateway, and what a configuration would change for them. */
 import type { ClientsPage } from '../../admin/clients/operations.ts'
-import { effectiveConfig, fingerprint, type KeysPage } from '../../admin/config/operations.ts'
+import { effectiveConfig, fingerprint } from '../../admin/config/operations.ts'
+import type { Effective, KeysPage } from '../../admin/config/operations.ts'
 import { ClientTable } from '../../config/clients/client-table.ts'
 import { Scratch } from '../../config/clients/columns.ts'
 import type { ClientConfig, Config } from '../../config/config.ts'
@@ -37,8 +38,6 @@ const asConfigured = ({ keys, ...client }: KeysPage['clients'][number]): ClientC
 
 /** Pads a fingerprint to the length of a digest, which a table of clients has room for. */
 const asDigest = (shown: string): string => shown.padEnd(64, '0')
-
-type Effective = ReturnType<typeof effectiveConfig>
 
 /** Neither side shows a secret: only changed keys are noticed, as their fingerprints are compared. nearest: who the gateway has seen nearest a limit. */
 export async function changesAgainst(gateway: AdminOf, next: Config) {

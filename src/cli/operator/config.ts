@@ -1,5 +1,5 @@
 /** `tollgate config`: prints the configuration in force with its defaults, as a file would have it; never a secret. */
-import type { effectiveConfig } from '../../admin/config/operations.ts'
+import type { Effective } from '../../admin/config/operations.ts'
 import { markedLines } from '../../config/changes/line-diff.ts'
 import { plural } from '../../insight/format.js'
 import { lookOf } from '../terminal/look.ts'
@@ -12,8 +12,6 @@ export const config: Declaration = (program, { once }) =>
   asking(program, 'config', 'the configuration in force with its defaults, as YAML')
     .option('--diff', 'marks what a reload of the files would change, and says for whom')
     .action(once(() => configCommand))
-
-type Effective = ReturnType<typeof effectiveConfig>
 
 const configCommand = (output: Output, options: Asking & { readonly diff?: boolean }) =>
   options.diff === true
