@@ -18,7 +18,7 @@ export interface ReadinessReport {
     /** cause and since are those of a backend that is not up. */
     readonly backends?: readonly Record<'name' | 'state' | 'cause' | 'since', string | undefined>[]
     /** A fault that does not make this gateway useless. */
-    readonly warning?: string
+    readonly warning?: string | undefined
   }[]
 }
 
@@ -30,10 +30,10 @@ export async function readiness(
   state: GatewayState,
 ): Promise<ReadinessReport> {
   const backends = backendCheck(await state.probe())
-  const warning = fault === undefined ? {} : { warning: `a reload was refused: ${fault}` }
+  const warning = fault === undefined ? undefined : `a reload was refused: ${fault}`
   return {
     checks: [
-      { name: 'config', ok: true, reason: `revision ${config.revision}`, ...warning },
+      { name: 'config', ok: true, reason: `revision ${config.revision}`, warning },
       { name: 'listener', ...state.listener() },
       loadCheck(state.sheds()),
       storeCheck(config, state.store(), state.unsaved()),
@@ -83,11 +83,10 @@ function storeCheck(
   unsaved: UnsavedCounters | undefined,
 ): Check {
   const name = 'store'
-  const text = unsaved?.warning ?? health.warning
-  const warning = text === undefined ? {} : { warning: text }
+  const warning = unsaved?.warning ?? health.warning
   const { shared } = store
-  if (shared === undefined) return { name, ok: true, reason: 'embedded', ...warning }
-  const where = { server: shared.servers, ...warning }
+  if (shared === undefined) return { name, ok: true, reason: 'embedded', warning }
+  const where = { server: shared.servers, warning }
   if (refusal !== undefined) return { name, ok: false, reason: refusal, ...where }
   if (available) return { name, ok: true, reason: 'available', ...where }
   const reason = `away (${cause}); onOutage is ${store.onOutage}`
