@@ -31,13 +31,13 @@ export async function topCommand(edge: TopOutput, options: TopOptions): Promise<
     // A missing gateway is reported before the terminal is taken over.
     const view = new LiveView(edge, gateway, {
       ...(await headOf(gateway, NEVER)),
-      ...(await topOf(gateway, by, NEVER)),
+      top: await topOf(gateway, by, NEVER),
     })
     if (edge.screen.takeOver(view)) return await view.run()
   }
   for await (const tick of ticks(gateway, edge.unread)) {
-    const busiest = await topOf(gateway, by, NEVER)
-    edge.print(json ? JSON.stringify({ tick, ...busiest }) : tabbed(tick, busiest.top))
+    const top = await topOf(gateway, by, NEVER)
+    edge.print(json ? JSON.stringify({ tick, top }) : tabbed(tick, top))
   }
 }
 
@@ -53,9 +53,8 @@ const headOf = async (gateway: AdminOf, signal: AbortSignal) => ({
   store: await ask<Store>(gateway, '/api/store', soon(signal)),
 })
 
-const topOf = async (gateway: AdminOf, by: Top['by'], signal: AbortSignal) => ({
-  top: await ask<Top>(gateway, `/api/top?by=${by}&window=10s`, soon(signal)),
-})
+const topOf = (gateway: AdminOf, by: Top['by'], signal: AbortSignal) =>
+  ask<Top>(gateway, `/api/top?by=${by}&window=10s`, soon(signal))
 
 /** Ends when the signal is aborted. */
 async function* ticks(gateway: AdminOf, signal: AbortSignal): AsyncGenerator<Tick> {
@@ -131,7 +130,7 @@ class LiveView {
       // The head seldom changes, and costs the gateway most.
       const head = ticksSeen++ % 5 === 0 ? await headOf(this.#gateway, signal) : {}
       const top = await topOf(this.#gateway, this.#by, signal)
-      this.#state = { ...this.#state, tick, ...head, ...top }
+      this.#state = { ...this.#state, tick, ...head, top }
       await this.#draw()
     }
   }
