@@ -3,7 +3,7 @@ import { perWindow, windowNames } from '../../config/time.ts'
 import { call } from '../page/api.ts'
 import { confirmed, field, toast } from '../page/dialog.ts'
 import { clock, count, duration, windowsText } from '../../insight/format.js'
-import { now, refreshOverview } from '../page/live.ts'
+import { changed, now } from '../page/live.ts'
 import { choice, html } from '../page/ui.ts'
 import type { Ban } from '../../insight/api/live.ts'
 import type { BanChange } from './operations.ts'
@@ -34,12 +34,6 @@ const endOf = ({ until }: Ban, asOf: string) => Date.now() + Date.parse(until) -
 const again = ({ key, reason }: Ban, endMs: number) => {
   const restSeconds = Math.max(1, Math.round((endMs - Date.now()) / 1_000))
   return impose(key, `${restSeconds}s`, reason ?? 'lifted by mistake')
-}
-
-/** Shows what has changed, here and in the view. */
-function changed(after: () => unknown) {
-  after()
-  refreshOverview().catch(() => {})
 }
 
 const effect = (length: string) => {

@@ -119,8 +119,6 @@ function scopeText({ scope, asOf }: ClientDetail) {
   return `Use and bans as ${whose} them${isAway ? ', as the store is away' : ''}, ${timeText(asOf, 'clock')}`
 }
 
-const planText = ({ plan, limits }: ClientRow) => `${plan} · ${limitsText(limits)}`
-
 export function Client({ id }: Place) {
   const { answer, note, load } = useAnswer<ClientDetail>(`/api/clients/${encodeURIComponent(id)}`)
   const refused = useAnswer<Whole<Requests>>(
@@ -132,7 +130,7 @@ export function Client({ id }: Place) {
   return html`
     ${note}
     <p class="says">${row && sentence(row)}</p>
-    <p class="muted">${row && planText(row)}</p>
+    <p class="muted">${row && `${row.plan} · ${limitsText(row.limits)}`}</p>
     <div class="windows">${row && windowNames.map((name) => windowOf(name, row[name]))}</div>
     <p class="muted">${answer && scopeText(answer)}</p>
     <p class="actions">

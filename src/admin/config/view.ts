@@ -2,7 +2,7 @@
 import { call, Fault } from '../page/api.ts'
 import { confirmed, toast } from '../page/dialog.ts'
 import { overText, plural } from '../../insight/format.js'
-import { live, now, refreshOverview } from '../page/live.ts'
+import { changed, live, now } from '../page/live.ts'
 import {
   button,
   faultBox,
@@ -17,10 +17,8 @@ import {
 import { markedLines, type MarkedLine } from '../../config/changes/line-diff.ts'
 import { plannedInWords } from '../../config/changes/radius-in-words.ts'
 import type { ReloadOutcome } from '../../config/changes/blast-radius.ts'
-import type { effectiveConfig } from './operations.ts'
+import type { Effective } from './operations.ts'
 import { register } from '../page/places.ts'
-
-type Effective = ReturnType<typeof effectiveConfig>
 
 function takenText({ revision, clientCount }: Effective) {
   const taken = live.overview?.reloads.findLast((one) => one.revision === revision)?.at
@@ -109,8 +107,7 @@ ${plannedInWords(blastRadius, over?.clients).join('\n')}</pre
     act: async () => {
       await call('/api/reload', { method: 'POST', body: { revision: next } }).catch(explain)
       return () => {
-        after()
-        refreshOverview().catch(() => {})
+        changed(after)
         toast(`Revision ${next} is in force.`)
       }
     },

@@ -107,7 +107,7 @@ function takeSeconds(from: Overview['seconds']) {
   })
 }
 
-export async function refreshOverview() {
+async function refreshOverview() {
   overviewDueMs = Date.now() + OVERVIEW_EVERY_MS
   const overview: Overview = await call('/api/overview')
   aheadMs = Date.parse(overview.asOf) - Date.now()
@@ -115,6 +115,12 @@ export async function refreshOverview() {
   live.latest ??= overview.latest
   takeSeconds(overview.seconds)
   notify('change')
+}
+
+/** Shows what an operator has changed, in the view and around it. */
+export function changed(after: () => unknown) {
+  after()
+  refreshOverview().catch(() => {})
 }
 
 export function pause(paused: boolean) {

@@ -32,9 +32,6 @@ const stateText = ({ state: word, since }: { state: keyof typeof kinds; since: s
 
 const stateCell = (row: Parameters<typeof stateText>[0]) => state(kinds[row.state], stateText(row))
 
-const tryCell = ({ nextTry: at }: Backend) =>
-  at === null ? UNKNOWN : tryText(Date.parse(at), now())
-
 const backendListing: Listing<Backend> = {
   caption: 'Backends',
   idOf: ({ name }) => name,
@@ -43,7 +40,7 @@ const backendListing: Listing<Backend> = {
     ['Backend', ({ name }) => name, 'title wide'],
     ['State', stateCell, 'wide'],
     ['Why', ({ cause }) => cause ?? UNKNOWN, 'wide'],
-    ['Next try', tryCell],
+    ['Next try', ({ nextTry: at }) => (at === null ? UNKNOWN : tryText(Date.parse(at), now()))],
     ['Requests/s, 10 s', ({ requestsPerSecond }) => rate(requestsPerSecond), 'number'],
     ['Failures/s, 10 s', ({ failuresPerSecond }) => rate(failuresPerSecond), 'number'],
     ['p99, 10 s', ({ p99Ms }) => latency(p99Ms), 'number'],

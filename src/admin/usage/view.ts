@@ -1,4 +1,5 @@
 /** Daily use of a client: bars, a table, and a file. */
+import { DAY_MS } from '../../config/time.ts'
 import { clock, count, limitText, refusers } from '../../insight/format.js'
 import { now } from '../page/live.ts'
 import { Table, type Column, type Listing } from '../page/table.ts'
@@ -6,7 +7,6 @@ import { button, html, useAnswer, useState } from '../page/ui.ts'
 import { usageLines } from './words.ts'
 import type { ClientUsage, PlanTotals } from './operations.ts'
 
-const DAY_MS = 86_400_000
 const HEIGHT = 100
 const REFRESH_MS = 30_000
 
