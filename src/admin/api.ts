@@ -58,13 +58,9 @@ export async function answerApi(
   const call = { request, params, query, audit: {} }
   let status = 500
   try {
-    const made = await operation.handle(needs, call)
+    const made = await operation.handle(needs, call).catch(refusalOf)
     status = made.status
     return made
-  } catch (error) {
-    const refusal = refusalOf(error)
-    status = refusal.status
-    return refusal
   } finally {
     const { action } = operation
     if (action !== undefined)
