@@ -89,10 +89,9 @@ type Reason = readonly [Decision, ...Decision[]]
 
 /** The most frequent reason comes first. */
 function reasonsOf(refusals: readonly Decision[]) {
-  const reasons = Map.groupBy(refusals, ({ window, refusal }) => window ?? refusal)
-  return [...reasons.values()].sort(
-    (one, other) => other.length - one.length,
-  ) as unknown as Reason[]
+  const byReason = Map.groupBy(refusals, ({ window, refusal }) => window ?? refusal)
+  const reasons = [...byReason.values()] as unknown as Reason[]
+  return reasons.sort((one, other) => other.length - one.length)
 }
 
 const requestText = ({ method, path, key }: Decision) =>

@@ -8,8 +8,7 @@ import { eventTypes } from '../../insight/live/events.ts'
 import { listed } from '../../insight/live/top.ts'
 import { newestOf, summed } from '../../insight/live/sums.ts'
 import { fault, Refused, seen } from '../answers.ts'
-import { checked, look, lookAtAll } from '../operation.ts'
-import type { ApiNeeds, Call, Operation } from '../operation.ts'
+import { checked, look, lookAtAll, type ApiNeeds, type Call, type Operation } from '../operation.ts'
 
 const NONE = 'is none of these'
 const topQuery = z.strictObject({

@@ -3,8 +3,7 @@ import { storeStateOf } from '../../insight/live/changes.ts'
 import type { Whole } from '../../insight/api/live.ts'
 import { summed } from '../../insight/live/sums.ts'
 import { iso, seen } from '../answers.ts'
-import { look, lookAtAll } from '../operation.ts'
-import type { ApiNeeds, Operation, WorkerState } from '../operation.ts'
+import { look, lookAtAll, type ApiNeeds, type Operation, type WorkerState } from '../operation.ts'
 
 export const systemOperations: readonly Operation[] = [
   lookAtAll('/api/backends', backendsOf, mergeBackends),

@@ -17,9 +17,8 @@ const special = new RegExp(
 /** Unprintable characters become `\uXXXX`, which is their form in JSON too: a line of JSON keeps its meaning. */
 export const printable = (text: string): string =>
   text.replace(special, (character, kept?: string) => {
-    const units = kept === undefined ? character.split('') : []
-    const hex = units.map((unit) => unit.charCodeAt(0).toString(16).padStart(4, '0'))
-    return kept ?? hex.map((digits) => `\\u${digits}`).join('')
+    const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+    return kept ?? character.split('').map(escaped).join('')
   })
 
 /** Wraps outputs so that they print escaped lines only. */

@@ -123,12 +123,11 @@ export class QuotaMarks {
   reached({ id, row, own }: Suspect, found: CurrentUse, marks: readonly number[]): Reached[] {
     return this.#windows.flatMap(({ name, lengthMs, marks: reached }) => {
       // The authority forgets a window that has ended; this gateway's own count is then a lower bound.
-      const isOver = found[name].index > indexOf(row, lengthMs)
-      const index = isOver ? indexOf(row, lengthMs) : found[name].index
-      const use = { used: isOver ? own[name] : found[name].used, limit: row[`${name}Limit`] }
+      const ended = { index: indexOf(row, lengthMs), used: own[name], taken: own[name] }
+      const { index, used, taken } = found[name].index > ended.index ? ended : found[name]
+      const use = { used, limit: row[`${name}Limit`] }
       const mark = highest(use, marks)
       const before = markIn(reached.get(id), index)
-      const taken = isOver ? use.used : found[name].taken
       reached.set(id, { index, mark: Math.max(mark, before), taken })
       if (mark <= before) return []
       const untilMs = (index + 1) * lengthMs
