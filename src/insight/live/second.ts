@@ -22,7 +22,6 @@ export type ProcessNow = ReturnType<typeof processNow>
 
 /** Current load of one process; plain data. */
 export const processNow = ({ inFlight, connections, eventLoopLagMs }: Metrics) => ({
-  pid: process.pid,
   inFlight: inFlight(),
   connections: connections(),
   loopLagMs: eventLoopLagMs(),
