@@ -6,7 +6,8 @@ import { storeInWords } from '../config/hosts.ts'
 import { ConfigError } from '../config/problems.ts'
 import { plural } from '../insight/format.js'
 import * as tlsFiles from '../server/gateway/tls-files.ts'
-import { OK, REFUSED, type Output, type Texts } from './edge.ts'
+import type { Output, Texts } from './edge.ts'
+import { OK, REFUSED } from './terminal/fault.ts'
 import { loadUsableConfig } from './usable-config.ts'
 
 interface CheckOptions extends Texts<'against'> {

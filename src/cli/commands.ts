@@ -1,8 +1,8 @@
 /** The only list of commands. Those that ask a running gateway declare themselves; the others are declared here, as their code is loaded when they are called. */
 import { windowNames } from '../config/time.ts'
-import { exitCodeOf, faultLines } from './terminal/fault.ts'
+import { exitCodeOf, FAILED, faultLines, OK } from './terminal/fault.ts'
 import { printingSafely } from './terminal/printable.ts'
-import { FAILED, OK, type Edge, type Incidents } from './edge.ts'
+import type { Edge, Incidents } from './edge.ts'
 import type { Command } from 'commander'
 import {
   adminUrl,

@@ -4,11 +4,11 @@ import { byLimit, windows, type FixedWindow } from '../config/time.ts'
 import { columns, reportPage } from '../tools/conformance/html.ts'
 import { groupNames } from '../tools/conformance/rules.ts'
 import { countOf, inOneLine, runSuite, type Report } from '../tools/conformance/suite.ts'
-import { usageFault } from './terminal/fault.ts'
+import { FAILED, OK, usageFault } from './terminal/fault.ts'
 import { lookOf, safe, type Look } from './terminal/look.ts'
 import { writePage } from './terminal/page-file.ts'
 import { table } from './terminal/table.ts'
-import { FAILED, OK, type Output, type Texts } from './edge.ts'
+import type { Output, Texts } from './edge.ts'
 
 type ConformanceOptions = Readonly<Record<'target' | 'keys' | 'limits', string>> &
   Texts<'path' | 'only' | 'html'> & { readonly json?: boolean }

@@ -41,5 +41,3 @@ export interface Edge extends Output {
 
 /** Options of a command that are text, each of which may be left out; their declarations say what they mean. */
 export type Texts<Name extends string> = { readonly [Each in Name]?: string | undefined }
-
-export { OK, FAILED, REFUSED } from './terminal/fault.ts'

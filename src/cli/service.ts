@@ -3,9 +3,9 @@ import type { ListenAddress } from '../config/config.ts'
 import { nameOf } from '../config/hosts.ts'
 import { ConfigError } from '../config/problems.ts'
 import { createLog, type Log } from '../core/record/log.ts'
-import { FAILED, OK, type Edge } from './edge.ts'
+import type { Edge } from './edge.ts'
 import { createServiceManager, type ServiceManager } from './service-manager.ts'
-import { exitCodeOf, type Fault } from './terminal/fault.ts'
+import { exitCodeOf, FAILED, OK, type Fault } from './terminal/fault.ts'
 
 export interface Running {
   /** Drains and closes everything; resolves when nothing is left to wait for. */

@@ -1,8 +1,8 @@
 /** `tollgate worker`: a worker process, which only a supervisor starts. */
 import { createLog } from '../core/record/log.ts'
 import { createWorker } from '../server/workers/worker.ts'
-import { FAILED, type Edge } from './edge.ts'
-import { Fault } from './terminal/fault.ts'
+import type { Edge } from './edge.ts'
+import { FAILED, Fault } from './terminal/fault.ts'
 
 export async function workerCommand(edge: Edge): Promise<number> {
   if (edge.supervisor === undefined) {
