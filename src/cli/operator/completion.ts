@@ -10,7 +10,7 @@ export const completion: Declaration = (program, { once }) => {
   program
     .command('completion')
     .description('what a shell needs to complete commands, options and ids')
-    .addArgument(chosen('<shell>', ['bash', 'zsh', 'fish']))
+    .addArgument(chosen('<shell>', Object.keys(scripts)))
     .action(once(() => completionCommand))
   program.command('complete <line>', { hidden: true }).action(once(() => completeCommand))
 }
@@ -93,10 +93,8 @@ async function valuesOf(
   }
 }
 
-type Shell = 'bash' | 'zsh' | 'fish'
-
 /** Lines from `complete` are used as they are: no shell expands anything in them. Without any line, files are offered. */
-const scripts: Readonly<Record<Shell, string>> = {
+const scripts = {
   bash: `# source <(tollgate completion bash)
 _tollgate() {
   local line="\${COMP_LINE:0:COMP_POINT}" word="\${COMP_WORDS[COMP_CWORD]}" found
@@ -133,6 +131,8 @@ function __tollgate_complete
 end
 complete -c tollgate -f -a '(__tollgate_complete)'`,
 }
+
+type Shell = keyof typeof scripts
 
 function completionCommand({ print }: Output, { shell }: { readonly shell: Shell }): void {
   print(scripts[shell])

@@ -13,7 +13,7 @@ import { topFrame, type TopState } from './top-frame.ts'
 
 export const top: Declaration = (program, { once }) =>
   asking(program, 'top', 'the busiest clients of the last seconds, live; in a pipe a line a second')
-    .addOption(choice('--by <order>', 'default: requests', ['requests', 'refusals', 'latency']))
+    .addOption(choice('--by <order>', 'default: requests', Object.values(orders)))
     .action(once(() => topCommand))
 
 type TopOptions = Asking & Partial<Pick<Top, 'by'>>

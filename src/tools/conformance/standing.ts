@@ -46,11 +46,11 @@ const FIELDS = [
   ['ratelimit-policy', 'q', 'w'],
   ['ratelimit', 'r', 't'],
 ] as const
-type Fields = ReadonlyMap<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>
+type Fields = Map<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>
 
 /** Reads the windows by name: q and w of RateLimit-Policy, r and t of RateLimit. undefined: neither field is sent; text: what is wrong with them. */
 export function rateLimit(answer: Headers): Fields | string | undefined {
-  const windows = new Map<string, Partial<Record<'q' | 'w' | 'r' | 't', number>>>()
+  const windows: Fields = new Map()
   for (const [name, needed, more] of FIELDS) {
     const text = headerValues(answer, name).join(', ')
     const items = text === '' ? [] : parseList(text)
