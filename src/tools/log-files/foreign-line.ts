@@ -25,16 +25,14 @@ const NO_CALLER: ReadonlySet<number> = new Set([401, 403])
 const NO_FORM = 'is neither JSON nor in the combined format'
 const READABLE = 'is in the form for terminals, which lacks fields: log with log.format: json'
 const NO_FIELD = 'the combined format has the client fields user and address'
-const NO_TIME = 'has no time that can be read'
-const NO_STATUS = 'has no status'
 
 /** Text: why the line cannot be read. */
 type Read = RequestRow | string
 
 export function createForeignLines(fields: FieldNames | undefined) {
   const rowOf = (client: string | number | undefined, atMs: number, status: number): Read => {
-    if (!isTime(atMs)) return NO_TIME
-    if (!isStatus(status)) return NO_STATUS
+    if (!isTime(atMs)) return 'has no time that can be read'
+    if (!isStatus(status)) return 'has no status'
     const isNobody = client === undefined || client === '' || client === '-'
     return {
       atMs,

@@ -28,11 +28,7 @@ export interface LogNote {
   readonly fields: Fields
 }
 
-const NO_JSON = 'begins as JSON and is none'
-const TOO_LONG = 'is longer than 64 KiB'
-const NO_EVENT = "has no event: it is not of Tollgate's log"
 const NO_TIME = 'has no time'
-const NO_STATUS = 'has no status'
 
 /** Text: why the line cannot be read. undefined: it is empty, or an event of Tollgate that explains no decision. */
 type ReadLine = RequestRow | LogNote | string | undefined
@@ -40,16 +36,17 @@ type ReadLine = RequestRow | LogNote | string | undefined
 export function createLineReader(fields: FieldNames | undefined) {
   const foreign = createForeignLines(fields)
   return (line: string): ReadLine => {
-    if (line.length > MAX_LINE_CHARS) return TOO_LONG
+    if (line.length > MAX_LINE_CHARS) return 'is longer than 64 KiB'
     if (!line.startsWith('{')) {
       const text = line.trimEnd()
       return text === '' ? undefined : foreign.text(text)
     }
     const parsed = parseFields(line)
-    if (parsed === undefined) return NO_JSON
+    if (parsed === undefined) return 'begins as JSON and is none'
     if (foreign.json !== undefined) return foreign.json(parsed)
     if (parsed['event'] === 'access') return readOwnLine(parsed)
-    return typeof parsed['event'] === 'string' ? noteOf(parsed) : NO_EVENT
+    if (typeof parsed['event'] === 'string') return noteOf(parsed)
+    return "has no event: it is not of Tollgate's log"
   }
 }
 
@@ -74,7 +71,7 @@ export function readOwnLine(fields: Fields): RequestRow | string {
   const { time, status } = fields
   const writtenMs = typeof time === 'string' ? parseTime(time) : Number.NaN
   if (!isTime(writtenMs)) return NO_TIME
-  if (!isStatus(status)) return NO_STATUS
+  if (!isStatus(status)) return 'has no status'
   const atMs = before(writtenMs, numberOf(fields['agoMs']) ?? 0)
   if (!isTime(atMs)) return NO_TIME
   // A caller without a plan was refused because of the key itself.
