@@ -183,7 +183,7 @@ interface Place {
   readonly client: string
 }
 
-function placeOf(cursor: string): Place | undefined {
+function placeOf(cursor: string): Place {
   const [value = ''] = cursor.split(':', 1)
   return { value: Number(value), client: cursor.slice(value.length + 1) }
 }
