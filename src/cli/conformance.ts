@@ -66,13 +66,13 @@ function keysOf(file: string): string[] {
   } catch (error) {
     throw usageFault(`--keys ${file} cannot be read: ${(error as Error).message}`)
   }
-  const keys = text.split(/\r?\n/).filter((line) => line !== '')
-  const bad = keys.findIndex((key) => !/^[!-~]+$/.test(key))
+  const lines = text.split(/\r?\n/)
+  const bad = lines.findIndex((line) => !/^[!-~]*$/.test(line))
   if (bad >= 0) throw usageFault(`--keys ${file}: line ${bad + 1} is no key`)
-  const different = [...new Set(keys)]
-  if (different.length < NEEDED_KEYS)
-    throw usageFault(`--keys ${file} has ${different.length} keys; ${NEEDED_KEYS} are needed`)
-  return different
+  const keys = [...new Set(lines.filter((line) => line !== ''))]
+  if (keys.length < NEEDED_KEYS)
+    throw usageFault(`--keys ${file} has ${keys.length} keys; ${NEEDED_KEYS} are needed`)
+  return keys
 }
 
 /** A table with broken rules in full for a person, a line for each check for a program. look: undefined for a program. */

@@ -17,6 +17,7 @@ it.each([
   [{ limits: '10/1000' }, /from 20 to 1000/],
   [{ keys: file(twenty.slice(1)) }, /has 19 keys; 20 are needed/],
   [{ keys: file([...twenty.slice(1), twenty[1] ?? '']) }, /has 19 keys/],
+  [{ keys: file([...twenty, '', 'no key']) }, /line 22 is no key/],
   [{ keys: '/none' }, /--keys \/none cannot be read: ENOENT/],
   [{ path: 'v1' }, /does not begin with \//],
   [{ only: 'day,nights' }, /--only nights: there are isolation, admission/],

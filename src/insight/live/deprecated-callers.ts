@@ -9,6 +9,7 @@ interface DeprecatedCall {
   /** The beginning of the user agent, in visible ASCII. */
   readonly userAgent: string
   readonly count: number
+  /** Unix time in ms. */
   readonly lastSeenMs: number
 }
 

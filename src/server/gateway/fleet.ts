@@ -52,6 +52,7 @@ function isProof(given: unknown, key: Buffer, ...said: readonly string[]): boole
 
 export class Fleet implements FleetNeeds {
   readonly #gateway: Gateway
+  /** For addresses with https. */
   readonly #tls: ConnectionOptions
   /** Unique per boot. */
   readonly #id = randomBytes(6).toString('hex')

@@ -22,6 +22,7 @@ const notedEvents = [
   'startFailed',
 ] as const
 export interface LogNote {
+  /** Unix time in ms. */
   readonly atMs: number
   readonly event: (typeof notedEvents)[number]
   /** The whole line. */
