@@ -71,13 +71,13 @@ const roomOf = (file: string): string => /^src\/([^/]+(?:\/[^/]+)?)\//.exec(file
 
 /** How many lines of source each may have, in all languages, libraries aside: they go up only with a reason in the commit. */
 const budgets: Readonly<Record<string, number>> = {
-  cli: 3_985,
-  tools: 4_480,
-  server: 3_293,
-  admin: 5_500,
-  insight: 3_490,
-  core: 13_500,
-  state: 4_320,
+  cli: 3_975,
+  tools: 4_450,
+  server: 3_275,
+  admin: 5_455,
+  insight: 3_485,
+  core: 13_470,
+  state: 4_290,
   config: 4_150,
 }
 

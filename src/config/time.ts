@@ -29,13 +29,9 @@ export const mapWindows = <Given, Value>(
   valueOf: (given: Given) => Value,
 ): PerWindow<Value> => ({ minute: valueOf(minute), day: valueOf(day) })
 
-/** The value of one window; the shortest is asked by its own name, as below. */
+/** The value of one window; the shortest is asked by its own name, as a look-up by names that take turns costs more. */
 export const ofWindow = <Value>(values: PerWindow<Value>, name: WindowName): Value =>
   name === 'minute' ? values.minute : values[name]
-
-/** The limit of one window; the shortest is asked by its own name, as a look-up by names that take turns costs more. */
-export const limitIn = (limits: Readonly<Record<LimitKey, number>>, { limit }: FixedWindow) =>
-  limit === 'perMinute' ? limits.perMinute : limits[limit]
 
 /** Name of the field that has a window's part of a flat row, such as `refusedDay`. */
 export const fieldOf = <Prefix extends string>(prefix: Prefix, name: WindowName) =>

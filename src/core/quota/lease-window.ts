@@ -1,6 +1,6 @@
 /** One window of a lease. Only its methods write its fields; time is an argument, in ms of this process's monotonic clock. */
 import type { Limits } from '../../config/config.ts'
-import { limitIn, type FixedWindow, type WindowName } from '../../config/time.ts'
+import type { FixedWindow, WindowName } from '../../config/time.ts'
 import type { ChargedWindow, WindowView } from './decision.ts'
 import type { Statement, TakeReply, Totals } from '../../state/quota.ts'
 
@@ -45,7 +45,9 @@ export class LeaseWindow {
   }
 
   limitOf(limits: Limits): number {
-    return limitIn(limits, this.kind)
+    const { limit } = this.kind
+    // As in ofWindow.
+    return limit === 'perMinute' ? limits.perMinute : limits[limit]
   }
 
   /** Tokens that this process may spend without asking. */
