@@ -76,7 +76,7 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_275,
   admin: 5_455,
   insight: 3_485,
-  core: 13_470,
+  core: 13_475,
   state: 4_290,
   config: 4_150,
 }

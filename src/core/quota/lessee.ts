@@ -3,6 +3,7 @@
  * It looks after the tokens that this process holds: it returns idle ones, and those that others wait for according to notices,
  * and restates what the authority may not know. `uncertain` of the calls and `#holders` are the leases that need attention.
  */
+import { setImmediate as turn } from 'node:timers/promises'
 import type { Limits, OutageMode } from '../../config/config.ts'
 import { LeaseCalls, type LeaseCallsOptions } from './lease-calls.ts'
 import { Lease } from './lease.ts'
@@ -213,6 +214,12 @@ export class Lessee {
 
   /** States and returns everything; resolves when the authority has answered for all leases, or is away. */
   async #settleAll(timers: Timers): Promise<void> {
+    const underWay = Array.from(this.#leases.entries(), ([, { inFlight }]) => inFlight)
+    if (underWay.some((call) => call !== undefined)) {
+      await Promise.all(underWay)
+      // A request that was cut off while it waited for such a call hands its charge back in the turn in which it gets it.
+      await turn()
+    }
     const queue = [...new Set([...this.#calls.uncertain, ...this.#holders])].values()
     const isOpen = (lease: Lease): boolean => lease.isUncertain || lease.isHolding()
     const worker = async (): Promise<void> => {

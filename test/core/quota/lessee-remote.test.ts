@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { StoreClock } from '../../../src/state/store-clock.ts'
 import { controlledMemoryAuthority } from '../../support/controlled-authority.ts'
@@ -144,14 +145,19 @@ describe('a lessee of an authority behind a network', () => {
     const clients = Array.from({ length: 200 }, (_, n) => `client-${n}`)
     for (const client of clients) lessee.refund(client, admitted(await lessee.take(client, limits)))
     network.delayMs = 10
+    // Its client has left by the time of the answer.
+    const late = Promise.resolve(lessee.take('late', limits))
+    void late.then((decision) => lessee.refund('late', admitted(decision)))
     // What fails at first is tried again.
     network.state = 'down'
     const drained = lessee.drain()
     await timeline.pass(50)
     network.state = 'up'
+    await turn()
     await timeline.pass(200)
     await drained
-    for (const client of clients) expect(await truth(client)).toMatchObject({ minute: 0, day: 0 })
+    for (const client of [...clients, 'late'])
+      expect(await truth(client)).toMatchObject({ minute: 0, day: 0 })
     expect(network.mostInFlight).toBeLessThanOrEqual(64)
   })
 
