@@ -76,8 +76,8 @@ const budgets: Readonly<Record<string, number>> = {
   server: 3_275,
   admin: 5_455,
   insight: 3_485,
-  core: 13_475,
-  state: 4_290,
+  core: 13_480,
+  state: 4_300,
   config: 4_150,
 }
 

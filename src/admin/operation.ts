@@ -101,8 +101,9 @@ export interface Call<Named = unknown> {
   readonly audit: Record<string, unknown>
 }
 
-/** Makes what is sent as JSON, or an Answer in another form. */
-type Maker<Named> = (needs: ApiNeeds, call: Call<Named>) => object | Promise<object>
+/** What is sent as JSON with 200, or a whole Answer. */
+type Made = Answer | (object & { readonly contentType?: never })
+type Maker<Named> = (needs: ApiNeeds, call: Call<Named>) => Made | Promise<Made>
 
 export interface Operation {
   readonly method: string
@@ -127,7 +128,7 @@ const operation =
     },
   })
 
-const isAnswer = (made: object): made is Answer => 'contentType' in made
+const isAnswer = (made: Made): made is Answer => 'contentType' in made
 
 export const look = operation('GET')
 /** An operation that changes nothing, with its query in the body. */

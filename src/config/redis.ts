@@ -163,12 +163,12 @@ const plainUrl = text
   })
   .meta({ type: ['string', 'null'] })
 
-const kinds = { cluster, sentinels, url: server.transform(toServer) }
+const forms = { cluster, sentinels, url: server.transform(toServer) }
 
 /** Reports what is wrong with the form that the tree has, and nothing of the others. checkRedis reports two kinds at once; here the first of them counts. */
 const oneForm = (tree: unknown, context: z.RefinementCtx): unknown => {
   const [kind, ...others] = redisKinds.filter((key) => has(tree as Tree, key))
-  const form = typeof tree === 'string' ? plainUrl : kind && kinds[kind]
+  const form = typeof tree === 'string' ? plainUrl : kind && forms[kind]
   const one = kind === undefined ? tree : { ...(tree as Group) }
   for (const other of others) Reflect.deleteProperty(one as Group, other)
   const { error } = form?.safeParse(one, { jitless: true }) ?? {}
@@ -177,7 +177,7 @@ const oneForm = (tree: unknown, context: z.RefinementCtx): unknown => {
 }
 
 export const redis = z
-  .preprocess(oneForm, z.union([plainUrl, ...Object.values(kinds)], { error: formFault }))
+  .preprocess(oneForm, z.union([plainUrl, ...Object.values(forms)], { error: formFault }))
   .prefault('')
 
 /** Pairs whose first key is of no use without the second. */

@@ -19,6 +19,8 @@ export function effectiveConfig({
   clients,
   plans,
   written,
+  // What stands there follows from the settings.
+  store: { shared: _shared, ...store },
   ...settings
 }: Config) {
   const listed = Array.from(clients.slice(0, MOST_CLIENTS))
@@ -27,7 +29,7 @@ export function effectiveConfig({
     warnings,
     clientCount: clients.size,
     config: {
-      ...(withoutSecrets({ ...settings, clients: listed }) as object),
+      ...(withoutSecrets({ ...settings, store, clients: listed }) as object),
       // Plans hold no secrets, and may have any name.
       plans: Object.fromEntries(plans),
     },

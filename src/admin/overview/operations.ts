@@ -53,7 +53,7 @@ export const overviewOperations: readonly Operation[] = [
     return {
       status: 200,
       contentType: 'text/event-stream; charset=utf-8',
-      body: (gone: AbortSignal) => events.read({ types: new Set(types), client }, gone),
+      body: (gone) => events.read({ types: new Set(types), client }, gone),
     }
   }),
 ]

@@ -15,7 +15,7 @@ const VIEW_EVERY_MS = 3_000
 const LONGEST_WAIT_MS = 15_000
 const EVENTS = '/api/events?types=tick,ban,reload,backend,store'
 
-/** What the charts show, by its path in a tick, which is that of its column in an overview's seconds. */
+/** Latencies that the charts show, by their paths in a tick, which are those of their columns in an overview's seconds. */
 const latencies = ['gatewayMs.p50', 'gatewayMs.p99', 'backendMs.p50', 'backendMs.p99']
 const valueAt = (from: Tick | Overview['seconds'], name: string) =>
   name.split('.').reduce<unknown>((value, part) => Reflect.get(Object(value), part), from)

@@ -53,8 +53,7 @@ function layOut<Row>(
   const last = columns.findLast(({ kind }) => kind === 'text')
   let kept = columns.map((column) => {
     const widths = rows.map((row) => safe(column.text(row)).length)
-    // A call takes no more arguments than fit the stack, and a table may have a million rows.
-    const full = widths.reduce((one, other) => Math.max(one, other), column.head.length)
+    const full = Math.max(column.head.length, ...widths)
     return { column, width: full, least: column === last ? Math.min(full, TEXT_AT_LEAST) : full }
   })
   const over = (of: (each: (typeof kept)[number]) => number): number =>

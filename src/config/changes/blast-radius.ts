@@ -223,7 +223,9 @@ function changedSettings(current: Config, next: Config): string[] {
 /** Settings by the first two steps of their path in the file. */
 function settingsOf(config: Config): Map<string, unknown> {
   const { plans, clients: _c, routes: _r, revision: _v, warnings: _w, ...others } = config
-  const { certificates: _e, written: _t, locations: _l, ...sections } = others
+  const { certificates: _e, written: _t, locations: _l, store: stored, ...sections } = others
+  // It follows from the settings.
+  const { shared: _s, ...store } = stored
   const settings = new Map<string, unknown>()
   const live: Record<string, unknown> = {}
   for (const [name, { shadow, ...plan }] of plans) {
@@ -231,7 +233,7 @@ function settingsOf(config: Config): Map<string, unknown> {
     // A shadow limit is only tried and limits nobody.
     if (shadow !== undefined) live[`${name}.shadow`] = shadow
   }
-  for (const [section, values] of Object.entries({ ...sections, plans: live }))
+  for (const [section, values] of Object.entries({ ...sections, store, plans: live }))
     if (typeof values === 'object')
       for (const [key, value] of Object.entries(values as object))
         // The file has the unit beside the number; here the name has it.

@@ -14,7 +14,7 @@ import { keepLatest } from '../../state/memory/recency-table.ts'
 import { endedWithin } from '../../state/timers.ts'
 import type { StoreClock } from '../../state/store-clock.ts'
 
-/** Keys remembered; beyond it a new key replaces the oldest. All keys were issued, so this is rarely reached. */
+/** Keys remembered; beyond it a new key replaces an old one. All keys were issued, so this is rarely reached. */
 export const MAX_KEYS = 100_000
 const RETRY_MS = 1_000
 /**

@@ -14,7 +14,7 @@ const KEPT_CALLERS = 65_536
  * The ring of all configured keys. isStructured: see createCaller. used: digests of keys used since the start, whatever
  * configuration they were in; it outlives the ring and is bounded, the oldest go first.
  *
- * A Map lookup may take longer for a digest that shares a prefix with a stored one. That gives an attacker nothing
+ * A look-up may take longer for a digest that shares a prefix with a stored one. That gives an attacker nothing
  * of use: to steer the digest he would have to invert SHA-256, and knowing a digest is not knowing the key.
  */
 export function createKeyRing(

@@ -9,6 +9,7 @@ export interface IncomingRequest {
   readonly rawHeaders: string[]
   /** Whether a body follows, where the protocol says so whatever the fields say: HTTP/2 (RFC 9113 8.1). */
   readonly bodyFollows?: boolean | undefined
+  /** Bytes of the body that have come. */
   readonly receivedBytes: number
   /** The whole body has come, read or unread. */
   readonly complete: boolean

@@ -34,6 +34,7 @@ export class PublicServer {
   readonly #looks: NodeJS.Timeout
   /** The performance.now() from which each look closes idle connections. Written by stop(). */
   #idleUntilMs = Infinity
+  /** Written by the constructor and by the function that prepare() returns. */
   #tls: TlsServer | undefined
   /** Settled when the last connection of HTTP/2 without TLS has begun. */
   #hasBegun = Promise.resolve()

@@ -214,10 +214,12 @@ export class Lessee {
 
   /** States and returns everything; resolves when the authority has answered for all leases, or is away. */
   async #settleAll(timers: Timers): Promise<void> {
-    const underWay = Array.from(this.#leases.entries(), ([, { inFlight }]) => inFlight)
-    if (underWay.some((call) => call !== undefined)) {
-      await Promise.all(underWay)
-      // A request that was cut off while it waited for such a call hands its charge back in the turn in which it gets it.
+    const underWay = () =>
+      Array.from(this.#leases.entries(), ([, { inFlight }]) => inFlight ?? []).flat()
+    // A call may be followed by the next one at once, for requests that came meanwhile.
+    for (let calls = underWay(); calls.length > 0 && !this.#isDrained; calls = underWay()) {
+      await Promise.all(calls)
+      // A request that was cut off while it waited hands its charge back in the turn in which it gets it.
       await turn()
     }
     const queue = [...new Set([...this.#calls.uncertain, ...this.#holders])].values()

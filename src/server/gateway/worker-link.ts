@@ -51,6 +51,7 @@ export interface Workers {
   readonly restarts: number
   /** The metrics of the whole gateway: values of all its processes, with the counters of workers that have ended. */
   measure(): Promise<readonly MetricsSnapshot[]>
+  /** Never rejects. */
   probeBackends(): Promise<readonly BackendHealth[]>
   /** Resolves when what workers need is there, or their time is up; rejects when a store refuses this gateway. */
   ready(): Promise<void>

@@ -4,7 +4,7 @@ import { RecencyTable } from './recency-table.ts'
 
 /** Additions within one of so many parts of the counted time are kept as one number, so that a key takes bounded memory. */
 export const STEPS = 1_000
-/** Keys beyond which one not added to lately begins anew. */
+/** Keys beyond which one not added to lately begins anew; for a moment there may be some more. */
 const MAX_KEYS = 10_000
 
 interface Step {
@@ -21,12 +21,21 @@ interface Counted {
 /** withinMs: see Counter. redis/counter.ts counts in the same way. */
 export function createMemoryCounter(withinMs: number) {
   const counts = new RecencyTable<Counted>({ maxEntries: MAX_KEYS, mayDrop: () => true })
+  let lookedMs = -Infinity
   const isOver = (step: Step | undefined, nowMs: number): boolean =>
     step === undefined ||
     nowMs - step.startMs >= withinMs + withinMs / STEPS ||
     step.startMs - nowMs >= withinMs
+  /** Keys with nothing left to count are forgotten, as each may have as many steps as there are. */
+  const forgetEnded = (nowMs: number): void => {
+    if (Math.abs(nowMs - lookedMs) < withinMs) return
+    lookedMs = nowMs
+    for (const [key, { steps }] of counts.entries())
+      if (isOver(steps.at(-1), nowMs)) counts.delete(key)
+  }
   return {
     add: (key, points, nowMs) => {
+      forgetEnded(nowMs)
       const counted = counts.get(key) ?? counts.add(key, { steps: [], total: 0 })
       const { steps } = counted
       while (steps[0] !== undefined && isOver(steps[0], nowMs))

@@ -23,6 +23,7 @@ export class Subscriber {
   readonly #subscriptions = new Map<string, Subscription>()
   /** Channels subscribed, or being subscribed, on the present connection. */
   readonly #joined = new Set<string>()
+  /** Written by #start, by its end and by close. */
   #connection: Redis | undefined
   /** Runs from the first channel on, until close. */
   #ticking: NodeJS.Timeout | undefined

@@ -67,6 +67,7 @@ it.each([
 it('shows nothing of a password, whatever it holds', () => {
   const text =
     'store: { redis: "redis://user:first@second@127.0.0.1:6379/2" }\nplans: { own: { custom: true } }\n'
-  const { written } = effectiveConfig(parseConfigText(text, { file: '/etc/gateway.yaml', env: {} }))
-  expect(written).toMatchObject({ store: { redis: 'redis://127.0.0.1:6379/2' } })
+  const shown = effectiveConfig(parseConfigText(text, { file: '/etc/gateway.yaml', env: {} }))
+  expect(shown.config).not.toHaveProperty('store.shared')
+  expect(shown.written).toMatchObject({ store: { redis: 'redis://127.0.0.1:6379/2' } })
 })

@@ -38,7 +38,7 @@ const boltKey = { key: 'bolt-1', client: 'bolt' }
 describe('the blast radius of a new configuration', () => {
   const location = 'gateway.yaml:2'
   const lowered = (to: object) => [{ client: 'bolt', plan: 'pro', from: pro, to, location }]
-  const restart = ['admin.listen', 'server.listen', 'store.timeout']
+  const restart = ['admin.listen', 'server.listen', 'store.redis', 'store.timeout']
   it.each<[string, string, string, Record<string, unknown[]>]>([
     ['a comment', 'routes:', '# why\nroutes:', {}],
     [
@@ -70,7 +70,7 @@ describe('the blast radius of a new configuration', () => {
     [
       'what is taken at a start only',
       'routes:',
-      'server: { listen: 127.0.0.1:81, basePath: /v2 }\nadmin: { listen: 127.0.0.1:91 }\nstore: { timeout: 50ms }\nroutes:',
+      'server: { listen: 127.0.0.1:81, basePath: /v2 }\nadmin: { listen: 127.0.0.1:91 }\nstore: { timeout: 50ms, redis: redis://h }\nroutes:',
       { settings: restart.toSpliced(1, 0, 'server.basePath'), needsRestart: restart },
     ],
   ])('names %s', async (_, from, to, expected) => {

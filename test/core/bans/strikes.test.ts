@@ -21,7 +21,6 @@ const struck = async (book: BanBook, keyId: string, times: number) => {
   repeat(book, keyId, times)
   await book.settled()
 }
-
 const nothing = (): void => undefined
 function create(counter: Counter = strikeCounter(policy)) {
   const onBan = vi.fn()

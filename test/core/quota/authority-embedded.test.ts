@@ -24,7 +24,6 @@ const above = (least: number): unknown => expect.toSatisfy((number: number) => n
 const below = (most: number): unknown => expect.toSatisfy((number: number) => number < most)
 
 const directory = temporaryFolder()
-
 let boots = 0
 const call = (client: string, change: Partial<TakeRequest> = {}): TakeRequest =>
   callOf({ client, process: `boot-${boots}`, limits, need: 1, ...change })
