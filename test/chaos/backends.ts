@@ -37,12 +37,10 @@ export async function startBackend(name: string) {
     restart: async (): Promise<void> => {
       child = await launch()
     },
-    /** All so far. */
     sightings: () => readBook(name, book),
   }
 }
 
-/** What a backend has said that it saw. */
 function readBook(backend: string, path: string): readonly Sighting[] {
   const sightings: Sighting[] = []
   // A retry may bring a number here once more: a body belongs to the last head of its number.

@@ -61,7 +61,6 @@ export interface ChaosRequest {
   readonly outcomes: Outcome[]
 }
 
-/** A request as a backend saw it. */
 export interface Sighting {
   readonly number: number
   readonly backend: string

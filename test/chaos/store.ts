@@ -5,7 +5,6 @@ import { startRedisServer, type RedisServer } from '../support/redis-server.ts'
 import { askRedis } from '../support/redis-shared.ts'
 
 export interface ChaosStore {
-  /** As it stands in a configuration. */
   readonly servers: string
   readonly master: RedisServer
   /** Resolves when a master that was away is the master again. */

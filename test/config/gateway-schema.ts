@@ -55,7 +55,6 @@ function readComments(yaml: string): Map<string, string> {
 
 const typesOf = ({ type }: Json): readonly unknown[] => (Array.isArray(type) ? type : [type])
 
-/** A default as YAML would read it. */
 function asWritten(value: unknown, schema: Json): unknown {
   if (typeof value !== 'string') return value
   if (['integer', 'number'].includes(String(typesOf(schema)[0]))) return Number(value)

@@ -35,6 +35,11 @@ test.each(engines)('a request and its answer are those of HTTP/1.1, by %s', asyn
   expect(await wire.charged()).toBe(1)
   const [line] = await wire.accessLines(1)
   expect(line).toMatchObject({ method: 'GET', path: '/v1/pets', status: 200, responseBytes: 2 })
+  // HTTP/1.1 that begins with the letter of HTTP/2.
+  const other = await wire.connect('P')
+  await sleep(50)
+  other.send('UT /v1/pets HTTP/1.1\r\nHost: a.b\r\n\r\n')
+  expect((await other.waitForResponses(1)).responses[0]?.status).toBe(401)
 })
 
 test.each([

@@ -16,7 +16,6 @@ const strike = (book: BanBook, keyId: string, nowMs = Date.now()): void => {
 const repeat = (book: BanBook, keyId: string, times: number) => {
   for (let i = 0; i < times; i++) strike(book, keyId)
 }
-/** All of them are counted. */
 const struck = async (book: BanBook, keyId: string, times: number) => {
   repeat(book, keyId, times)
   await book.settled()

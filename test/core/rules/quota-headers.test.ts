@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import {
   anonymousHeaders,
   banHeaders,
+  isSameStanding,
   policyHeader,
   quotaHeaders,
   refusedHeaders,
@@ -47,6 +48,10 @@ describe('quota headers', () => {
     const day = refusedHeaders(view(0, 1), 'day', policy)
     expect(told(day)).toEqual(['1000', '0', '5000', '"minute";r=0;t=42, "day";r=0;t=4242'])
     expect(day).toContain(policy)
+    expect([view(0, 1), view(0, 2)].map((one) => isSameStanding(one, view(0, 1)))).toEqual([
+      true,
+      false,
+    ])
   })
 
   it('of a caller without a credential speak of one window', () => {

@@ -35,7 +35,6 @@ export interface ApiDocument {
   readonly operations: readonly ApiOperation[]
   /** What a local reference points at; throws when there is nothing. */
   resolve(ref: string): unknown
-  /** Every reference in the document. */
   refs(): string[]
   /** Compiles the schema at this local reference; throws where it is no strict JSON Schema 2020-12. */
   compile(ref: string): ValidateFunction

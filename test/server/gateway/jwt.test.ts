@@ -89,7 +89,6 @@ describe('a gateway that takes tokens', async () => {
   })
 })
 
-/** Sends a token from an address of this machine. */
 async function askFrom(localAddress: string, { port }: TestGateway, token: string, agent?: Agent) {
   const headers = { authorization: `Bearer ${token}` }
   const options = { host: '127.0.0.1', port, path: '/v1/pets', localAddress, headers, agent }

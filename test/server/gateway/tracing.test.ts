@@ -43,7 +43,6 @@ const start = async (sample: string, more: Record<string, string> = {}): Promise
   return startTestGateway({ upstreams: backends, blocks: { telemetry, ...more } })
 }
 const { url, prefix } = sharedRedis()
-/** Traces all. */
 const all = await start('100%', {
   upstream: `upstream: { urls: [${backends.join(', ')}], balance: round-robin }`,
   store: `store: { redis: "${url}", prefix: ${prefix}, lease: off }`,

@@ -220,7 +220,6 @@ describe('the metrics of several workers', () => {
   })
 })
 
-/** A worker process of this file. */
 async function workerOf(entry: string) {
   const config = parseConfigText('server: { workers: 2 }', { file: 'F', env: {} })
   const sockets = await openListenSockets({ host: '127.0.0.1', port: 0 })
