@@ -22,16 +22,14 @@ interface Counted {
 export function createMemoryCounter(withinMs: number) {
   const counts = new RecencyTable<Counted>({ maxEntries: MAX_KEYS, mayDrop: () => true })
   let lookedMs = -Infinity
-  const isOver = (step: Step | undefined, nowMs: number): boolean =>
-    step === undefined ||
-    nowMs - step.startMs >= withinMs + withinMs / STEPS ||
-    step.startMs - nowMs >= withinMs
-  /** Keys with nothing left to count are forgotten, as each may have as many steps as there are. */
+  const isOver = (step: Step, nowMs: number): boolean =>
+    nowMs - step.startMs >= withinMs + withinMs / STEPS || step.startMs - nowMs >= withinMs
+  /** Keys with no step that counts are forgotten. In a clock set back the newest may not count while an older one does. */
   const forgetEnded = (nowMs: number): void => {
     if (Math.abs(nowMs - lookedMs) < withinMs) return
     lookedMs = nowMs
     for (const [key, { steps }] of counts.entries())
-      if (isOver(steps.at(-1), nowMs)) counts.delete(key)
+      if (!steps.findLast((step) => !isOver(step, nowMs))) counts.delete(key)
   }
   return {
     add: (key, points, nowMs) => {

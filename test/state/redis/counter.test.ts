@@ -9,12 +9,12 @@ import { until } from '../../support/until.ts'
 const { url, prefix } = sharedRedis()
 const redis = redisAt(url, { timeoutMs: 5_000 })
 await until(() => redis.available)
+let run = 0
 
 it('counts in Redis as in memory, whatever the gaps, and through clocks that are set', async () => {
   const text = ADD_SCRIPT.replace("redis.call('TIME')", '{ ARGV[5], ARGV[6] }')
   // At a time of our own the key would be gone at once.
   const addAt = redis.script(text.replace(/redis\.call\('PEXPIREAT'.*/, ''))
-  let run = 0
   const addition = record({
     points: integer({ min: 1, max: 9 }),
     gapMs: integer({ min: -1_500, max: 2_500 }),
@@ -40,6 +40,6 @@ it('counts in Redis as in memory, whatever the gaps, and through clocks that are
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 600 },
   )
 })
